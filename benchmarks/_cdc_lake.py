@@ -1,4 +1,6 @@
-"""The code location of the benchmark of freshness: a table that follows one of a database, as it comes."""
+"""The code location of the benchmark of freshness: a table that follows one of a database, as it
+comes.
+"""
 
 import os
 
@@ -13,7 +15,9 @@ DATABASE = "shop"
 
 orders = cdc_table(
     "shop.orders",
-    source=KafkaTopic(f"{DATABASE}.{DATABASE}.orders", bootstrap=os.environ.get(KAFKA, "127.0.0.1:9092")),
+    source=KafkaTopic(
+        f"{DATABASE}.{DATABASE}.orders", bootstrap=os.environ.get(KAFKA, "127.0.0.1:9092")
+    ),
     envelope=Debezium(),
     merge=CDCMerge(keys=("id",)),
 )

@@ -1,6 +1,8 @@
-"""dlt's `upsert` of the orders into a Delta table: run by an environment of its own, with a folder and the bronze table.
+"""dlt's `upsert` of the orders into a Delta table: run by an environment of its own, with a folder
+and the bronze table.
 
-It says `ready` when its dataset is there, waits for a line, by which time the table lies in it, and says how many seconds it took.
+It says `ready` when its dataset is there, waits for a line, by which time the table lies in it, and
+says how many seconds it took.
 """
 
 import sys

@@ -1,4 +1,5 @@
-"""dlt's load of JSON events into a Delta table for each type: run by an environment of its own, with a folder and files, one a load.
+"""dlt's load of JSON events into a Delta table for each type: run by an environment of its own,
+with a folder and files, one a load.
 
 It says how many seconds the last load took; those before it make the tables, and warm the process.
 """
@@ -33,7 +34,11 @@ def main(folder: str, *files: str) -> None:
     for file in files:
         began = time.perf_counter()
         rows = dlt.resource(
-            events(file), name="events", table_name=lambda event: event["event_type"], write_disposition="append", table_format="delta"
+            events(file),
+            name="events",
+            table_name=lambda event: event["event_type"],
+            write_disposition="append",
+            table_format="delta",
         )
         pipeline.run(rows).raise_on_failed_jobs()
         seconds = time.perf_counter() - began

@@ -23,7 +23,11 @@ class DltHome:
     @property
     def environment(self) -> Mapping[str, str]:
         """Of its processes: our benchmarks can be imported, and nothing is told to anyone."""
-        wishes = {"PYTHONPATH": str(REPOSITORY), "RUNTIME__DLTHUB_TELEMETRY": "false", "RUNTIME__LOG_LEVEL": "ERROR"}
+        wishes = {
+            "PYTHONPATH": str(REPOSITORY),
+            "RUNTIME__DLTHUB_TELEMETRY": "false",
+            "RUNTIME__LOG_LEVEL": "ERROR",
+        }
         return os.environ | wishes
 
     def install(self) -> None:
@@ -31,6 +35,14 @@ class DltHome:
         uv = str(Path(sys.executable).parent / "uv")
         environment = os.environ | {"UV_SYSTEM_CERTS": "1"}
         if not Path(self.python).exists():
-            subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(self.home)], check=True, env=environment)
+            subprocess.run(
+                [uv, "venv", "-q", "--python", sys.executable, str(self.home)],
+                check=True,
+                env=environment,
+            )
         packages = ["dlt[deltalake,filesystem]", "pyarrow", "orjson"]
-        subprocess.run([uv, "pip", "install", "-q", "--python", self.python, *packages], check=True, env=environment)
+        subprocess.run(
+            [uv, "pip", "install", "-q", "--python", self.python, *packages],
+            check=True,
+            env=environment,
+        )

@@ -19,12 +19,20 @@ class Line:
 
 def at_most(name: str, value: float, unit: str, goal: float | None = None) -> Line:
     """A number that should not be above its goal."""
-    return Line(name, round(value, 2), unit) if goal is None else _judged(name, value, unit, f"<= {goal:g}", value <= goal)
+    return (
+        Line(name, round(value, 2), unit)
+        if goal is None
+        else _judged(name, value, unit, f"<= {goal:g}", value <= goal)
+    )
 
 
 def at_least(name: str, value: float, unit: str, goal: float | None = None) -> Line:
     """A number that should not be below its goal."""
-    return Line(name, round(value, 2), unit) if goal is None else _judged(name, value, unit, f">= {goal:g}", value >= goal)
+    return (
+        Line(name, round(value, 2), unit)
+        if goal is None
+        else _judged(name, value, unit, f">= {goal:g}", value >= goal)
+    )
 
 
 def show(lines: Iterable[Line], *, as_json: bool, width: int = 72) -> None:
@@ -33,11 +41,19 @@ def show(lines: Iterable[Line], *, as_json: bool, width: int = 72) -> None:
         print(json.dumps([asdict(line) for line in lines]))
         return
     for line in lines:
-        print(f"{line.name:<{width}} {line.value:>12,.2f} {line.unit:<7} {line.goal:<9} {line.verdict}", flush=True)
+        print(
+            f"{line.name:<{width}} {line.value:>12,.2f} {line.unit:<7} {line.goal:<9} "
+            f"{line.verdict}",
+            flush=True,
+        )
 
 
-def run_of_messages(doc: str | None, measure: Callable[[int], Iterable[Line]], messages: int) -> None:
-    """Print value, goal and verdict per line of a benchmark that is run with so many messages, or one JSON document."""
+def run_of_messages(
+    doc: str | None, measure: Callable[[int], Iterable[Line]], messages: int
+) -> None:
+    """Print value, goal and verdict per line of a benchmark that is run with so many messages, or
+    one JSON document.
+    """
     parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--messages", type=int, default=messages)

@@ -1,4 +1,6 @@
-"""Ways to bring the changes of a database's table into Delta, from its bronze table: ours, and what people use instead."""
+"""Ways to bring the changes of a database's table into Delta, from its bronze table: ours, and what
+people use instead.
+"""
 
 import shutil
 import subprocess
@@ -27,15 +29,23 @@ from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.names import HIDDEN
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
 
-DEFAULT, EQUAL, OURS = "default", "equal", "ours"  # a table with Delta's defaults, with our properties, with our hidden column too
+DEFAULT, EQUAL, OURS = (
+    "default",
+    "equal",
+    "ours",
+)  # a table with Delta's defaults, with our properties, with our hidden column too
 ROW = "id bigint, customer int, status string, note string, amount string, changed bigint"
-ENVELOPE = f"payload struct<before: struct<{ROW}>, after: struct<{ROW}>, op: string, source: struct<ts_ms: bigint>>"
+ENVELOPE = (
+    f"payload struct<before: struct<{ROW}>, after: struct<{ROW}>, op: string, source: "
+    f"struct<ts_ms: bigint>>"
+)
 COLUMNS = ["id", "customer", "status", "note", "amount", "changed"]
 
 
 @dataclass(frozen=True)
 class Merge:
-    """A contender: the table that it starts from, and what it does, which says how many seconds it took.
+    """A contender: the table that it starts from, and what it does, which says how many seconds it
+    took.
 
     `run` takes a session, the table's folder and the bronze table.
     """
@@ -50,15 +60,28 @@ def run_ours(spark: SparkSession, table: Path, bronze: str) -> float:
     began = time.perf_counter()
     result = follow_step(spark, table, bronze, 2)
     seconds = time.perf_counter() - began
-    print(f"ours, {seconds:.2f} s: {', '.join(f'{phase} {took:.2f}' for phase, took in result.seconds.items())}", file=sys.stderr)
+    print(
+        f"ours, {seconds:.2f} s: "
+        f"{', '.join(f'{phase} {took:.2f}' for phase, took in result.seconds.items())}",
+        file=sys.stderr,
+    )
     return seconds
 
 
 def follow_step(spark: SparkSession, table: Path, bronze: str, step: int) -> TableResult:
     """The step of a table that reads the commit of its number in the bronze table."""
     log = DeltaLog(bronze, CHANGES)
-    ends = [SnapshotCheckpoint(table_uid=log.uid, snapshot_id=SnapshotId(str(version))) for version in (step - 1, step)]
-    range_ = SnapshotRange(table=CHANGES, table_uid=log.uid, start=ends[0].snapshot_id, end=ends[1].snapshot_id, start_uid=log.uid)  # type: ignore[arg-type]
+    ends = [
+        SnapshotCheckpoint(table_uid=log.uid, snapshot_id=SnapshotId(str(version)))
+        for version in (step - 1, step)
+    ]
+    range_ = SnapshotRange(
+        table=CHANGES,
+        table_uid=log.uid,
+        start=ends[0].snapshot_id,
+        end=ends[1].snapshot_id,  # pyright: ignore[reportArgumentType]
+        start_uid=log.uid,
+    )
     job = CDCJob(
         name="orders",
         location=str(table),
@@ -69,17 +92,37 @@ def follow_step(spark: SparkSession, table: Path, bronze: str, step: int) -> Tab
     )
     end = Checkpoint(position=Position(0, step), sources={CHANGES: ends[1]})
     return refresh_cdc(
-        spark, job, CommitMetadata(consumer=ConsumerId("bench", "orders"), step=step, attempt=1, execution_id=f"e{step}", end=end), DeltaLog
+        spark,
+        job,
+        CommitMetadata(
+            consumer=ConsumerId("bench", "orders"),
+            step=step,
+            attempt=1,
+            execution_id=f"e{step}",
+            end=end,
+        ),
+        DeltaLog,
     )
 
 
 def run_recipe(spark: SparkSession, table: Path, bronze: str) -> float:
     """The recipe of Delta's documentation, "write change data into a Delta table"."""
     began = time.perf_counter()
-    told = spark.read.format("delta").load(bronze).where("value is not null").select(F.from_json("value", ENVELOPE).alias("m"))
+    told = (
+        spark.read.format("delta")
+        .load(bronze)
+        .where("value is not null")
+        .select(F.from_json("value", ENVELOPE).alias("m"))
+    )
     changes = told.select("m.payload.*").where("op is not null")
-    changes = changes.selectExpr("source.ts_ms time", "op = 'd' deleted", "coalesce(after, before) row")
-    latest = changes.groupBy("row.id").agg(F.expr("max(struct(time, deleted, row))").alias("latest")).select("latest.*")
+    changes = changes.selectExpr(
+        "source.ts_ms time", "op = 'd' deleted", "coalesce(after, before) row"
+    )
+    latest = (
+        changes.groupBy("row.id")
+        .agg(F.expr("max(struct(time, deleted, row))").alias("latest"))
+        .select("latest.*")
+    )
     source = latest.select("deleted", *decoded())
     values = {name: f"s.{name}" for name in COLUMNS}
     (
@@ -96,16 +139,25 @@ def run_recipe(spark: SparkSession, table: Path, bronze: str) -> float:
 
 def decoded() -> list[Column]:
     """The columns of a row as `from_json` gives them, in the table's types."""
-    amount = "cast(conv(hex(unbase64(row.amount)), 16, 10) as decimal(20,0)) / 100"  # of a number that is not negative
+    # of a number that is not negative
+    amount = "cast(conv(hex(unbase64(row.amount)), 16, 10) as decimal(20,0)) / 100"
     changed = "cast(timestamp_micros(row.changed) as timestamp_ntz) changed"
-    return [*[F.col(f"row.{name}") for name in COLUMNS[:4]], F.expr(f"cast({amount} as decimal(12,2)) amount"), F.expr(changed)]
+    return [
+        *[F.col(f"row.{name}") for name in COLUMNS[:4]],
+        F.expr(f"cast({amount} as decimal(12,2)) amount"),
+        F.expr(changed),
+    ]
 
 
 def run_delta_rs(_: SparkSession, table: Path, bronze: str) -> float:
     began = time.perf_counter()
-    merger = DeltaTable(str(table)).merge(newest_rows(bronze), "s.id = t.id", source_alias="s", target_alias="t")
+    merger = DeltaTable(str(table)).merge(
+        newest_rows(bronze), "s.id = t.id", source_alias="s", target_alias="t"
+    )
     values = {name: f"s.{name}" for name in COLUMNS}
-    merger.when_matched_delete("s.deleted").when_matched_update(values).when_not_matched_insert(values, "not s.deleted").execute()
+    merger.when_matched_delete("s.deleted").when_matched_update(values).when_not_matched_insert(
+        values, "not s.deleted"
+    ).execute()
     return time.perf_counter() - began
 
 
@@ -150,7 +202,8 @@ def merges() -> list[Merge]:
 
 
 def make_bases(spark: SparkSession, folder: Path, rows: DataFrame, seed: str) -> None:
-    """The tables that contenders start from, with the same rows in the same files; ours has followed one message already.
+    """The tables that contenders start from, with the same rows in the same files; ours has
+    followed one message already.
 
     Ours, and those with our properties, have the properties of a table that is made by following.
     """
@@ -160,5 +213,7 @@ def make_bases(spark: SparkSession, folder: Path, rows: DataFrame, seed: str) ->
     rows.write.format("delta").save(str(folder / DEFAULT / "orders"))
     shutil.copytree(folder / DEFAULT, folder / EQUAL)
     spark.sql(f"ALTER TABLE delta.`{folder / EQUAL / 'orders'}` SET TBLPROPERTIES ({told})")
-    rows.withColumn(HIDDEN, orders.hidden()).write.format("delta").options(**properties).save(str(folder / OURS / "orders"))
+    rows.withColumn(HIDDEN, orders.hidden()).write.format("delta").options(**properties).save(
+        str(folder / OURS / "orders")
+    )
     follow_step(spark, folder / OURS / "orders", seed, 1)

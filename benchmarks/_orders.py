@@ -1,4 +1,6 @@
-"""A table of orders in MariaDB, and its changes as Debezium's connector tells them, with the schema before each."""
+"""A table of orders in MariaDB, and its changes as Debezium's connector tells them, with the schema
+before each.
+"""
 
 import hashlib
 import json
@@ -30,7 +32,9 @@ _ARROW = {
     "binary": pa.binary(),
     "timestamp": pa.timestamp("us", "UTC"),
     "array<bigint>": pa.list_(pa.int64()),
-    "array<struct<key:string,value:binary>>": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    "array<struct<key:string,value:binary>>": pa.list_(
+        pa.struct([("key", pa.string()), ("value", pa.binary())])
+    ),
 }
 _BRONZE = pa.schema([(name, _ARROW[ddl]) for name, ddl in COLUMNS.items()])
 _START_MS = 1_790_000_000_000
@@ -58,7 +62,9 @@ def row(number: int, version: int = 0) -> dict[str, Any]:
         "customer": number % 50_000,
         "status": ("new", "paid", "sent")[(number + version) % 3],
         "note": f"note {hashlib.md5(str(number).encode(), usedforsecurity=False).hexdigest()}",
-        "amount": b64encode(cents.to_bytes((cents.bit_length() + 8) // 8, "big", signed=True)).decode(),
+        "amount": b64encode(
+            cents.to_bytes((cents.bit_length() + 8) // 8, "big", signed=True)
+        ).decode(),
         "changed": 1_780_000_000_000_000 + number * 1000 + version,
     }
 
@@ -72,7 +78,9 @@ def hidden() -> Any:
 
 @dataclass(frozen=True)
 class Changes:
-    """What a table of some rows is told: of each changed key one event, of each tenth two; of 20 keys one is new, one is deleted."""
+    """What a table of some rows is told: of each changed key one event, of each tenth two; of 20
+    keys one is new, one is deleted.
+    """
 
     name: str
     rows: int
@@ -103,12 +111,18 @@ class Changes:
 
 def random_changes(count: int, share: float) -> Changes:
     """Changes of keys anywhere in the table."""
-    return Changes(f"{share * 100:g} % random", count, tuple(random.Random(7).sample(range(count), int(count * share))))
+    return Changes(
+        f"{share * 100:g} % random",
+        count,
+        tuple(random.Random(7).sample(range(count), int(count * share))),
+    )
 
 
 def recent_changes(count: int, share: float) -> Changes:
     """Changes of the newest keys."""
-    return Changes(f"{share * 100:g} % recent", count, tuple(range(count - int(count * share), count)))
+    return Changes(
+        f"{share * 100:g} % recent", count, tuple(range(count - int(count * share), count))
+    )
 
 
 def message(offset: int, op: str, number: int, version: int, at_ms: int) -> Record:
@@ -150,7 +164,10 @@ def write_bronze(location: str, steps: Sequence[Iterator[Record]]) -> None:
     reader = MessageFormat(envelope=Debezium(), keys=KEYS).reader()
     for records in ([Record(topic=TOPIC, key=_key(0), value=None)], *steps):
         columns = zip(*[bronze_row(Message(one), reader) for one in records], strict=True)
-        table = pa.Table.from_arrays([pa.array(values, one.type) for values, one in zip(columns, _BRONZE, strict=True)], schema=_BRONZE)
+        table = pa.Table.from_arrays(
+            [pa.array(values, one.type) for values, one in zip(columns, _BRONZE, strict=True)],
+            schema=_BRONZE,
+        )
         write_deltalake(location, table, mode="append")
 
 
@@ -175,7 +192,9 @@ _SNAPSHOT = {
     "name": "io.debezium.data.Enum",
     "version": 1,
     "default": "false",
-    "parameters": {"allowed": "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"},
+    "parameters": {
+        "allowed": "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
+    },
 }
 _ROW = (
     _field("id", "int64"),
@@ -202,7 +221,11 @@ _SOURCE = (
     _field("thread", "int64"),
     _field("query", "string"),
 )
-_BLOCK = (_field("id", "string"), _field("total_order", "int64"), _field("data_collection_order", "int64"))
+_BLOCK = (
+    _field("id", "string"),
+    _field("total_order", "int64"),
+    _field("data_collection_order", "int64"),
+)
 _ENVELOPE = (
     _struct(_ROW, name="shop.shop.orders.Value", field="before"),
     _struct(_ROW, name="shop.shop.orders.Value", field="after"),
@@ -211,5 +234,7 @@ _ENVELOPE = (
     _field("op", "string"),
     *[_field(name, "int64") for name in ("ts_ms", "ts_us", "ts_ns")],
 )
-_VALUE = json.dumps(_struct(_ENVELOPE, name="shop.shop.orders.Envelope", version=2), separators=(",", ":"))
+_VALUE = json.dumps(
+    _struct(_ENVELOPE, name="shop.shop.orders.Envelope", version=2), separators=(",", ":")
+)
 _KEY = json.dumps(_struct(_ROW[:1], name="shop.shop.orders.Key"), separators=(",", ":"))

@@ -1,6 +1,8 @@
-"""What one writes by hand for Debezium's messages: the newest row of each key, by the log's time. Plain Python over the bronze table.
+"""What one writes by hand for Debezium's messages: the newest row of each key, by the log's time.
+Plain Python over the bronze table.
 
-Contenders that read no messages themselves merge what this gives. It imports nothing of ours, as another environment runs it too.
+Contenders that read no messages themselves merge what this gives. It imports nothing of ours, as
+another environment runs it too.
 """
 
 from base64 import b64decode
@@ -34,7 +36,10 @@ def newest_rows(bronze: str) -> pa.Table:
         row, at = payload["before" if is_deleted else "after"], payload["source"]["ts_ms"]
         if row["id"] not in newest or newest[row["id"]][0] < at:
             newest[row["id"]] = at, is_deleted, row
-    rows = [{**row, "amount": _amount(row["amount"]), "deleted": is_deleted} for _, is_deleted, row in newest.values()]
+    rows = [
+        {**row, "amount": _amount(row["amount"]), "deleted": is_deleted}
+        for _, is_deleted, row in newest.values()
+    ]
     columns = [pa.array([row[one.name] for row in rows], one.type) for one in SCHEMA]
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 

@@ -1,9 +1,11 @@
-"""What it costs to bring a database's changes into its table of the lake: `python -m benchmarks.cdc [--json]`, or `make bench-cdc`.
+"""What it costs to bring a database's changes into its table of the lake: `python -m benchmarks.cdc
+[--json]`, or `make bench-cdc`.
 
-A table of LAKECHIME_BENCH_ROWS rows changes by 1 % and by 0.1 %, in random and in its newest keys. Each contender gets a fresh
-copy of it, and the same Debezium messages, with their schema, in a bronze table: ours, the recipe of Delta's documentation, a
-merge of delta-rs and dlt's `upsert`, as documented and with our table properties. Before a time counts, the table must hold
-exactly the rows that it should. Then the reading of the messages alone, beside Spark's `from_json`.
+A table of LAKECHIME_BENCH_ROWS rows changes by 1 % and by 0.1 %, in random and in its newest keys.
+Each contender gets a fresh copy of it, and the same Debezium messages, with their schema, in a
+bronze table: ours, the recipe of Delta's documentation, a merge of delta-rs and dlt's `upsert`, as
+documented and with our table properties. Before a time counts, the table must hold exactly the rows
+that it should. Then the reading of the messages alone, beside Spark's `from_json`.
 """
 
 import argparse
@@ -26,7 +28,18 @@ from pyspark.sql import functions as F
 
 from benchmarks import _orders as orders
 from benchmarks._lines import Line, at_least, at_most, show
-from benchmarks._merges import COLUMNS, DEFAULT, ENVELOPE, EQUAL, OURS, Dlt, Merge, decoded, make_bases, merges
+from benchmarks._merges import (
+    COLUMNS,
+    DEFAULT,
+    ENVELOPE,
+    EQUAL,
+    OURS,
+    Dlt,
+    Merge,
+    decoded,
+    make_bases,
+    merges,
+)
 from benchmarks._orders import Changes
 from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.spark_changes import MESSAGE, PARSED_DDL, Reading
@@ -68,7 +81,9 @@ class Measured(Line):
 
 @dataclass
 class Bench:
-    """Tables of one size, the messages of each change of them, and what their rows are afterwards."""
+    """Tables of one size, the messages of each change of them, and what their rows are
+    afterwards.
+    """
 
     spark: SparkSession
     folder: Path
@@ -93,7 +108,10 @@ class Bench:
         seconds = merge.run(self.spark, copy / "orders", self.bronze(changes))
         found = self._fingerprint(self.spark.read.format("delta").load(str(copy / "orders")))
         if found != self.expected[changes.name]:
-            raise SystemExit(f"{merge.name}, {changes.name}: {found} is not {self.expected[changes.name]}, the rows that it should be")
+            raise SystemExit(
+                f"{merge.name}, {changes.name}: {found} is not {self.expected[changes.name]}, the "
+                f"rows that it should be"
+            )
         written = sum(file.stat().st_size for file in _files(copy) if file not in before)
         added, removed = _moved(copy)
         shutil.rmtree(copy.parent)
@@ -103,20 +121,38 @@ class Bench:
         """The rows as the messages say, computed without a merge."""
         state = {number: (op, version) for op, number, version in changes.events}
         gone = self.spark.createDataFrame([(number,) for number in state], "id bigint")
-        raw = [tuple(orders.row(number, version).values()) for number, (op, version) in state.items() if op != "d"]
-        told = self.spark.createDataFrame(raw, "id bigint, customer int, status string, note string, amount string, changed bigint")
+        raw = [
+            tuple(orders.row(number, version).values())
+            for number, (op, version) in state.items()
+            if op != "d"
+        ]
+        told = self.spark.createDataFrame(
+            raw,
+            "id bigint, customer int, status string, note string, amount string, changed bigint",
+        )
         now = told.select(F.struct("*").alias("row")).select(*decoded())
-        return self._fingerprint(table.join(gone, "id", "left_anti").select(*COLUMNS).unionByName(now))
+        return self._fingerprint(
+            table.join(gone, "id", "left_anti").select(*COLUMNS).unionByName(now)
+        )
 
     def _fingerprint(self, rows: DataFrame) -> tuple[int, int]:
         """How many rows there are, and the sum of their hashes."""
         text = [F.col(name).cast("string") for name in COLUMNS]
-        found = rows.agg(F.count(F.lit(1)), F.sum(F.xxhash64(*text).cast("decimal(38,0)"))).collect()[0]
+        found = rows.agg(
+            F.count(F.lit(1)), F.sum(F.xxhash64(*text).cast("decimal(38,0)"))
+        ).collect()[0]
         return int(found[0]), int(found[1] or 0)
 
     def key_scan(self) -> float:
         """The floor of what merges random keys: the keys of the whole table, read."""
-        return _timed(lambda: self.spark.read.format("delta").load(str(self.folder / DEFAULT / "orders")).agg(F.sum("id")).collect())
+        return _timed(
+            lambda: (
+                self.spark.read.format("delta")
+                .load(str(self.folder / DEFAULT / "orders"))
+                .agg(F.sum("id"))
+                .collect()
+            )
+        )
 
 
 def _linked(source: str, target: str) -> None:
@@ -129,13 +165,21 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _moved(copy: Path) -> tuple[int, int]:
-    """How many data files of all tables in a folder are new since the copy was made, and how many went."""
-    base = {str(path.relative_to(copy)) for path in copy.rglob("*.parquet") if path.stat().st_nlink > 1}
+    """How many data files of all tables in a folder are new since the copy was made, and how many
+    went.
+    """
+    base = {
+        str(path.relative_to(copy)) for path in copy.rglob("*.parquet") if path.stat().st_nlink > 1
+    }
     now = set(base)
     for log in sorted(copy.rglob("_delta_log/*.json")):
         actions = [json.loads(line) for line in log.read_text().splitlines()]
         for kind in ("remove", "add"):  # a file that gets a deletion vector is told as both
-            paths = {f"{log.parent.parent.name}/{action[kind]['path']}" for action in actions if kind in action}
+            paths = {
+                f"{log.parent.parent.name}/{action[kind]['path']}"
+                for action in actions
+                if kind in action
+            }
             now = now | paths if kind == "add" else now - paths
     return len(now - base), len(base - now)
 
@@ -160,7 +204,11 @@ def measure_merges(spark: SparkSession, folder: Path) -> Iterator[Line]:
     for merge in contenders:
         warm_up.run(merge, tail)
     bench = Bench(spark, folder / "bench", ROWS)
-    changes = [kind(ROWS, share) for kind in (orders.random_changes, orders.recent_changes) for share in (0.01, 0.001)]
+    changes = [
+        kind(ROWS, share)
+        for kind in (orders.random_changes, orders.recent_changes)
+        for share in (0.01, 0.001)
+    ]
     bench.make(changes)
     ours: dict[str, float] = {}
     for one in changes:
@@ -171,16 +219,24 @@ def measure_merges(spark: SparkSession, folder: Path) -> Iterator[Line]:
         ours[one.name] = best_of(runs, OURS)
         yield from compared(one, runs)
     for kind in ("random", "recent"):
-        yield at_most(f"{kind} keys: ten times the changes", ours[f"1 % {kind}"] / ours[f"0.1 % {kind}"], "x")
+        yield at_most(
+            f"{kind} keys: ten times the changes", ours[f"1 % {kind}"] / ours[f"0.1 % {kind}"], "x"
+        )
     yield at_most(f"the keys of {ROWS:,} rows, read", bench.key_scan(), "s")
 
 
 def compared(changes: Changes, runs: Runs) -> Iterator[Line]:
-    """What each contender did, and what ours is beside the best of them, as documented and with the properties that ours has."""
+    """What each contender did, and what ours is beside the best of them, as documented and with the
+    properties that ours has.
+    """
     yield from (_measured(changes, merge, found) for merge, found in runs.items())
     ours = best_of(runs, OURS)
-    yield at_least(f"{changes.name}: best as documented / ours", best_of(runs, DEFAULT) / ours, "x", 2)
-    yield at_least(f"{changes.name}: best with our properties / ours", best_of(runs, EQUAL) / ours, "x", 1)
+    yield at_least(
+        f"{changes.name}: best as documented / ours", best_of(runs, DEFAULT) / ours, "x", 2
+    )
+    yield at_least(
+        f"{changes.name}: best with our properties / ours", best_of(runs, EQUAL) / ours, "x", 1
+    )
 
 
 def best_of(runs: Runs, base: str) -> float:
@@ -215,7 +271,10 @@ def measure_reading(spark: SparkSession, folder: Path) -> Iterator[Line]:
     again = messages.crossJoin(spark.range(copies)).drop("id").repartition(cores)
     again.write.parquet(str(folder / "messages"))
     frame = spark.read.parquet(str(folder / "messages"))
-    reader, takes = MessageFormat(envelope=Debezium(), keys=orders.KEYS).reader, CDCMerge(keys=orders.KEYS).takes
+    reader, takes = (
+        MessageFormat(envelope=Debezium(), keys=orders.KEYS).reader,
+        CDCMerge(keys=orders.KEYS).takes,
+    )
     reading = Reading(out=arrow_of(PARSED_DDL), reader=reader, takes=takes, names={})
     parsed = frame.select(F.from_json("value", ENVELOPE).alias("m")).select("m.payload.*")
     ways = {
@@ -227,12 +286,20 @@ def measure_reading(spark: SparkSession, folder: Path) -> Iterator[Line]:
     for _ in range(4):
         for name, rows in ways.items():
             seconds[name].append(_timed(rows.write.format("noop").mode("overwrite").save))
-    yield from (rate(name, cores, count * copies, statistics.median(took[1:])) for name, took in seconds.items())
+    yield from (
+        rate(name, cores, count * copies, statistics.median(took[1:]))
+        for name, took in seconds.items()
+    )
 
 
 def rate(way: str, cores: int, messages: int, seconds: float) -> Line:
     """Messages a second of one way to read them."""
-    return at_least(f"messages read, {cores} cores: {way}", round(messages / seconds), "/s", READING_GOAL if way == "ours" else None)
+    return at_least(
+        f"messages read, {cores} cores: {way}",
+        round(messages / seconds),
+        "/s",
+        READING_GOAL if way == "ours" else None,
+    )
 
 
 def _as_they_are(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -260,7 +327,10 @@ def shown(line: Line) -> Line:
     """A line for people tells of a contender all that it did."""
     if not isinstance(line, Measured):
         return line
-    name = f"{line.name} ({line.rows_per_second:,} rows/s, {line.megabytes:,.1f} MB, files +{line.added} -{line.removed})"
+    name = (
+        f"{line.name} ({line.rows_per_second:,} rows/s, {line.megabytes:,.1f} MB, files "
+        f"+{line.added} -{line.removed})"
+    )
     return Line(name, line.value, line.unit)
 
 

@@ -1,6 +1,7 @@
 """How soon a run has its first row: from a session of its own, and from the warm driver.
 
-Each client is a Python process of its own, timed from its start to the first row of a Delta table, imports included.
+Each client is a Python process of its own, timed from its start to the first row of a Delta table,
+imports included.
 """
 
 import argparse
@@ -36,7 +37,9 @@ with open_driver(settings, Path(os.environ["BENCH_HOME"]), jars=Path(os.environ[
 """
 
 
-def first_row_seconds(settings: SparkSettings, home: Path, jars: Path, *, write: bool = False) -> float:
+def first_row_seconds(
+    settings: SparkSettings, home: Path, jars: Path, *, write: bool = False
+) -> float:
     """From the start of a process to its first row."""
     wishes = {
         "BENCH_SETTINGS": settings.model_dump_json(),
@@ -48,7 +51,11 @@ def first_row_seconds(settings: SparkSettings, home: Path, jars: Path, *, write:
     }
     began = time.perf_counter()
     with subprocess.Popen(
-        [sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | wishes
+        [sys.executable, "-c", CLIENT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | wishes,
     ) as process:
         if process.stdout is None:
             raise RuntimeError("a pipe was asked for")
@@ -66,7 +73,9 @@ def measure(jars: Path, cold_runs: int, warm_runs: int) -> list[Line]:
     warm = cold.model_copy(update={"driver": "warm"})
     with tempfile.TemporaryDirectory(prefix="lakechime-bench-") as temporary:
         home = Path(temporary)
-        first_row_seconds(cold, home, jars, write=True)  # makes the table, and fills the disk's cache
+        first_row_seconds(
+            cold, home, jars, write=True
+        )  # makes the table, and fills the disk's cache
         cold_seconds = [first_row_seconds(cold, home, jars) for _ in range(cold_runs)]
         began = time.perf_counter()
         host = start_warm_driver(warm, home, jars)
@@ -90,7 +99,11 @@ def main() -> None:
     """Prints value, goal and verdict per line, or one JSON document."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--jars", type=Path, default=Path(os.environ.get("LAKECHIME_SPARK_JARS") or REPOSITORY / ".lakechime" / "jars"))
+    parser.add_argument(
+        "--jars",
+        type=Path,
+        default=Path(os.environ.get("LAKECHIME_SPARK_JARS") or REPOSITORY / ".lakechime" / "jars"),
+    )
     parser.add_argument("--cold", type=int, default=3, help="cold sessions to time")
     parser.add_argument("--warm", type=int, default=7, help="warm sessions to time")
     asked = parser.parse_args()

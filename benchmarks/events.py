@@ -1,7 +1,9 @@
-"""What it costs to bring a batch of events into a table for each type: `python -m benchmarks.events [--json]`.
+"""What it costs to bring a batch of events into a table for each type: `python -m benchmarks.events
+[--json]`.
 
-Messages per second of the clock, of two steps after one another: the stream's table, and the tables of all types. Beside it what
-the same rows cost in one table, read by Spark with a schema that somebody knew before. A step of each comes before, unmeasured.
+Messages per second of the clock, of two steps after one another: the stream's table, and the tables
+of all types. Beside it what the same rows cost in one table, read by Spark with a schema that
+somebody knew before. A step of each comes before, unmeasured.
 """
 
 import tempfile
@@ -31,13 +33,23 @@ WARM = 2  # steps
 
 
 def one_table(play: Stream) -> None:
-    """Write the events of the newest version into one table, whose columns are those of all types."""
+    """Write the events of the newest version into one table, whose columns are those of all
+    types.
+    """
     end = play.end()
-    slices = Slices(play.spark, play.stream.table.name, DeltaLog(play.bronze, play.stream.table.name), end)
+    slices = Slices(
+        play.spark, play.stream.table.name, DeltaLog(play.bronze, play.stream.table.name), end
+    )
     types = play.types.types(play.group.name).values()
     seen = Variation(frozenset().union(*(known.observed.kinds for known in types)))
-    parsed = from_payload(F.col("payload"), next_schema(TypeSchema(), seen, play.group.contract)).alias("p")
-    rows = slices.rows(slices.version - 1).select("_src", "_ingested_at", parsed).select("_src", "_ingested_at", "p.*")
+    parsed = from_payload(
+        F.col("payload"), next_schema(TypeSchema(), seen, play.group.contract)
+    ).alias("p")
+    rows = (
+        slices.rows(slices.version - 1)
+        .select("_src", "_ingested_at", parsed)
+        .select("_src", "_ingested_at", "p.*")
+    )
     rows.write.format("delta").mode("append").save(str(play.folder / "one"))
 
 
@@ -50,7 +62,13 @@ def measure(count: int = MESSAGES) -> list[Line]:
         open_driver(spark_settings, Path(folder), jars=settings.jars) as driver,
     ):
         game = event_stream("game", source=JsonLines("in"), type_field="$.event_type")
-        play = Stream(driver.spark, Path(folder), event_group("play", game), stream=game, classes=str(Path(folder) / "classes"))
+        play = Stream(
+            driver.spark,
+            Path(folder),
+            event_group("play", game),
+            stream=game,
+            classes=str(Path(folder) / "classes"),
+        )
         took: dict[str, float] = {}
         result = GroupResult(types=())
         for number in range(1 + WARM):
@@ -68,9 +86,17 @@ def measure(count: int = MESSAGES) -> list[Line]:
     return [
         at_least("events into the stream's table", count / took["bronze"], "/s", 80_000),
         at_least(f"events into the tables of {TYPES} types", count / took["types"], "/s"),
-        *(at_most(f"seconds of that to {phase}", seconds, "s") for phase, seconds in result.seconds.items()),
+        *(
+            at_most(f"seconds of that to {phase}", seconds, "s")
+            for phase, seconds in result.seconds.items()
+        ),
         at_least("events into both", count / both, "/s", 25_000),
-        at_least("seconds: the same rows into one table / into those of types", took["one"] / took["types"], "x", 0.6),
+        at_least(
+            "seconds: the same rows into one table / into those of types",
+            took["one"] / took["types"],
+            "x",
+            0.6,
+        ),
     ]
 
 

@@ -1,8 +1,10 @@
-"""What many types cost, beside a query for each and beside dlt: `python -m benchmarks.events_many [--json] [--messages 100000]`.
+"""What many types cost, beside a query for each and beside dlt: `python -m benchmarks.events_many
+[--json] [--messages 100000]`.
 
-Each way brings the same files of JSON events into a Delta table for each type. Before a time counts, every table must have as many rows
-as there were events of its type. A batch of the same size comes before, unmeasured, which also makes the tables. Queries are handed
-the new file and the columns; ours and dlt find both out. The session stays, from one number of types to the next.
+Each way brings the same files of JSON events into a Delta table for each type. Before a time
+counts, every table must have as many rows as there were events of its type. A batch of the same
+size comes before, unmeasured, which also makes the tables. Queries are handed the new file and the
+columns; ours and dlt find both out. The session stays, from one number of types to the next.
 """
 
 import json
@@ -64,7 +66,13 @@ class Batches:
     @cached_property
     def play(self) -> Stream:
         game = event_stream("game", source=JsonLines("in"), type_field="$.event_type")
-        return Stream(self.spark, self.folder, event_group("play", game), stream=game, classes=str(self.folder.parent / "classes"))
+        return Stream(
+            self.spark,
+            self.folder,
+            event_group("play", game),
+            stream=game,
+            classes=str(self.folder.parent / "classes"),
+        )
 
     @property
     def files(self) -> list[Path]:
@@ -75,7 +83,9 @@ class Batches:
         self.folder.mkdir()
         took = Ours(0, 0)
         for number in range(BATCHES):
-            self.play.drop(*messages(self.count, seed=number, types=self.types), name=f"{number}.jsonl")
+            self.play.drop(
+                *messages(self.count, seed=number, types=self.types), name=f"{number}.jsonl"
+            )
             took = self._step(str(number))
         self._expect({name: self.play.location(name) for name in self.sent})
         return took
@@ -100,27 +110,47 @@ class Batches:
         return seconds
 
     def dlt(self, home: DltHome) -> float:
-        """Seconds of dlt's load of the last file; arrays of events go into tables of their own, as is its custom."""
+        """Seconds of dlt's load of the last file; arrays of events go into tables of their own, as
+        is its custom.
+        """
         done = subprocess.run(
-            [home.python, "-m", "benchmarks._dlt_events", str(self.folder / "dlt"), *map(str, self.files)],
+            [
+                home.python,
+                "-m",
+                "benchmarks._dlt_events",
+                str(self.folder / "dlt"),
+                *map(str, self.files),
+            ],
             env={**home.environment, "NORMALIZE__WORKERS": str(CORES)},
             stdout=subprocess.PIPE,
             text=True,
             check=True,
         )
-        self._expect({name: str(self.folder / "dlt" / "types" / name.replace(".", "_")) for name in self.sent})
+        self._expect(
+            {
+                name: str(self.folder / "dlt" / "types" / name.replace(".", "_"))
+                for name in self.sent
+            }
+        )
         return float(done.stdout.split()[-1])
 
     @cached_property
     def sent(self) -> Counter[str]:
         """The events of all files by type."""
-        return Counter(json.loads(line)["event_type"] for file in self.files for line in file.read_bytes().splitlines())
+        return Counter(
+            json.loads(line)["event_type"]
+            for file in self.files
+            for line in file.read_bytes().splitlines()
+        )
 
     @cached_property
     def schemas(self) -> dict[str, StructType]:
         """What the events of each type are made of."""
         known = self.play.types.types(self.play.group.name)
-        return {name: payload_type(next_schema(TypeSchema(), one.observed, self.play.group.contract)) for name, one in known.items()}
+        return {
+            name: payload_type(next_schema(TypeSchema(), one.observed, self.play.group.contract))
+            for name, one in known.items()
+        }
 
     def _expect(self, locations: Mapping[str, str]) -> None:
         """All tables have the rows of all files, each those of its type."""
@@ -167,7 +197,10 @@ def beside_queries(ours: Ours, queries: float) -> list[Line]:
 def of_many(ours: Ours, count: int) -> list[Line]:
     return [
         at_most(f"{MANY} types: a step of {count:,} events", ours.types, "s", 60),
-        *(at_most(f"{MANY} types: seconds of that to {phase}", seconds, "s") for phase, seconds in ours.phases.items()),
+        *(
+            at_most(f"{MANY} types: seconds of that to {phase}", seconds, "s")
+            for phase, seconds in ours.phases.items()
+        ),
     ]
 
 

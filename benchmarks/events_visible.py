@@ -1,8 +1,10 @@
-"""How long from an event to its row: `python -m benchmarks.events_visible [--json] [--seconds 180] [--rate 8000]`.
+"""How long from an event to its row: `python -m benchmarks.events_visible [--json] [--seconds 180]
+[--rate 8000]`.
 
-30 types, of which a third drifts, in a file each second, under Dagster's daemon with the instance that `lakechime dev` writes. An event
-comes as its file does; its row is there by the time of the commit that brings it. Those of the first minute are not counted: their
-tables are made, and Spark is started.
+30 types, of which a third drifts, in a file each second, under Dagster's daemon with the instance
+that `lakechime dev` writes. An event comes as its file does; its row is there by the time of the
+commit that brings it. Those of the first minute are not counted: their tables are made, and Spark
+is started.
 """
 
 import argparse
@@ -31,15 +33,26 @@ Arrivals = Counter[float]  # how many events took so many seconds
 
 def measure(seconds: int, rate: int) -> Iterator[Line]:
     drift = Drift(types=TYPES, seconds=seconds, rate=rate, seed=7)
-    with TemporaryDirectory(prefix="lakechime-bench-") as home, event_lake(Path(home), drift, load_settings().jars, MAX_BYTES) as lake:
+    with (
+        TemporaryDirectory(prefix="lakechime-bench-") as home,
+        event_lake(Path(home), drift, load_settings().jars, MAX_BYTES) as lake,
+    ):
         began = time.time()
         with Writer(lake.prepared) as writer:
-            await_found(lambda: writer.is_through, "all lines are offered", 2 * seconds + 60, writer.expect_health, pause=1)
+            await_found(
+                lambda: writer.is_through,
+                "all lines are offered",
+                2 * seconds + 60,
+                writer.expect_health,
+                pause=1,
+            )
             offered = seconds / (max(writer.moments.values()) - began)
             lake.await_caught_up(writer.lines, 1_200)
         counted = {name: at for name, at in writer.moments.items() if at >= began + WARM_SECONDS}
         tables = [lake.table_of(group, known) for group, known in lake.types().values()]
-        rows = _sum(_arrivals(table, counted) for table in tables if DeltaTable.is_deltatable(table))
+        rows = _sum(
+            _arrivals(table, counted) for table in tables if DeltaTable.is_deltatable(table)
+        )
         raw = _arrivals(lake.location(BRONZE), counted)
         steps = DeltaTable(lake.location(BRONZE)).version() + 1
     yield at_least("events a second that were offered", offered * rate, "/s", 0.95 * rate)

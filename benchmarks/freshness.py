@@ -1,7 +1,9 @@
-"""How long from a database's commit until the lake has its rows: `python -m benchmarks.freshness [--json] [--minutes 4] [--rate 1000]`.
+"""How long from a database's commit until the lake has its rows: `python -m benchmarks.freshness
+[--json] [--minutes 4] [--rate 1000]`.
 
-MariaDB, Debezium, Kafka and a table that follows, under Dagster's daemon with the instance that `lakechime dev` writes. Ten transactions
-a second insert rows and change as many, of a table of 100,000. The lake has them by the time of the commit that brings them.
+MariaDB, Debezium, Kafka and a table that follows, under Dagster's daemon with the instance that
+`lakechime dev` writes. Ten transactions a second insert rows and change as many, of a table of
+100,000. The lake has them by the time of the commit that brings them.
 """
 
 import argparse
@@ -30,13 +32,16 @@ ROWS = 100_000
 PER_SECOND = 10  # transactions
 TABLE = """
     CREATE TABLE orders (
-      id INT PRIMARY KEY, customer VARCHAR(40) NOT NULL, amount DECIMAL(12,2) NOT NULL, changed_at DATETIME(6) NOT NULL, batch INT NOT NULL)
+      id INT PRIMARY KEY, customer VARCHAR(40) NOT NULL, amount DECIMAL(12,2) NOT NULL,
+      changed_at DATETIME(6) NOT NULL, batch INT NOT NULL)
 """
 SHARE = 0.95
 
 
 class Writer(Background):
-    """Writes batches of `size` changes, each a transaction that bears its number; `committed` are their moments."""
+    """Writes batches of `size` changes, each a transaction that bears its number; `committed` are
+    their moments.
+    """
 
     def __init__(self, mariadb: MariaDB, size: int) -> None:
         super().__init__(pause=0)
@@ -50,9 +55,15 @@ class Writer(Background):
         batch = len(self.committed) + 1
         time.sleep(max(0.0, self._begin + batch / PER_SECOND - time.time()))
         first = ROWS + 1 + self._half * (batch - 1)
-        rows = ", ".join(f"({n}, 'customer {n}', {n % 997}.50, NOW(6), {batch})" for n in range(first, first + self._half))
+        rows = ", ".join(
+            f"({n}, 'customer {n}', {n % 997}.50, NOW(6), {batch})"
+            for n in range(first, first + self._half)
+        )
         ids = ", ".join(map(str, self._dice.sample(range(1, first), self._half)))
-        change = f"UPDATE orders SET amount = amount + 1, changed_at = NOW(6), batch = {batch} WHERE id IN ({ids})"
+        change = (
+            f"UPDATE orders SET amount = amount + 1, changed_at = NOW(6), batch = {batch} WHERE id "
+            f"IN ({ids})"
+        )
         self._session.run("BEGIN", f"INSERT INTO orders VALUES {rows}", change, "COMMIT")
         self.committed.append(time.time())
 
@@ -70,7 +81,9 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Measured:
-    """The moments of batches that were written once the table followed, and of the commits that brought them."""
+    """The moments of batches that were written once the table followed, and of the commits that
+    brought them.
+    """
 
     first: int
     committed: Sequence[float]
@@ -80,17 +93,24 @@ class Measured:
     def seconds(self, arrivals: Sequence[Arrival]) -> list[float]:
         """From the commit of each batch to the first commit that has it."""
         upto = [one.batch for one in arrivals]
-        return [arrivals[bisect_left(upto, batch)].at - self.committed[batch - 1] for batch in range(self.first, len(self.committed) + 1)]
+        return [
+            arrivals[bisect_left(upto, batch)].at - self.committed[batch - 1]
+            for batch in range(self.first, len(self.committed) + 1)
+        ]
 
     @property
     def rate(self) -> float:
         """Batches a second."""
-        return (len(self.committed) - self.first) / (self.committed[-1] - self.committed[self.first - 1])
+        return (len(self.committed) - self.first) / (
+            self.committed[-1] - self.committed[self.first - 1]
+        )
 
 
 def measure(minutes: float, rate: int) -> Measured:
     with followed() as (mariadb, orders):
-        orders.chain.await_true(lambda: newest_batch(orders.location) == 0, "the rows that were there", 300)
+        orders.chain.await_true(
+            lambda: newest_batch(orders.location) == 0, "the rows that were there", 300
+        )
         with Writer(mariadb, rate // PER_SECOND) as writer:
             orders.chain.await_true(lambda: newest_batch(orders.location), "the first batch", 300)
             first, end = len(writer.committed) + 1, time.monotonic() + 60 * minutes
@@ -101,7 +121,12 @@ def measure(minutes: float, rate: int) -> Measured:
         last = len(writer.committed)
         orders.chain.await_true(lambda: newest_batch(orders.location) == last, f"batch {last}", 600)
         bronze = orders.chain.location(orders.bronze)
-        return Measured(first, writer.committed, message_arrivals(bronze, rate // PER_SECOND), row_arrivals(orders.location))
+        return Measured(
+            first,
+            writer.committed,
+            message_arrivals(bronze, rate // PER_SECOND),
+            row_arrivals(orders.location),
+        )
 
 
 @contextmanager
@@ -115,9 +140,18 @@ def followed() -> Iterator[tuple[MariaDB, DeployedTable]]:
         with mariadb_server(folder / "mariadb") as mariadb:
             session = mariadb.session()
             rows = f"SELECT seq, 'customer', 1, NOW(6), 0 FROM seq_1_to_{ROWS}"
-            session.run(f"CREATE DATABASE {DATABASE}", f"USE {DATABASE}", TABLE, f"INSERT INTO orders {rows}")
+            session.run(
+                f"CREATE DATABASE {DATABASE}",
+                f"USE {DATABASE}",
+                TABLE,
+                f"INSERT INTO orders {rows}",
+            )
             session.close()
-            with chain(place, "benchmarks._cdc_lake", lambda kafka: {DATABASE: debezium_settings(DATABASE, mariadb, kafka)}) as running:
+            with chain(
+                place,
+                "benchmarks._cdc_lake",
+                lambda kafka: {DATABASE: debezium_settings(DATABASE, mariadb, kafka)},
+            ) as running:
                 yield mariadb, DeployedTable(running, "shop.orders")
 
 
@@ -125,19 +159,28 @@ def newest_batch(location: str, version: int | None = None) -> int | None:
     """The newest batch of which rows are there; None before there are any."""
     if not DeltaTable.is_deltatable(location):
         return None
-    found = QueryBuilder().register("t", DeltaTable(location, version=version)).execute("SELECT max(batch) AS newest FROM t")
+    found = (
+        QueryBuilder()
+        .register("t", DeltaTable(location, version=version))
+        .execute("SELECT max(batch) AS newest FROM t")
+    )
     return pa.table(found)["newest"][0].as_py()
 
 
 def row_arrivals(location: str) -> list[Arrival]:
     """What each version of the table has."""
     commits = sorted(DeltaTable(location).history(), key=lambda commit: commit["version"])
-    found = [(newest_batch(location, commit["version"]), commit["timestamp"] / 1000) for commit in commits]
+    found = [
+        (newest_batch(location, commit["version"]), commit["timestamp"] / 1000)
+        for commit in commits
+    ]
     return [Arrival(batch, at) for batch, at in found if batch is not None]
 
 
 def message_arrivals(bronze: str, size: int) -> list[Arrival]:
-    """What each version of the bronze table has: a message of each row that was there, then `size` of each batch."""
+    """What each version of the bronze table has: a message of each row that was there, then `size`
+    of each batch.
+    """
     count, arrivals = 0, []
     for commit in sorted(DeltaTable(bronze).history(), key=lambda commit: commit["version"]):
         count += int(commit.get("operationMetrics", {}).get("numOutputRows", 0))
@@ -146,17 +189,29 @@ def message_arrivals(bronze: str, size: int) -> list[Arrival]:
 
 
 def lines(measured: Measured, rate: int) -> list[Line]:
-    rows, messages = sorted(measured.seconds(measured.rows)), sorted(measured.seconds(measured.messages))
+    rows, messages = (
+        sorted(measured.seconds(measured.rows)),
+        sorted(measured.seconds(measured.messages)),
+    )
     size = rate // PER_SECOND
-    steps = [after.batch - before.batch for before, after in zip(measured.rows, measured.rows[1:], strict=False)]
+    steps = [
+        after.batch - before.batch
+        for before, after in zip(measured.rows, measured.rows[1:], strict=False)
+    ]
     late = int(SHARE * len(rows))
     return [
-        at_least("changes a second that the database took", measured.rate * size, "/s", 0.95 * rate),
+        at_least(
+            "changes a second that the database took", measured.rate * size, "/s", 0.95 * rate
+        ),
         at_most("commit of the database to the lake's row, p50", statistics.median(rows), "s"),
         at_most("commit of the database to the lake's row, p95", rows[late], "s"),
-        at_most("of it: until the bronze table has the message, p50", statistics.median(messages), "s"),
+        at_most(
+            "of it: until the bronze table has the message, p50", statistics.median(messages), "s"
+        ),
         at_most("of it: until the bronze table has the message, p95", messages[late], "s"),
-        at_most("changes of one step, median", size * statistics.median(one for one in steps if one), ""),
+        at_most(
+            "changes of one step, median", size * statistics.median(one for one in steps if one), ""
+        ),
     ]
 
 

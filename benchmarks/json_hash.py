@@ -1,7 +1,9 @@
-"""What it costs to tell of a million messages their type and what they are made of: `python -m benchmarks.json_hash [--json]`.
+"""What it costs to tell of a million messages their type and what they are made of: `python -m
+benchmarks.json_hash [--json]`.
 
-Each way reads the same files and writes nowhere. CPU is that of the JVM and of all its Python workers, scan included; ways in
-turns, medians, the first round dropped. A Python function of names alone, as is common, is what the tokenizer is beside.
+Each way reads the same files and writes nowhere. CPU is that of the JVM and of all its Python
+workers, scan included; ways in turns, medians, the first round dropped. A Python function of names
+alone, as is common, is what the tokenizer is beside.
 """
 
 import hashlib
@@ -31,11 +33,18 @@ ROUNDS = 3
 TYPES, VARIATIONS, FILES = 30, 4, 8
 GOAL = 4
 
-WAYS = FLOOR, FUNCTION, FALLBACK, TOKENIZER = "scan and length", "Python function, names alone", "in Python workers", "in the JVM"
+WAYS = FLOOR, FUNCTION, FALLBACK, TOKENIZER = (
+    "scan and length",
+    "Python function, names alone",
+    "in Python workers",
+    "in the JVM",
+)
 
 
 def messages(count: int, seed: int = 1, types: int = TYPES) -> Iterator[bytes]:
-    """Events of about 500 bytes: of so many types, each grown three times by a field, 30 % of them with their fields in another order."""
+    """Events of about 500 bytes: of so many types, each grown three times by a field, 30 % of them
+    with their fields in another order.
+    """
     random = Random(seed)
     for number in range(count):
         kind = random.randrange(types)
@@ -46,16 +55,29 @@ def messages(count: int, seed: int = 1, types: int = TYPES) -> Iterator[bytes]:
 
 
 def _event(random: Random, number: int, kind: int, grown: int) -> dict[str, Any]:
-    device = {"os": random.choice(("ios", "android")), "model": f"model {random.randrange(40)}", "memory": random.randrange(1, 17) << 10}
+    device = {
+        "os": random.choice(("ios", "android")),
+        "model": f"model {random.randrange(40)}",
+        "memory": random.randrange(1, 17) << 10,
+    }
     legs = [
-        {"from": _checkpoint(random), "to": _checkpoint(random), "miles": random.randrange(5000), "late": random.random() < 0.2}
+        {
+            "from": _checkpoint(random),
+            "to": _checkpoint(random),
+            "miles": random.randrange(5000),
+            "late": random.random() < 0.2,
+        }
         for _ in range(random.randint(1, 3))
     ]
     event = {
         "event_type": f"game.event_{kind}",
         "event_id": random.randbytes(16).hex(),
         "sent_at": f"2026-11-{random.randint(1, 28):02}T12:{random.randrange(60):02}:00.{number % 1000:03}Z",
-        "user": {"id": random.randrange(10**9), "name": f"Müller {random.randrange(10**6)}", "level": random.random() * 99},
+        "user": {
+            "id": random.randrange(10**9),
+            "name": f"Müller {random.randrange(10**6)}",
+            "level": random.random() * 99,
+        },
         "device": device,
         "legs": legs,
         f"score_{kind}": random.randrange(10**6),
@@ -130,9 +152,15 @@ def write(folder: Path, count: int) -> None:
     """The messages, in files of one size."""
     folder.mkdir()
     payloads = list(messages(count))
-    print(f"{count:,} messages of {statistics.mean(map(len, payloads[:10_000])):.0f} bytes", file=sys.stderr)
+    print(
+        f"{count:,} messages of {statistics.mean(map(len, payloads[:10_000])):.0f} bytes",
+        file=sys.stderr,
+    )
     for number in range(FILES):
-        pq.write_table(pa.table({"payload": pa.array(payloads[number::FILES], pa.binary())}), folder / f"{number}.parquet")
+        pq.write_table(
+            pa.table({"payload": pa.array(payloads[number::FILES], pa.binary())}),
+            folder / f"{number}.parquet",
+        )
 
 
 def timed(frame: DataFrame, pid: int, count: int) -> tuple[float, float]:
@@ -149,7 +177,10 @@ def lines(runs: dict[str, list[tuple[float, float]]]) -> list[Line]:
     clock = {name: statistics.median(took for _, took in found[1:]) for name, found in runs.items()}
     return [
         *(at_most(f"CPU for a million messages: {name}", cpu[name], "s") for name in runs),
-        *(at_most(f"clock for a million messages, 2 cores: {name}", clock[name], "s") for name in runs),
+        *(
+            at_most(f"clock for a million messages, 2 cores: {name}", clock[name], "s")
+            for name in runs
+        ),
         at_least("CPU: Python function / JVM", cpu[FUNCTION] / cpu[TOKENIZER], "x", GOAL),
         at_least("CPU: Python workers / JVM", cpu[FALLBACK] / cpu[TOKENIZER], "x"),
     ]

@@ -1,8 +1,10 @@
-"""How long from a registered event to the first line of the asset's body: `python -m benchmarks.latency [--json] [--events 9]`.
+"""How long from a registered event to the first line of the asset's body: `python -m
+benchmarks.latency [--json] [--events 9]`.
 
-A stock asset with `lakechime_sensor`, Dagster's daemon with the instance that `lakechime dev` writes, SQLite. Where the
-time goes is printed beside the sum: until the daemon's loop comes round (5 s, fixed), until the queue lets the run go
-(its own loop, 1 s), until the run's interpreter works.
+A stock asset with `lakechime_sensor`, Dagster's daemon with the instance that `lakechime dev`
+writes, SQLite. Where the time goes is printed beside the sum: until the daemon's loop comes round
+(5 s, fixed), until the queue lets the run go (its own loop, 1 s), until the run's interpreter
+works.
 """
 
 import argparse
@@ -42,7 +44,12 @@ def features(context: dg.AssetExecutionContext, lakechime: LakeChimeResource):
             pathlib.Path({folder!r}, event.event.snapshot_id).write_text(str(first_line))
 
 sensor = lakechime_sensor("features", SnapshotTrigger(["bench.events"]), target=features)
-defs = dg.Definitions([features], sensors=[sensor], resources={{"lakechime": LakeChimeResource()}}, executor=dg.in_process_executor)
+defs = dg.Definitions(
+    [features],
+    sensors=[sensor],
+    resources={{"lakechime": LakeChimeResource()}},
+    executor=dg.in_process_executor,
+)
 """
 
 
@@ -60,9 +67,16 @@ class Journey:
 @contextmanager
 def daemon(home: Path) -> Iterator[None]:
     """A stock daemon with the code location, ended by its process group."""
-    command = [str(Path(sys.executable).with_name("dagster-daemon")), "run", "-f", str(home / "location.py")]
+    command = [
+        str(Path(sys.executable).with_name("dagster-daemon")),
+        "run",
+        "-f",
+        str(home / "location.py"),
+    ]
     with (home / "daemon.log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=home, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen(
+            command, cwd=home, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
         try:
             yield
         finally:
@@ -71,13 +85,19 @@ def daemon(home: Path) -> Iterator[None]:
 
 
 def measure(events: int) -> list[Journey]:
-    with tempfile.TemporaryDirectory(prefix="lakechime-bench-", ignore_cleanup_errors=True) as folder:  # in which the last run still ends
+    with tempfile.TemporaryDirectory(
+        prefix="lakechime-bench-", ignore_cleanup_errors=True
+    ) as folder:  # in which the last run still ends
         home = Path(folder)
         (home / "dagster").mkdir()
         (home / "seen").mkdir()
         (home / "dagster" / "dagster.yaml").write_text(dagster_yaml())
         (home / "location.py").write_text(LOCATION.format(folder=str(home / "seen")))
-        os.environ |= {"LAKECHIME_HOME": str(home), "DAGSTER_HOME": str(home / "dagster"), "PYTHONPATH": str(ROOT)}
+        os.environ |= {
+            "LAKECHIME_HOME": str(home),
+            "DAGSTER_HOME": str(home / "dagster"),
+            "PYTHONPATH": str(ROOT),
+        }
         platform = open_platform()
         with daemon(home), dg.DagsterInstance.get() as instance:
             journeys = [one(platform, instance, home, number) for number in range(1, events + 2)]
@@ -93,7 +113,10 @@ def one(platform: Platform, instance: dg.DagsterInstance, home: Path, number: in
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not (seen.exists() and seen.read_text()):
         if time.monotonic() > deadline:
-            raise SystemExit(f"event {number} was not seen within {PATIENCE_SECONDS:.0f} s:\n{(home / 'daemon.log').read_text()[-2000:]}")
+            raise SystemExit(
+                f"event {number} was not seen within {PATIENCE_SECONDS:.0f} "
+                f"s:\n{(home / 'daemon.log').read_text()[-2000:]}"
+            )
         time.sleep(0.02)
     [execution] = platform.ledger.executions(subscription="features", limit=1)
     record = instance.get_run_records(filters=dg.RunsFilter(run_ids=[execution.run_id or ""]))[0]
@@ -111,11 +134,32 @@ def lines(journeys: list[Journey]) -> list[Line]:
         return statistics.median(values)
 
     return [
-        at_most("event to first line of the body, p50", median([j.first_line - j.registered for j in journeys]), "s", GOAL_SECONDS),
-        at_most("of it: until the sensor's tick claims", median([j.claimed - j.registered for j in journeys]), "s"),
-        at_most("of it: until Dagster has created the run", median([j.run_created - j.claimed for j in journeys]), "s"),
-        at_most("of it: until the queue has started it", median([j.run_started - j.run_created for j in journeys]), "s"),
-        at_most("of it: until the body's first line", median([j.first_line - j.run_started for j in journeys]), "s"),
+        at_most(
+            "event to first line of the body, p50",
+            median([j.first_line - j.registered for j in journeys]),
+            "s",
+            GOAL_SECONDS,
+        ),
+        at_most(
+            "of it: until the sensor's tick claims",
+            median([j.claimed - j.registered for j in journeys]),
+            "s",
+        ),
+        at_most(
+            "of it: until Dagster has created the run",
+            median([j.run_created - j.claimed for j in journeys]),
+            "s",
+        ),
+        at_most(
+            "of it: until the queue has started it",
+            median([j.run_started - j.run_created for j in journeys]),
+            "s",
+        ),
+        at_most(
+            "of it: until the body's first line",
+            median([j.first_line - j.run_started for j in journeys]),
+            "s",
+        ),
     ]
 
 

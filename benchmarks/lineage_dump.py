@@ -1,7 +1,8 @@
 """What it costs to see what a function computes: `python -m benchmarks.lineage_dump [--json]`.
 
-Of plans of 50 and 500 nodes: watching the function, the flush of Spark's events, the dump, its way to Python, and the columns' sources
-of it. Beside it a run of 1,000 changed rows by key, and the plan of a function before any run. One warm session, medians.
+Of plans of 50 and 500 nodes: watching the function, the flush of Spark's events, the dump, its way
+to Python, and the columns' sources of it. Beside it a run of 1,000 changed rows by key, and the
+plan of a function before any run. One warm session, medians.
 """
 
 import argparse
@@ -38,15 +39,25 @@ def plan_of(frame: DataFrame, nodes: int) -> DataFrame:
 
 
 def seen_seconds(spark: SparkSession, nodes: int) -> Iterator[float]:
-    """The seconds that seeing takes of each of several computations, without the computation itself."""
-    table = spark.range(10).selectExpr("id as k", "id as a", "cast(id as string) as b", "cast(id as double) as c")
+    """The seconds that seeing takes of each of several computations, without the computation
+    itself.
+    """
+    table = spark.range(10).selectExpr(
+        "id as k", "id as a", "cast(id as string) as b", "cast(id as double) as c"
+    )
     frame = plan_of(marked(table, "bronze.t", "t"), nodes)
     for _ in range(ROUNDS):
         began = time.perf_counter()
-        computed, seen = LineageObserver(lambda _: None, lambda _: None).computed(spark, lambda: frame)
-        found = statements_of([*map(dump_of, seen.actions), dump_of(seen.result)], NAMES, "silver.t")
+        computed, seen = LineageObserver(lambda _: None, lambda _: None).computed(
+            spark, lambda: frame
+        )
+        found = statements_of(
+            [*map(dump_of, seen.actions), dump_of(seen.result)], NAMES, "silver.t"
+        )
         took = time.perf_counter() - began
-        if [column.column for column in found.statements[0].columns] != computed.columns or found.unknown:
+        if [
+            column.column for column in found.statements[0].columns
+        ] != computed.columns or found.unknown:
             raise SystemExit(f"the lineage of {nodes} nodes is not whole: {found.unknown}")
         yield took
 
@@ -69,7 +80,10 @@ def planned_seconds(spark: SparkSession) -> Iterator[float]:
 
 def measure() -> Iterator[Line]:
     settings = load_settings()
-    with tempfile.TemporaryDirectory() as folder, open_driver(settings.spark, settings.home, jars=settings.jars) as driver:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_driver(settings.spark, settings.home, jars=settings.jars) as driver,
+    ):
         spark = driver.spark
         list(seen_seconds(spark, 50))  # warm
         small = statistics.median(seen_seconds(spark, 50))
@@ -82,9 +96,19 @@ def measure() -> Iterator[Line]:
         for round_ in range(5):
             bench.change(round_)
             runs.append(bench.follow())
-        yield at_most("of a run of 1,000 changed rows, 50 nodes", 100 * small / statistics.median(runs[1:]), "%", 2)
+        yield at_most(
+            "of a run of 1,000 changed rows, 50 nodes",
+            100 * small / statistics.median(runs[1:]),
+            "%",
+            2,
+        )
         list(planned_seconds(spark))
-        yield at_most("a function planned before any run, median", statistics.median(planned_seconds(spark)) * 1000, "ms", 150)
+        yield at_most(
+            "a function planned before any run, median",
+            statistics.median(planned_seconds(spark)) * 1000,
+            "ms",
+            150,
+        )
 
 
 def main() -> None:

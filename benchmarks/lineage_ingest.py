@@ -1,7 +1,9 @@
-"""What it costs to take what other programs tell: `python -m benchmarks.lineage_ingest [--json] [--messages 5000]`.
+"""What it costs to take what other programs tell: `python -m benchmarks.lineage_ingest [--json]
+[--messages 5000]`.
 
-SQL is that of TPC-DS, by the schema of its 24 tables. All columns of a query in one pass stand beside sqlglot's own lineage, a column at
-a time, as its documentation shows it. Documents and events are told by many tasks over few statements, into SQLite, 500 in a transaction.
+SQL is that of TPC-DS, by the schema of its 24 tables. All columns of a query in one pass stand
+beside sqlglot's own lineage, a column at a time, as its documentation shows it. Documents and
+events are told by many tasks over few statements, into SQLite, 500 in a transaction.
 """
 
 import json
@@ -33,11 +35,32 @@ EVERY = 4  # queries of TPC-DS, of which one is taken
 def measure(documents: int, every: int = EVERY) -> Iterator[Line]:
     """Ratios first, then rates."""
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
-    yield at_least("TPC-DS: a column at a time / all columns in one pass", _per_column(every), "times", 3)
-    yield at_least("queries of TPC-DS that were never met", _rate(len(_some(every)), lambda: _read_all(every)), "/s")
-    yield at_least("documents of SQL, one statement for ten tasks", _rate(documents, lambda: _take(_documents(documents))), "/s", 500)
-    yield at_least("documents of SQL, each a query of a dashboard", _rate(documents, lambda: _take(_reads(documents))), "/s", 500)
-    yield at_least("run events of OpenLineage, START and COMPLETE", _rate(documents, lambda: _take(_events(documents))), "/s", 500)
+    yield at_least(
+        "TPC-DS: a column at a time / all columns in one pass", _per_column(every), "times", 3
+    )
+    yield at_least(
+        "queries of TPC-DS that were never met",
+        _rate(len(_some(every)), lambda: _read_all(every)),
+        "/s",
+    )
+    yield at_least(
+        "documents of SQL, one statement for ten tasks",
+        _rate(documents, lambda: _take(_documents(documents))),
+        "/s",
+        500,
+    )
+    yield at_least(
+        "documents of SQL, each a query of a dashboard",
+        _rate(documents, lambda: _take(_reads(documents))),
+        "/s",
+        500,
+    )
+    yield at_least(
+        "run events of OpenLineage, START and COMPLETE",
+        _rate(documents, lambda: _take(_events(documents))),
+        "/s",
+        500,
+    )
 
 
 def _rate(count: int, work: Callable[[], object]) -> float:
@@ -79,9 +102,19 @@ def _per_column(every: int) -> float:
 def _documents(count: int) -> Iterator[bytes]:
     for number in range(count):
         task = number % TASKS
-        query = f"SELECT customer, SUM(amount) AS total, MAX(day) FROM shop.orders WHERE id > {number} GROUP BY 1"
+        query = (
+            f"SELECT customer, SUM(amount) AS total, MAX(day) FROM shop.orders WHERE id > {number} "
+            f"GROUP BY 1"
+        )
         sql = f"INSERT INTO gold.t{task // 10} {query}"
-        yield _line(producer="airflow", task=f"task {task}", sql=sql, dialect="spark", at=number, owners=["team:gold"])
+        yield _line(
+            producer="airflow",
+            task=f"task {task}",
+            sql=sql,
+            dialect="spark",
+            at=number,
+            owners=["team:gold"],
+        )
 
 
 def _reads(count: int) -> Iterator[bytes]:
@@ -89,10 +122,17 @@ def _reads(count: int) -> Iterator[bytes]:
     for number in range(count):
         task, column = number % TASKS, random.choice(("id", "customer", "amount", "day"))
         sql = (
-            f"SELECT {column}, COUNT(*) FROM shop.orders o JOIN shop.customers c ON o.customer = c.id WHERE c.name = 'n{number}' GROUP BY 1"
+            f"SELECT {column}, COUNT(*) FROM shop.orders o JOIN shop.customers c ON o.customer = "
+            f"c.id WHERE c.name = 'n{number}' GROUP BY 1"
         )
         yield _line(
-            producer="superset", task=f"chart {task}", sql=sql, dialect="trino", at=number, dashboard=f"board {task // 5}", user="ann"
+            producer="superset",
+            task=f"chart {task}",
+            sql=sql,
+            dialect="trino",
+            at=number,
+            dashboard=f"board {task // 5}",
+            user="ann",
         )
 
 
@@ -112,7 +152,13 @@ def _events(count: int) -> Iterator[bytes]:
             }
             for name in (f"column_{at}" for at in range(20))
         }
-        outputs = [{"namespace": "s3://lake", "name": f"gold/t{run % 100}", "facets": {"columnLineage": {"fields": fields}}}]
+        outputs = [
+            {
+                "namespace": "s3://lake",
+                "name": f"gold/t{run % 100}",
+                "facets": {"columnLineage": {"fields": fields}},
+            }
+        ]
         yield _line(
             eventType="COMPLETE" if state else "START",
             eventTime="2026-01-01T00:00:00Z",
@@ -129,11 +175,16 @@ def _line(**document: object) -> bytes:
 
 
 def _take(lines: Iterator[bytes]) -> None:
-    schema = SqlSchema({"shop.orders": ("id", "customer", "amount", "day"), "shop.customers": ("id", "name")}, Names())
+    schema = SqlSchema(
+        {"shop.orders": ("id", "customer", "amount", "day"), "shop.customers": ("id", "name")},
+        Names(),
+    )
     with tempfile.TemporaryDirectory() as folder:
         engine = open_engine(f"sqlite:///{Path(folder) / 'dce.sqlite'}")
         upgrade(engine)
-        taken = LineageIngest(SqlIngest(engine), lambda: schema, lambda: 0).take_lines(lines, "benchmark")
+        taken = LineageIngest(SqlIngest(engine), lambda: schema, lambda: 0).take_lines(
+            lines, "benchmark"
+        )
         engine.dispose()
         if taken.refused:
             raise SystemExit(f"{len(taken.refused)} lines were refused: {taken.refused[0]}")

@@ -1,8 +1,10 @@
-"""What the page of lineage costs: `python -m benchmarks.lineage_page [--json] [--tables 100000] [--store FILE]`.
+"""What the page of lineage costs: `python -m benchmarks.lineage_page [--json] [--tables 100000]
+[--store FILE]`.
 
-A made-up lake of 12 layers, three inputs and 20 columns a table, is recorded in a store, which takes minutes, or is that of a file
-from a run before. Then the page is asked for what is around tables and hubs. Times are processor times
-of the server, so that who else is on the machine does not count.
+A made-up lake of 12 layers, three inputs and 20 columns a table, is recorded in a store, which
+takes minutes, or is that of a file from a run before. Then the page is asked for what is around
+tables and hubs. Times are processor times of the server, so that who else is on the machine does
+not count.
 """
 
 import argparse
@@ -43,11 +45,20 @@ def measure(tables: int, home: Path, store: Path) -> Iterator[Line]:
 
     width = tables // LAYERS
     others = [_name(int(number), tables) for number in random.integers(width, tables, ASKED)]
-    hubs = [_name(layer * width + rank, tables) for layer in range(1, LAYERS - 1) for rank in range(ASKED // LAYERS)]
+    hubs = [
+        _name(layer * width + rank, tables)
+        for layer in range(1, LAYERS - 1)
+        for rank in range(ASKED // LAYERS)
+    ]
     yield at_most("first question, processor time of the server", ask(hubs[0]), "ms", 200)
     for what, names in (("any table", others), ("a hub, 150 tables", hubs)):
         times = [ask(name) for name in names]
-        yield at_most(f"around {what}, processor time of the server, p95", float(np.quantile(times, 0.95)), "ms", 200)
+        yield at_most(
+            f"around {what}, processor time of the server, p95",
+            float(np.quantile(times, 0.95)),
+            "ms",
+            200,
+        )
     engine.dispose()
 
 
@@ -55,9 +66,18 @@ def _records(tables: int) -> Iterator[list[LineageRecord]]:
     random, width, some = np.random.default_rng(7), tables // LAYERS, list[LineageRecord]()
     for number in range(width, tables):
         layer = number // width
-        back = [1 if random.random() < 0.7 else int(random.integers(1, layer + 1)) for _ in range(INPUTS)]
-        inputs = [_name((layer - one) * width + min(int(random.zipf(1.3)) - 1, width - 1), tables) for one in back]
-        columns = {f"column{at:02}": f"{inputs[at % INPUTS]}.column{random.integers(COLUMNS):02}" for at in range(COLUMNS)}
+        back = [
+            1 if random.random() < 0.7 else int(random.integers(1, layer + 1))
+            for _ in range(INPUTS)
+        ]
+        inputs = [
+            _name((layer - one) * width + min(int(random.zipf(1.3)) - 1, width - 1), tables)
+            for one in back
+        ]
+        columns = {
+            f"column{at:02}": f"{inputs[at % INPUTS]}.column{random.integers(COLUMNS):02}"
+            for at in range(COLUMNS)
+        }
         statement = make_statement(_name(number, tables), **columns)  # pyright: ignore[reportArgumentType]
         some.append(make_record(statement, job=str(number), run=str(number)))
         if len(some) == TOGETHER:

@@ -1,8 +1,10 @@
-"""What an execution of 1,000 changed rows costs in a small and in a large table: `python -m benchmarks.refresh [--json]`.
+"""What an execution of 1,000 changed rows costs in a small and in a large table: `python -m
+benchmarks.refresh [--json]`.
 
-The same change goes into a target of 100,000 and of 5,000,000 rows, by key, through the range of its source; beside it what
-a user would run instead, the whole table recomputed and overwritten. Then as many new rows come, beside a MERGE of just these in
-a table of the same rows. One warm session, in turns, medians; the large target's first load, once, beside a MERGE into an empty table.
+The same change goes into a target of 100,000 and of 5,000,000 rows, by key, through the range of
+its source; beside it what a user would run instead, the whole table recomputed and overwritten.
+Then as many new rows come, beside a MERGE of just these in a table of the same rows. One warm
+session, in turns, medians; the large target's first load, once, beside a MERGE into an empty table.
 """
 
 import argparse
@@ -57,16 +59,22 @@ class Bench:
 
     def make(self) -> tuple[float, float]:
         """The first load, and by a MERGE of all rows into an empty table."""
-        frame(self.spark, 0, self.rows).write.format("delta").option("delta.enableChangeDataFeed", "true").save(self.source)
+        frame(self.spark, 0, self.rows).write.format("delta").option(
+            "delta.enableChangeDataFeed", "true"
+        ).save(self.source)
         took = self.follow()
-        frame(self.spark, 0, 0).write.format("delta").option("delta.enableChangeDataFeed", "true").save(self.other)
+        frame(self.spark, 0, 0).write.format("delta").option(
+            "delta.enableChangeDataFeed", "true"
+        ).save(self.other)
         return took, self.merge(frame(self.spark, 0, self.rows))
 
     def merge(self, rows: DataFrame) -> float:
         """What one would run instead for rows of which some may be there."""
         began = time.perf_counter()
         table = DeltaTable.forPath(self.spark, self.other).alias("t")
-        table.merge(rows.alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+        table.merge(
+            rows.alias("s"), "t.id = s.id"
+        ).whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
         return time.perf_counter() - began
 
     def add(self) -> DataFrame:
@@ -80,26 +88,51 @@ class Bench:
     def change(self, round_: int) -> None:
         """Update a block of the newest keys, as late corrections do."""
         first = self.rows - (round_ + 1) * CHANGED
-        self.spark.sql(f"UPDATE delta.`{self.source}` SET amount = amount + 1 WHERE id >= {first} AND id < {first + CHANGED}")
+        self.spark.sql(
+            f"UPDATE delta.`{self.source}` SET amount = amount + 1 WHERE id >= {first} AND id < "
+            f"{first + CHANGED}"
+        )
 
     def follow(self) -> float:
         """One execution: the range since the last one, merged by key."""
         log = DeltaLog(self.source, "source")
         end = SnapshotId(str(log.version))
         start = None if self.read is None else SnapshotId(str(self.read))
-        range_ = SnapshotRange(table="source", table_uid=log.uid, start=start, end=end, start_uid=log.uid if start else None)
+        range_ = SnapshotRange(
+            table="source",
+            table_uid=log.uid,
+            start=start,
+            end=end,
+            start_uid=log.uid if start else None,
+        )
         job = TableJob(
             name="target",
             location=self.target,
             keys=("id",),
             compute=lambda source: source,
-            inputs=(InputJob(alias="source", table="source", location=self.source, mode=ReadMode.CHANGES, range=range_, keys=("id",)),),
+            inputs=(
+                InputJob(
+                    alias="source",
+                    table="source",
+                    location=self.source,
+                    mode=ReadMode.CHANGES,
+                    range=range_,
+                    keys=("id",),
+                ),
+            ),
         )
         self.steps += 1
         checkpoint = Checkpoint(
-            position=Position(0, self.steps), sources={"source": SnapshotCheckpoint(table_uid=log.uid, snapshot_id=end)}
+            position=Position(0, self.steps),
+            sources={"source": SnapshotCheckpoint(table_uid=log.uid, snapshot_id=end)},
         )
-        commit_metadata = CommitMetadata(consumer=CONSUMER, step=self.steps, attempt=1, end=checkpoint, execution_id=str(self.steps))
+        commit_metadata = CommitMetadata(
+            consumer=CONSUMER,
+            step=self.steps,
+            attempt=1,
+            end=checkpoint,
+            execution_id=str(self.steps),
+        )
         began = time.perf_counter()
         result = refresh(self.spark, job, commit_metadata, DeltaLog)
         took = time.perf_counter() - began
@@ -112,12 +145,16 @@ class Bench:
         """What one would run instead: the whole table read, computed and overwritten."""
         began = time.perf_counter()
         frame_ = self.spark.read.format("delta").load(self.source)
-        frame_.write.format("delta").mode("overwrite").save(str(self.folder / f"recomputed_{self.rows}"))
+        frame_.write.format("delta").mode("overwrite").save(
+            str(self.folder / f"recomputed_{self.rows}")
+        )
         return time.perf_counter() - began
 
 
 def frame(spark: SparkSession, first: int, end: int) -> DataFrame:
-    return spark.range(first, end, 1, 8).selectExpr("id", "id % 1000 AS customer", "id * 0.5 AS amount", "concat('note ', id) AS note")
+    return spark.range(first, end, 1, 8).selectExpr(
+        "id", "id % 1000 AS customer", "id * 0.5 AS amount", "concat('note ', id) AS note"
+    )
 
 
 def measure() -> list[Line]:
@@ -136,8 +173,12 @@ def measure() -> list[Line]:
                 bench.change(round_)
                 follows[bench.rows].append(bench.follow())
                 wholes[bench.rows].append(bench.recompute())
-        news = [(benches[1].merge(benches[1].add()), benches[1].follow()) for _ in range(ROUNDS + 1)]
-    small, large = (statistics.median(follows[rows][1:]) for rows in SIZES)  # the first round warms the code up
+        news = [
+            (benches[1].merge(benches[1].add()), benches[1].follow()) for _ in range(ROUNDS + 1)
+        ]
+    small, large = (
+        statistics.median(follows[rows][1:]) for rows in SIZES
+    )  # the first round warms the code up
     whole = statistics.median(wholes[SIZES[1]][1:])
     merged, added = (statistics.median(times) for times in zip(*news[1:], strict=True))
     load, load_merged = loads[1]

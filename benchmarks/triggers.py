@@ -1,7 +1,9 @@
-"""How long it takes to decide 10,000 subscriptions at once: `python benchmarks/triggers.py [--json] [--subscriptions 10000]`.
+"""How long it takes to decide 10,000 subscriptions at once: `python benchmarks/triggers.py [--json]
+[--subscriptions 10000]`.
 
-On a PostgreSQL of its own, durable as in production. A quarter of the subscriptions asks for a tag. Tables are touched as in
-a real lake: a few are busy, most are not. A delta of 231 events is a minute of ten million events in a month.
+On a PostgreSQL of its own, durable as in production. A quarter of the subscriptions asks for a tag.
+Tables are touched as in a real lake: a few are busy, most are not. A delta of 231 events is a
+minute of ten million events in a month.
 """
 
 import argparse
@@ -38,7 +40,9 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="Time to decide many subscriptions at once.")
     parser.add_argument("--json", action="store_true", help="one JSON document instead of lines")
-    parser.add_argument("--subscriptions", type=int, default=10_000, help="how many subscriptions are due")
+    parser.add_argument(
+        "--subscriptions", type=int, default=10_000, help="how many subscriptions are due"
+    )
     options = parser.parse_args()
     with started(find_binaries(), durable=True) as url:
         engine = open_engine(url)
@@ -72,12 +76,17 @@ def measured(engine: Engine, count: int) -> list[Line]:
             timed(sweep)
     return [
         at_most(
-            f"{count} subscriptions, a tick after a minute of events ({DELTA}): up to {MAX_REQUESTS} launches",
+            f"{count} subscriptions, a tick after a minute of events ({DELTA}): up to "
+            f"{MAX_REQUESTS} launches",
             statistics.median(bounded),
             "ms",
             50,
         ),
-        at_most(f"{count} subscriptions, a minute of events, all {fired} that fire decided at once", statistics.median(whole), "ms"),
+        at_most(
+            f"{count} subscriptions, a minute of events, all {fired} that fire decided at once",
+            statistics.median(whole),
+            "ms",
+        ),
         at_most(f"{count} subscriptions, idle", statistics.median(idle), "ms", 10),
         at_most(f"{count} subscriptions, the first look of a process", first, "ms"),
     ]
@@ -85,7 +94,10 @@ def measured(engine: Engine, count: int) -> list[Line]:
 
 def declared(chance: random.Random, number: int) -> Subscription:
     tags = {"complete": "true"} if number % 4 == 0 else {}
-    return Subscription(name=f"subscription-{number}", trigger=SnapshotTrigger(f"lake.t{busy_table(chance)}", tags=tags))
+    return Subscription(
+        name=f"subscription-{number}",
+        trigger=SnapshotTrigger(f"lake.t{busy_table(chance)}", tags=tags),
+    )
 
 
 def busy_table(chance: random.Random) -> int:
@@ -100,13 +112,20 @@ def changes(chance: random.Random, versions: dict[int, int], count: int) -> list
         versions[table] += 1
         tags = {"complete": "true"} if chance.random() < 0.25 else {}
         events.append(
-            DataChangeEvent(table=f"lake.t{table}", snapshot_id=str(versions[table]), prev_snapshot_id=str(versions[table] - 1), tags=tags)  # type: ignore[arg-type]
+            DataChangeEvent(
+                table=f"lake.t{table}",
+                snapshot_id=str(versions[table]),  # pyright: ignore[reportArgumentType]
+                prev_snapshot_id=str(versions[table] - 1),  # pyright: ignore[reportArgumentType]
+                tags=tags,  # pyright: ignore[reportArgumentType]
+            )
         )
     return events
 
 
 def keep(engine: Engine, subscriptions: list[Subscription]) -> None:
-    """Subscriptions and their consumers as a ledger keeps them that has consumed everything so far."""
+    """Subscriptions and their consumers as a ledger keeps them that has consumed everything so
+    far.
+    """
     with writing(engine) as connection:
         position = head_within(connection)
         checkpoint = Checkpoint(position=position)
@@ -128,8 +147,18 @@ def keep(engine: Engine, subscriptions: list[Subscription]) -> None:
         ]
         connection.execute(sa.insert(lc_subscription), rows)
         ids = connection.execute(sa.select(lc_subscription.c.subscription_id)).scalars()
-        consumer = {"key": "", "state": ConsumerState.ACTIVE, "completed": 1, "fired": True, "created_ts": 0, **standing_at(checkpoint)}
-        connection.execute(sa.insert(lc_consumer), [{"subscription_id": subscription_id, **consumer} for subscription_id in ids])
+        consumer = {
+            "key": "",
+            "state": ConsumerState.ACTIVE,
+            "completed": 1,
+            "fired": True,
+            "created_ts": 0,
+            **standing_at(checkpoint),
+        }
+        connection.execute(
+            sa.insert(lc_consumer),
+            [{"subscription_id": subscription_id, **consumer} for subscription_id in ids],
+        )
 
 
 def consume(engine: Engine) -> None:
@@ -137,7 +166,9 @@ def consume(engine: Engine) -> None:
     with reading(engine) as connection:
         position = head_within(connection)
     with writing(engine) as connection:
-        connection.execute(sa.update(lc_consumer).values(**standing_at(Checkpoint(position=position))))
+        connection.execute(
+            sa.update(lc_consumer).values(**standing_at(Checkpoint(position=position)))
+        )
 
 
 def timed(sweep: Sweep, most: int | None = None) -> tuple[float, int]:

@@ -1,6 +1,7 @@
 """Data change events, triggers and exactly-once incremental runs for lake tables, in Dagster.
 
-The names of `__all__` are the public API. Each is imported when it is first asked for, so that a process pays only for what it uses.
+The names of `__all__` are the public API. Each is imported when it is first asked for, so that a
+process pays only for what it uses.
 """
 
 from importlib import import_module
@@ -17,19 +18,44 @@ if TYPE_CHECKING:
         TriggerComponent,
     )
     from lakechime_dagster.dce.contract import EventQuery
-    from lakechime_dagster.dce.events import DataChangeEvent, OperationType, RegisteredEvent, TableFormat
+    from lakechime_dagster.dce.events import (
+        DataChangeEvent,
+        OperationType,
+        RegisteredEvent,
+        TableFormat,
+    )
     from lakechime_dagster.dce.store import DCEStore
     from lakechime_dagster.definitions import build_definitions
     from lakechime_dagster.errors import LakeChimeError
     from lakechime_dagster.lineage.runs import spark_lineage
     from lakechime_dagster.runtime.execution import RunningExecution
-    from lakechime_dagster.runtime.resource import LAKECHIME, LakeChimeResource, NothingNewError, open_store
+    from lakechime_dagster.runtime.resource import (
+        LAKECHIME,
+        LakeChimeResource,
+        NothingNewError,
+        open_store,
+    )
     from lakechime_dagster.runtime.spark import SPARK
     from lakechime_dagster.sensors.trigger import lakechime_sensor
     from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, Drift, SourceSchema, cdc_table
-    from lakechime_dagster.tables.databases import Canal, Database, Debezium, Dms, Limits, Maxwell, Monitor
+    from lakechime_dagster.tables.databases import (
+        Canal,
+        Database,
+        Debezium,
+        Dms,
+        Limits,
+        Maxwell,
+        Monitor,
+    )
     from lakechime_dagster.tables.declare import spark_table, sql_table
-    from lakechime_dagster.tables.events import Contract, EventGroup, EventStream, GroupOptions, event_group, event_stream
+    from lakechime_dagster.tables.events import (
+        Contract,
+        EventGroup,
+        EventStream,
+        GroupOptions,
+        event_group,
+        event_stream,
+    )
     from lakechime_dagster.tables.lake import Lake, QueryLog
     from lakechime_dagster.tables.maintenance import Maintenance
     from lakechime_dagster.tables.names import Account
@@ -187,5 +213,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Names to look through: those of components, as `dg list components` finds them here, and what is imported already."""
+    """Names to look through: those of components, as `dg list components` finds them here, and what
+    is imported already.
+    """
     return [*globals(), *(name for name, module in _MODULES.items() if module == "components")]

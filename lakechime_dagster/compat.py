@@ -42,7 +42,9 @@ else:
         if (found := _MOMENT.fullmatch(text)) is None:
             raise ValueError(f"Invalid isoformat string: {text!r}")
         year, _, month, day, hour, _, minute, second, fraction, zone = found.groups()
-        time = f"{hour or '00'}:{minute or '00'}:{second or '00'}.{(fraction or '').ljust(6, '0')[:6]}"
+        time = (
+            f"{hour or '00'}:{minute or '00'}:{second or '00'}.{(fraction or '').ljust(6, '0')[:6]}"
+        )
         moment = dt.datetime.fromisoformat(f"{year}-{month}-{day}T{time}")
         return moment if zone is None else moment.replace(tzinfo=_zone(zone))
 

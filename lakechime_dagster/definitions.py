@@ -1,4 +1,6 @@
-"""The composition root of the shipped code location: the lake named by LAKECHIME_LAKE as Dagster definitions."""
+"""The composition root of the shipped code location: the lake named by LAKECHIME_LAKE as Dagster
+definitions.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -33,37 +35,70 @@ from lakechime_dagster.runtime.resource import LAKECHIME, declare_lake, declare_
 from lakechime_dagster.runtime.spark import SPARK
 from lakechime_dagster.sensors.alarms import alarms_sensor
 from lakechime_dagster.sensors.events import events_sensor
-from lakechime_dagster.sensors.schedules import maintenance_sensor, monitors_sensor, outside_sensor, verify_sensor
+from lakechime_dagster.sensors.schedules import (
+    maintenance_sensor,
+    monitors_sensor,
+    outside_sensor,
+    verify_sensor,
+)
 from lakechime_dagster.sensors.trigger import Launch, many_sensor, subscription_sensor
 from lakechime_dagster.settings import load_settings, project_folder
 from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
 from lakechime_dagster.tables.events import EventGroup, EventTable
-from lakechime_dagster.tables.lake import Lake, Table, Target, foreign_sources, named_types, reading_name
+from lakechime_dagster.tables.lake import (
+    Lake,
+    Table,
+    Target,
+    foreign_sources,
+    named_types,
+    reading_name,
+)
 from lakechime_dagster.tables.load import load_lake
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
 from lakechime_dagster.triggers.subscription import Subscription
 
-SENSORS = ("events", "maintenance", "monitors", "verify", "alarms", "outside")  # of a lake, beside triggers'
-MAX_SENSORS = 100  # a sensor's tick costs Dagster 26 CPU milliseconds; above this one sensor decides for all triggers
+SENSORS = (
+    "events",
+    "maintenance",
+    "monitors",
+    "verify",
+    "alarms",
+    "outside",
+)  # of a lake, beside triggers'
+# a sensor's tick costs Dagster 26 CPU milliseconds; above this one sensor decides for all triggers
+MAX_SENSORS = 100
 
 
-def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest | None = None) -> dg.Definitions:
-    """A lake as Dagster definitions: assets, checks, jobs, sensors, resources; merge them with others as you like.
+def build_definitions(
+    lake: Lake, cluster: str | None = None, manifest: Manifest | None = None
+) -> dg.Definitions:
+    """A lake as Dagster definitions: assets, checks, jobs, sensors, resources; merge them with
+    others as you like.
 
-    Others that name the resources `lakechime` and `spark` give them as LAKECHIME and SPARK. The lake's tables are those
-    of `cluster`, LAKECHIME_CLUSTER when it is not given. What a manifest knows of further inputs are dependencies too, and no
-    table is woken by a change of nothing but columns of which the manifest knows that it does not read them.
+    Others that name the resources `lakechime` and `spark` give them as LAKECHIME and SPARK. The
+    lake's tables are those of `cluster`, LAKECHIME_CLUSTER when it is not given. What a manifest
+    knows of further inputs are dependencies too, and no table is woken by a change of nothing but
+    columns of which the manifest knows that it does not read them.
 
     Raises:
-        DeclarationError: two of its ops or sensors would have one name, or Dagster refuses one of its assets.
+        DeclarationError: two of its ops or sensors would have one name, or Dagster refuses one of
+            its assets.
     """
     cluster = load_settings().cluster if cluster is None else cluster
     _check_accounts(lake)
     declare_lake(lake)
     unread = unread_columns(lake, manifest)
-    subscriptions = {table.name: declare_subscription(subscription_of(table, cluster, unread.get(table.name))) for table in lake.targets}
-    subscriptions |= {group.name: declare_subscription(group_subscription(group, cluster)) for group in lake.working_groups}
-    logs = {one.table: declare_subscription(log_subscription(one, cluster)) for one in lake.query_logs}
+    subscriptions = {
+        table.name: declare_subscription(subscription_of(table, cluster, unread.get(table.name)))
+        for table in lake.targets
+    }
+    subscriptions |= {
+        group.name: declare_subscription(group_subscription(group, cluster))
+        for group in lake.working_groups
+    }
+    logs = {
+        one.table: declare_subscription(log_subscription(one, cluster)) for one in lake.query_logs
+    }
     jobs = _jobs(lake)
     launches = [
         Launch(
@@ -76,29 +111,56 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
         for table in lake.targets
         if table.trigger is not None
     ]
-    launches += [_launch(lake, subscriptions[group.name], jobs[_group_job_name(lake, group)], group) for group in lake.working_groups]
     launches += [
-        Launch(subscription=subscription, job=jobs[_log_job_name(lake)], selection=[asset_key(subscription.name)])
+        _launch(lake, subscriptions[group.name], jobs[_group_job_name(lake, group)], group)
+        for group in lake.working_groups
+    ]
+    launches += [
+        Launch(
+            subscription=subscription,
+            job=jobs[_log_job_name(lake)],
+            selection=[asset_key(subscription.name)],
+        )
         for subscription in logs.values()
     ]
     reading = [subscription.name for subscription in logs.values()]
-    _check_names([*(table.name for table in lake.targets), *(group.name for group in lake.groups), *reading], op_name, {})
-    taken = {dagster_name(f"{lake.name}__{what}"): f"the sensor of {lake.name}'s {what}" for what in SENSORS}
+    _check_names(
+        [*(table.name for table in lake.targets), *(group.name for group in lake.groups), *reading],
+        op_name,
+        {},
+    )
+    taken = {
+        dagster_name(f"{lake.name}__{what}"): f"the sensor of {lake.name}'s {what}"
+        for what in SENSORS
+    }
     _check_names([launch.subscription.name for launch in launches], dagster_name, taken)
     is_many = len(launches) > MAX_SENSORS
-    sensors = [many_sensor(f"{lake.name}__triggers", launches)] if is_many else [subscription_sensor(one) for one in launches]
+    sensors = (
+        [many_sensor(f"{lake.name}__triggers", launches)]
+        if is_many
+        else [subscription_sensor(one) for one in launches]
+    )
     failed = [group for group in lake.groups if group.problem]
     sensors += [failed_group_sensor(group) for group in failed]
     foreign, planned = foreign_sources(lake), planned_deps(lake, manifest)
     partitioned = {source.name: partitions_of(lake, source) for source in foreign}
     assets: list[dg.AssetSpec | dg.AssetsDefinition] = [
-        *(_asset(lake, table, subscriptions, planned.get(table.name, ())) for table in (*foreign, *lake.targets)),
+        *(
+            _asset(lake, table, subscriptions, planned.get(table.name, ()))
+            for table in (*foreign, *lake.targets)
+        ),
         *(group_asset(lake, group, subscriptions[group.name]) for group in lake.working_groups),
         *(failed_group_asset(lake, group) for group in failed),
         *(query_log_asset(lake, one, logs[one.table]) for one in lake.query_logs),
     ]
-    known = [*lake.tables, *(table for group in lake.working_groups for table in named_types(lake, group))]
-    names, page_url = {asset_key(table.name): table.name for table in known}, load_settings().lineage_url
+    known = [
+        *lake.tables,
+        *(table for group in lake.working_groups for table in named_types(lake, group)),
+    ]
+    names, page_url = (
+        {asset_key(table.name): table.name for table in known},
+        load_settings().lineage_url,
+    )
     tables = dg.Definitions(
         assets=[linked(asset, names, page_url) for asset in assets],
         jobs=list(jobs.values()),
@@ -106,11 +168,16 @@ def build_definitions(lake: Lake, cluster: str | None = None, manifest: Manifest
         resources={"lakechime": LAKECHIME, "spark": SPARK},
         executor=dg.in_process_executor,
     )
-    return dg.Definitions.merge(tables, _maintenance(lake), _monitors(lake), _verify(lake), _alarms(lake))
+    return dg.Definitions.merge(
+        tables, _maintenance(lake), _monitors(lake), _verify(lake), _alarms(lake)
+    )
 
 
 def _asset(
-    lake: Lake, table: Table, subscriptions: Mapping[str, Subscription], planned: tuple[dg.AssetDep, ...]
+    lake: Lake,
+    table: Table,
+    subscriptions: Mapping[str, Subscription],
+    planned: tuple[dg.AssetDep, ...],
 ) -> dg.AssetSpec | dg.AssetsDefinition:
     """The asset of a table; an error of Dagster names the table."""
     try:
@@ -130,16 +197,24 @@ def _asset(
     except LakeChimeError:
         raise
     except Exception as error:
-        raise DeclarationError(table.name, "dagster", f"Dagster refuses the asset: {error}") from error
+        raise DeclarationError(
+            table.name, "dagster", f"Dagster refuses the asset: {error}"
+        ) from error
 
 
 def _maintenance(lake: Lake) -> dg.Definitions:
-    """What keeps the files of tables, of a group all at once; nothing in a lake that declares none of it."""
-    tables = [table for table in (*lake.targets, *lake.working_groups) if table.maintenance is not None]
+    """What keeps the files of tables, of a group all at once; nothing in a lake that declares none
+    of it.
+    """
+    tables = [
+        table for table in (*lake.targets, *lake.working_groups) if table.maintenance is not None
+    ]
     if not tables:
         return dg.Definitions()
     name = f"{lake.name}__maintenance"
-    selection = dg.AssetSelection.assets(*[asset_key(maintenance_name(table.name)) for table in tables])
+    selection = dg.AssetSelection.assets(
+        *[asset_key(maintenance_name(table.name)) for table in tables]
+    )
     schedules = {table.name: policy_of(table).every for table in tables}
     return dg.Definitions(
         assets=[maintenance_asset(lake, table) for table in tables],
@@ -160,7 +235,9 @@ def _monitors(lake: Lake) -> dg.Definitions:
 
 
 def _verify(lake: Lake) -> dg.Definitions:
-    """What looks whether each event of groups is in its table; nothing in a lake whose groups do not say when."""
+    """What looks whether each event of groups is in its table; nothing in a lake whose groups do
+    not say when.
+    """
     groups = [group for group in lake.working_groups if group.options.verify is not None]
     if not groups:
         return dg.Definitions()
@@ -173,34 +250,56 @@ def _verify(lake: Lake) -> dg.Definitions:
 def _alarms(lake: Lake) -> dg.Definitions:
     """The sensor that notifies people of failing checks."""
     reported = [spec.key for table in lake.targets for spec in check_specs(table)]
-    reported += [spec.key for group in lake.working_groups for spec in (*group_check_specs(group), *type_check_specs(lake, group))]
-    reported += [verify_check_key(group) for group in lake.working_groups if group.options.verify is not None]
+    reported += [
+        spec.key
+        for group in lake.working_groups
+        for spec in (*group_check_specs(group), *type_check_specs(lake, group))
+    ]
+    reported += [
+        verify_check_key(group) for group in lake.working_groups if group.options.verify is not None
+    ]
     keys = [*reported, *(key for table in cdc_tables(lake) for key in monitor_check_keys(table))]
     return dg.Definitions(sensors=[alarms_sensor(lake.name, keys, lake.alarms)] if keys else [])
 
 
 def _check_names(tables: Iterable[str], named: Callable[[str], str], taken: dict[str, str]) -> None:
-    """Refuse tables that would have one name in Dagster, with each other or with what is `taken`."""
+    """Refuse tables that would have one name in Dagster, with each other or with what is
+    `taken`.
+    """
     for table in tables:
         name = named(table)
         if (other := taken.setdefault(name, table)) != table:
-            raise DeclarationError(table, "name", f"is {name} in Dagster, as {other} is; rename one of them")
+            raise DeclarationError(
+                table, "name", f"is {name} in Dagster, as {other} is; rename one of them"
+            )
 
 
 def _jobs(lake: Lake) -> dict[str, dg.JobDefinition]:
-    """A job per partitions definition, shared by the sensors: a job of each sensor's own costs seven times the memory."""
+    """A job per partitions definition, shared by the sensors: a job of each sensor's own costs
+    seven times the memory.
+    """
     members: dict[str, list[Target]] = {}
     for table in lake.targets:
         members.setdefault(_job_name(lake, table), []).append(table)
-    jobs = {name: dg.define_asset_job(name, selection=_selection(tables)) for name, tables in members.items()}
-    groups = {_group_job_name(lake, group): _selection_of(lake, group) for group in lake.working_groups}
+    jobs = {
+        name: dg.define_asset_job(name, selection=_selection(tables))
+        for name, tables in members.items()
+    }
+    groups = {
+        _group_job_name(lake, group): _selection_of(lake, group) for group in lake.working_groups
+    }
     reading = [asset_key(reading_name(one.table)) for one in lake.query_logs]
     logs = {_log_job_name(lake): dg.AssetSelection.assets(*reading)} if reading else {}
-    return jobs | {name: dg.define_asset_job(name, selection=selection) for name, selection in (groups | logs).items()}  # type: ignore[misc]
+    return jobs | {
+        name: dg.define_asset_job(name, selection=selection)
+        for name, selection in (groups | logs).items()
+    }  # type: ignore[misc]
 
 
 def _check_accounts(lake: Lake) -> None:
-    """Refuse accounts that have no effect in the warehouse, where tables lie that declare no location of their own."""
+    """Refuse accounts that have no effect in the warehouse, where tables lie that declare no
+    location of their own.
+    """
     warehouse = load_settings().warehouse
     for table in lake.targets:
         if table.write_as is not None and table.location is None:
@@ -208,33 +307,51 @@ def _check_accounts(lake: Lake) -> None:
 
 
 def _checks(table: Target) -> list[dg.AssetCheckKey] | None:
-    """The checks of a run; of a table that is watched those that it reports itself, as others are made at times of their own."""
+    """The checks of a run; of a table that is watched those that it reports itself, as others are
+    made at times of their own.
+    """
     return [spec.key for spec in check_specs(table)] if isinstance(table, CDCTable) else None
 
 
 def _selection(tables: Iterable[Target]) -> dg.AssetSelection:
     """Tables with their checks, but for those that monitors make at times of their own."""
     several = list(tables)
-    chosen: dg.AssetSelection = dg.AssetSelection.assets(*[asset_key(table.name) for table in several])
-    apart = [key for table in several if isinstance(table, CDCTable) for key in monitor_check_keys(table)]
+    chosen: dg.AssetSelection = dg.AssetSelection.assets(
+        *[asset_key(table.name) for table in several]
+    )
+    apart = [
+        key for table in several if isinstance(table, CDCTable) for key in monitor_check_keys(table)
+    ]
     return chosen - dg.AssetSelection.checks(*apart) if apart else chosen
 
 
 def _selection_of(lake: Lake, group: EventGroup) -> dg.AssetSelection:
     """A group, and its types that the lake names, with the checks that its steps report."""
     chosen: dg.AssetSelection = dg.AssetSelection.assets(*_group_keys(lake, group))
-    return chosen if group.options.verify is None else chosen - dg.AssetSelection.checks(verify_check_key(group))
+    return (
+        chosen
+        if group.options.verify is None
+        else chosen - dg.AssetSelection.checks(verify_check_key(group))
+    )
 
 
-def _launch(lake: Lake, subscription: Subscription, job: dg.JobDefinition, group: EventGroup) -> Launch:
+def _launch(
+    lake: Lake, subscription: Subscription, job: dg.JobDefinition, group: EventGroup
+) -> Launch:
     """A run does a step of all types of a group, so that it is launched without one of them."""
     checks = [spec.key for spec in (*group_check_specs(group), *type_check_specs(lake, group))]
-    return Launch(subscription=subscription, job=job, selection=_group_keys(lake, group), checks=checks)
+    return Launch(
+        subscription=subscription, job=job, selection=_group_keys(lake, group), checks=checks
+    )
 
 
 def _group_keys(lake: Lake, group: EventGroup) -> list[dg.AssetKey]:
     """The asset of a group, that of its types, and those of types that the lake names."""
-    return [asset_key(group.name), types_key(group), *(spec.key for spec in type_specs(lake, group))]
+    return [
+        asset_key(group.name),
+        types_key(group),
+        *(spec.key for spec in type_specs(lake, group)),
+    ]
 
 
 def _group_job_name(lake: Lake, group: EventGroup) -> str:
@@ -249,11 +366,15 @@ def _job_name(lake: Lake, table: Target) -> str:
     partitions = partitions_of(lake, table)
     if partitions is None:
         return f"{lake.name}__tables"
-    by_time = {dg.DailyPartitionsDefinition: "daily", dg.HourlyPartitionsDefinition: "hourly"}.get(type(partitions))
+    by_time = {dg.DailyPartitionsDefinition: "daily", dg.HourlyPartitionsDefinition: "hourly"}.get(
+        type(partitions)
+    )
     return f"{lake.name}__{by_time or '__'.join(('by', *table.levels.names))}"
 
 
 @dg.definitions
 def defs() -> dg.Definitions:
     """The code location."""
-    return build_definitions(load_lake(load_settings().lake), manifest=manifest_in(project_folder()))
+    return build_definitions(
+        load_lake(load_settings().lake), manifest=manifest_in(project_folder())
+    )

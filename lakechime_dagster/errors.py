@@ -8,7 +8,9 @@ from types import TracebackType
 from urllib.parse import unquote
 
 _PASSWORD = re.compile(r"^((?:[\w+.-]+://|(?![\w+.-]+://))[^:/?]*):.*@", re.DOTALL)
-_SECRET = re.compile(r"pass|secret|sig|token|credential|account_?key", re.IGNORECASE)  # in the key of a query
+_SECRET = re.compile(
+    r"pass|secret|sig|token|credential|account_?key", re.IGNORECASE
+)  # in the key of a query
 
 
 class LakeChimeError(Exception):
@@ -44,7 +46,9 @@ _ARE_FAILURES_KEPT: ContextVar[bool] = ContextVar("are_failures_kept", default=F
 
 @contextmanager
 def failures_kept() -> Iterator[None]:
-    """Inside, what can fail by itself keeps the error of its declaration as its `problem`: one part stops no whole location."""
+    """Inside, what can fail by itself keeps the error of its declaration as its `problem`: one part
+    stops no whole location.
+    """
     token = _ARE_FAILURES_KEPT.set(True)
     try:
         yield
@@ -58,7 +62,9 @@ def are_failures_kept() -> bool:
 
 
 def keep_or_raise(declared: object, error: DeclarationError) -> None:
-    """Keep the error with the frozen value of whose declaration it is, as its `problem`; raise it where failures are not kept."""
+    """Keep the error with the frozen value of whose declaration it is, as its `problem`; raise it
+    where failures are not kept.
+    """
     if not are_failures_kept():
         raise error
     object.__setattr__(declared, "problem", str(error))
@@ -81,7 +87,8 @@ class ConsumerConflictError(LakeChimeError):
 
 
 class ConsumerBlockedError(LakeChimeError):
-    """A step must not go on before a person has decided; the message holds the evidence and the choices.
+    """A step must not go on before a person has decided; the message holds the evidence and the
+    choices.
 
     `ends_when` says when it goes on by itself; "" where only a person lets it.
     """
@@ -141,7 +148,8 @@ EXTRA_OF = {
 
 
 class needs:  # noqa: N801 - reads as a word of the with statement
-    """Reports a missing optional package in one sentence: `with needs("a Delta table's log"): from … import …`.
+    """Reports a missing optional package in one sentence: `with needs("a Delta table's log"): from
+    … import …`.
 
     Args:
         what: What cannot be done without the package.
@@ -149,7 +157,9 @@ class needs:  # noqa: N801 - reads as a word of the with statement
         raised: The class of the error.
     """
 
-    def __init__(self, what: str, extra: str = "", raised: type[LakeChimeError] = MissingExtraError) -> None:
+    def __init__(
+        self, what: str, extra: str = "", raised: type[LakeChimeError] = MissingExtraError
+    ) -> None:
         self.what = what
         self.extra = extra
         self.raised = raised
@@ -157,15 +167,27 @@ class needs:  # noqa: N801 - reads as a word of the with statement
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        package = str(error.name).partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        package = (
+            str(error.name).partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+        )
         if package in EXTRA_OF:
             extra = self.extra or EXTRA_OF[package]
-            raise self.raised(f"{self.what} needs {package}, which is not installed: pip install 'lakechime-dagster[{extra}]'") from error
+            raise self.raised(
+                f"{self.what} needs {package}, which is not installed: pip install "
+                f"'lakechime-dagster[{extra}]'"
+            ) from error
 
 
 def shown(value: object, limit: int = 80) -> str:
-    """A value as an error message shows it: quoted, without control characters, cut at `limit` characters."""
+    """A value as an error message shows it: quoted, without control characters, cut at `limit`
+    characters.
+    """
     try:
         text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
     except ValueError:  # a number of more than 4,300 digits
@@ -174,7 +196,11 @@ def shown(value: object, limit: int = 80) -> str:
 
 
 def without_password(url: str) -> str:
-    """A URL as logs and messages may show it: `***` from the first `:` to the last `@`, and no query key that names a secret."""
+    """A URL as logs and messages may show it: `***` from the first `:` to the last `@`, and no
+    query key that names a secret.
+    """
     text, mark, query = _PASSWORD.sub(r"\1:***@", url).partition("?")
-    kept = [pair for pair in query.split("&") if not _SECRET.search(unquote(pair.partition("=")[0]))]
+    kept = [
+        pair for pair in query.split("&") if not _SECRET.search(unquote(pair.partition("=")[0]))
+    ]
     return f"{text}{mark}{'&'.join(kept)}" if any(kept) else text

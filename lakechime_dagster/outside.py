@@ -1,7 +1,9 @@
-"""The code location `outside`: external assets of what only runs and other programs tell. It is read anew when that changes.
+"""The code location `outside`: external assets of what only runs and other programs tell. It is
+read anew when that changes.
 
-What it says never decides anything: it has no job, sensor or executable asset, so that no run loads it. Where the store or the lake
-cannot be read it is empty, since a picture that is missing hinders nobody.
+What it says never decides anything: it has no job, sensor or executable asset, so that no run loads
+it. Where the store or the lake cannot be read it is empty, since a picture that is missing hinders
+nobody.
 """
 
 import logging

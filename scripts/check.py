@@ -1,4 +1,6 @@
-"""`make check`: every check that needs no server and no Spark, each with its verdict and its time."""
+"""`make check`: every check that needs no server and no Spark, each with its verdict and its
+time.
+"""
 
 import os
 import subprocess
@@ -12,15 +14,22 @@ DEFINITIONS = ROOT / "lakechime_dagster" / "definitions.py"
 SHOWN = 40  # lines of a failed check
 CHEAP_IMPORT = """
 import sys, lakechime_dagster.definitions
-found = [name for name in ("pyspark", "delta", "dagster_pyspark", "psycopg", "deltalake", "pyarrow", "numpy") if name in sys.modules]
-sys.exit(f"importing the code location imports {', '.join(found)}: every process would pay for it" if found else 0)
+heavy = {"pyspark", "delta", "dagster_pyspark", "psycopg", "deltalake", "pyarrow", "numpy"}
+found = ", ".join(sorted(heavy & sys.modules.keys()))
+sys.exit(f"importing the code location imports {found}: every process would pay" if found else 0)
 """
 COINED = r"""
 import pathlib, re, sys
-coined = re.compile(r"\b(lanes?|flows?|frontiers?)\b", re.IGNORECASE)  # a consumer, a subscription, a low watermark: docs/glossary.md
-files = [one for folder in ("lakechime_dagster", "docs") for one in pathlib.Path(folder).rglob("*") if one.suffix in (".py", ".md")]
-lines = [(one, at, line.strip()) for one in files for at, line in enumerate(one.read_text(encoding="utf-8").splitlines(), 1)]
-found = [f"{one}:{at}: {line}" for one, at, line in lines if coined.search(line)]
+# a consumer, a subscription, a low watermark: docs/glossary.md
+coined = re.compile(r"\b(lanes?|flows?|frontiers?)\b", re.IGNORECASE)
+folders = map(pathlib.Path, ("lakechime_dagster", "docs"))
+files = [one for folder in folders for one in folder.rglob("*") if one.suffix in (".py", ".md")]
+found = [
+    f"{file}:{number}: {line.strip()}"
+    for file in files
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+    if coined.search(line)
+]
 sys.exit("words of our own where readers have one:\n" + "\n".join(found) if found else 0)
 """
 STANDING = {
@@ -41,7 +50,9 @@ def main() -> int:
     """Runs all checks, shows the output of those that fail, and returns the exit code."""
     checks = {**STANDING, **OF_DEFINITIONS} if DEFINITIONS.is_file() else STANDING
     failed = [name for name, command in checks.items() if not passes(name, command)]
-    print(f"{len(checks)} checks, {len(failed)} failed" + (f": {', '.join(failed)}" if failed else ""))
+    print(
+        f"{len(checks)} checks, {len(failed)} failed" + (f": {', '.join(failed)}" if failed else "")
+    )
     return 1 if failed else 0
 
 
@@ -49,8 +60,19 @@ def passes(name: str, command: list[str]) -> bool:
     """Runs one check and prints its line."""
     started = time.monotonic()
     environment = {**os.environ, "VIRTUAL_ENV": str(BIN.parent), "DAGSTER_DISABLE_TELEMETRY": "yes"}
-    done = subprocess.run([str(BIN / command[0]), *command[1:]], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    print(f"  {name:14} {'ok' if done.returncode == 0 else 'FAILED':7} {time.monotonic() - started:5.1f} s", flush=True)
+    done = subprocess.run(
+        [str(BIN / command[0]), *command[1:]],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    print(
+        f"  {name:14} {'ok' if done.returncode == 0 else 'FAILED':7} "
+        f"{time.monotonic() - started:5.1f} s",
+        flush=True,
+    )
     if done.returncode:
         lines = (done.stdout + done.stderr).rstrip().splitlines()
         print("\n".join(["    …", *lines[-SHOWN:]] if len(lines) > SHOWN else lines), flush=True)

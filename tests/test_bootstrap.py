@@ -31,7 +31,13 @@ def test_one_package_is_cut_out_of_the_lock_with_all_its_hashes(package: str):
 
 def test_the_bootstrap_can_look_for_java_before_anything_is_installed():
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); import lakechime_dagster.spark.jvm"],
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            f"import sys; sys.path.insert(0, {str(ROOT)!r}); import lakechime_dagster.spark.jvm",
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -44,7 +50,11 @@ def test_a_python_that_does_not_fit_is_named_in_one_sentence(tmp_path: Path):
     python.write_text("#!/bin/sh\ncase $2 in *platform*) echo 3.9.2;; *) exit 1;; esac\n")
     python.chmod(0o755)
     done = subprocess.run(
-        ["/bin/sh", ROOT / "scripts" / "bootstrap.sh"], env={"PATH": f"{tmp_path}:/nowhere"}, capture_output=True, text=True, check=False
+        ["/bin/sh", ROOT / "scripts" / "bootstrap.sh"],
+        env={"PATH": f"{tmp_path}:/nowhere"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 1
     assert "python3 is 3.9.2" in done.stderr

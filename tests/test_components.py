@@ -1,4 +1,6 @@
-"""Declarations in YAML: each is the one that Python makes, and those of several files are one lake."""
+"""Declarations in YAML: each is the one that Python makes, and those of several files are one
+lake.
+"""
 
 import datetime as dt
 import sys
@@ -92,7 +94,12 @@ groups:
     options: {verify: {days: 1}, description: Buys}
   - name: play
 """
-STREAM = event_stream("game", source=TableRows("bronze.raw", payload="body"), type_field="$.header.type", asset=Asset(owner="team:game"))
+STREAM = event_stream(
+    "game",
+    source=TableRows("bronze.raw", payload="body"),
+    type_field="$.header.type",
+    asset=Asset(owner="team:game"),
+)
 SAME: list[tuple[type[LakePart], str, Any]] = [
     (
         SourceTableComponent,
@@ -100,7 +107,11 @@ SAME: list[tuple[type[LakePart], str, Any]] = [
         [
             SourceTable(
                 "bronze.orders",
-                storage=Storage(partitioned_by={"day": "date", "hour": "int"}, location="s3://lake/orders", format="iceberg"),
+                storage=Storage(
+                    partitioned_by={"day": "date", "hour": "int"},
+                    location="s3://lake/orders",
+                    format="iceberg",
+                ),
                 asset=Asset(
                     owner="team:shop",
                     fresh_within=dt.timedelta(hours=2.5),
@@ -116,12 +127,14 @@ SAME: list[tuple[type[LakePart], str, Any]] = [
         [
             sql_table(
                 "gold.revenue",
-                "SELECT day, SUM(amount) AS revenue FROM bronze.orders JOIN bronze.rates USING (day) GROUP BY day",
+                "SELECT day, SUM(amount) AS revenue FROM bronze.orders JOIN bronze.rates USING "
+                "(day) GROUP BY day",
                 reads=[SourceTable("bronze.rates").snapshot(on_change="ignore")],
                 keys=["day"],
                 refresh="affected_keys",
                 trigger=SnapshotTrigger(
-                    every=every(days=1, start="2026-01-02T03:00", zone="Europe/Paris"), wait_after_last=dt.timedelta(minutes=5)
+                    every=every(days=1, start="2026-01-02T03:00", zone="Europe/Paris"),
+                    wait_after_last=dt.timedelta(minutes=5),
                 ),
                 storage=Storage(
                     maintenance=Maintenance(
@@ -131,7 +144,11 @@ SAME: list[tuple[type[LakePart], str, Any]] = [
                     ),
                     write_as=Account("shop", {"fs.s3a.access.key": "$KEY"}),
                 ),
-                asset=Asset(expect={"positive": "revenue >= 0"}, watermark="day", fresh_within=dt.timedelta(days=1)),
+                asset=Asset(
+                    expect={"positive": "revenue >= 0"},
+                    watermark="day",
+                    fresh_within=dt.timedelta(days=1),
+                ),
             )
         ],
     ),
@@ -141,7 +158,12 @@ SAME: list[tuple[type[LakePart], str, Any]] = [
         [
             cdc_table(
                 "silver.orders",
-                source=KafkaTopic("shop.orders", bootstrap="broker:9092", options={"sasl.password": "$PASSWORD"}, max_offsets=None),
+                source=KafkaTopic(
+                    "shop.orders",
+                    bootstrap="broker:9092",
+                    options={"sasl.password": "$PASSWORD"},
+                    max_offsets=None,
+                ),
                 envelope=Canal(binary="base64", omits_unchanged=True),  # type: ignore[arg-type]
                 merge=CDCMerge(
                     keys=("id",),
@@ -150,9 +172,13 @@ SAME: list[tuple[type[LakePart], str, Any]] = [
                     allowed_lateness=dt.timedelta(days=2),
                     max_delete_ratio=0,
                 ),
-                schema=SourceSchema(types={"id": "bigint"}, names={"amt": "amount"}, on_drift="evolve"),
+                schema=SourceSchema(
+                    types={"id": "bigint"}, names={"amt": "amount"}, on_drift="evolve"
+                ),
                 monitor=Monitor(
-                    database=Database("$SHOP", "shop.orders"), every=every(hours=6), limits=Limits(behind=dt.timedelta(minutes=1))
+                    database=Database("$SHOP", "shop.orders"),
+                    every=every(hours=6),
+                    limits=Limits(behind=dt.timedelta(minutes=1)),
                 ),
                 storage=Storage(cluster_by=["id"], readers=["polars"]),
             )
@@ -195,14 +221,22 @@ SAME: list[tuple[type[LakePart], str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "text", "declared"), SAME, ids=["source", "sql", "cdc", "debezium", "events"])
-def test_a_declaration_in_yaml_is_the_one_in_python(kind: type[LakePart], text: str, declared: Any) -> None:
+@pytest.mark.parametrize(
+    ("kind", "text", "declared"), SAME, ids=["source", "sql", "cdc", "debezium", "events"]
+)
+def test_a_declaration_in_yaml_is_the_one_in_python(
+    kind: type[LakePart], text: str, declared: Any
+) -> None:
     component = kind.from_attributes_dict(attributes=yaml.safe_load(text))
     assert component.declared({}) == declared
 
 
 def test_what_holds_for_a_lake_is_as_in_python() -> None:
-    attributes = {"name": "shop", "aliases": {"hive.*": "*"}, "query_logs": [{"table": "audit.queries", "every": None}]}
+    attributes = {
+        "name": "shop",
+        "aliases": {"hive.*": "*"},
+        "query_logs": [{"table": "audit.queries", "every": None}],
+    }
     assert LakeComponent.from_attributes_dict(attributes=attributes).options() == {
         "name": "shop",
         "aliases": {"hive.*": "*"},
@@ -226,7 +260,13 @@ def test_a_trigger_in_yaml_is_the_one_in_python() -> None:
                             "partitions": {"day": {"tick": "-1d"}, "hour": hours},
                             "levels": {"day": "date", "hour": "int"},
                         },
-                        {"table": "bronze.rates", "partitions": {"day": {"tick": {"offset": "-1d", "format": "%Y"}}, "kind": ["a", 7]}},
+                        {
+                            "table": "bronze.rates",
+                            "partitions": {
+                                "day": {"tick": {"offset": "-1d", "format": "%Y"}},
+                                "kind": ["a", 7],
+                            },
+                        },
                     ],
                     "every": {"days": 1, "start": "2026-01-02"},
                     "tags": {"complete": "true"},
@@ -242,7 +282,9 @@ def test_a_trigger_in_yaml_is_the_one_in_python() -> None:
     orders = {"day": tick("-1d"), "hour": hours_of(tick("-1d"), "America/New_York")}
     assert subscription.trigger == PartitionTrigger(
         [
-            PartitionCondition.of("bronze.orders", orders, PartitionLevels.of({"day": "date", "hour": "int"})),
+            PartitionCondition.of(
+                "bronze.orders", orders, PartitionLevels.of({"day": "date", "hour": "int"})
+            ),
             PartitionCondition.of("bronze.rates", {"day": tick("-1d", "%Y"), "kind": ["a", 7]}),
         ],
         every(days=1, start="2026-01-02"),
@@ -255,10 +297,30 @@ def test_a_trigger_in_yaml_is_the_one_in_python() -> None:
 @pytest.mark.parametrize(
     ("kind", "attributes", "where", "problem"),
     [
-        (SourceTableComponent, {"name": "a.b", "storage": {"formt": "delta"}}, ("storage", "formt"), "Extra inputs"),
-        (SourceTableComponent, {"name": "a.b", "storage": {"format": "parquet"}}, ("storage", "format"), "'delta', 'iceberg' or 'hive'"),
-        (EventStreamComponent, {"name": "a", "source": {}}, ("source",), "give one of json_lines, kafka_topic, table_rows"),
-        (CDCTableComponent, {"name": "a.b", "merge": {"keys": "id"}}, ("merge", "keys"), "valid list"),
+        (
+            SourceTableComponent,
+            {"name": "a.b", "storage": {"formt": "delta"}},
+            ("storage", "formt"),
+            "Extra inputs",
+        ),
+        (
+            SourceTableComponent,
+            {"name": "a.b", "storage": {"format": "parquet"}},
+            ("storage", "format"),
+            "'delta', 'iceberg' or 'hive'",
+        ),
+        (
+            EventStreamComponent,
+            {"name": "a", "source": {}},
+            ("source",),
+            "give one of json_lines, kafka_topic, table_rows",
+        ),
+        (
+            CDCTableComponent,
+            {"name": "a.b", "merge": {"keys": "id"}},
+            ("merge", "keys"),
+            "valid list",
+        ),
     ],
 )
 def test_a_wrong_field_is_named_with_its_path(
@@ -266,13 +328,21 @@ def test_a_wrong_field_is_named_with_its_path(
 ) -> None:
     with pytest.raises(ValidationError) as refused:
         kind.from_attributes_dict(attributes=attributes)
-    found = {tuple(one for one in error["loc"] if one != "function-after[_is_one()"): error["msg"] for error in refused.value.errors()}
+    found = {
+        tuple(one for one in error["loc"] if one != "function-after[_is_one()"): error["msg"]
+        for error in refused.value.errors()
+    }
     message = next(message for place, message in found.items() if place[: len(where)] == where)
     assert problem in message
 
 
 def test_a_value_that_cannot_work_is_refused_as_in_python() -> None:
-    attributes = {"name": "gold.days", "sql": "SELECT day FROM bronze.orders", "keys": ["hour"], "refresh": "rows"}
+    attributes = {
+        "name": "gold.days",
+        "sql": "SELECT day FROM bronze.orders",
+        "keys": ["hour"],
+        "refresh": "rows",
+    }
     with pytest.raises(DeclarationError, match=r"^gold.days, keys: 'hour' is no column of the SQL"):
         SqlTableComponent.from_attributes_dict(attributes=attributes)
 
@@ -295,7 +365,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / f"{name}/__init__.py").touch()
     (tmp_path / f"{name}/defs/__init__.py").touch()
     (tmp_path / f"{name}/definitions.py").write_text(DEFINITIONS)
-    (tmp_path / "pyproject.toml").write_text(f'[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "{name}"\n')
+    (tmp_path / "pyproject.toml").write_text(
+        f'[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "{name}"\n'
+    )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(resource, "_LAKES", {})
@@ -318,7 +390,13 @@ def scaffold(project: Path, kind: str, name: str) -> Path:
     return folder / "defs.yaml"
 
 
-KINDS = ("SourceTableComponent", "SqlTableComponent", "CDCTableComponent", "EventStreamComponent", "TriggerComponent")
+KINDS = (
+    "SourceTableComponent",
+    "SqlTableComponent",
+    "CDCTableComponent",
+    "EventStreamComponent",
+    "TriggerComponent",
+)
 FEATURES = """
 import dagster as dg
 
@@ -333,12 +411,26 @@ def test_examples_of_all_components_are_one_lake_and_each_has_its_assets(project
     tree = dg.ComponentTree.for_project(project)
     definitions = tree.build_defs()
     sensors = {sensor.name for sensor in definitions.sensors or ()}
-    assert {"features", "gold_revenue", "silver_customers", "shop", "project_of_components__events"} <= sensors
+    assert {
+        "features",
+        "gold_revenue",
+        "silver_customers",
+        "shop",
+        "project_of_components__events",
+    } <= sensors
     dg.Definitions.validate_loadable(definitions)
-    of_customers = tree.build_defs_at_path(files["CDCTableComponent"].parent).resolve_all_asset_keys()
-    assert {key.to_user_string() for key in of_customers} >= {"silver/customers", "silver/customers__changes"}
+    of_customers = tree.build_defs_at_path(
+        files["CDCTableComponent"].parent
+    ).resolve_all_asset_keys()
+    assert {key.to_user_string() for key in of_customers} >= {
+        "silver/customers",
+        "silver/customers__changes",
+    }
     assert dg.AssetKey(["gold", "revenue"]) not in of_customers
-    assert {table.name for table in only(lake_of_definitions("project_of_components.definitions")).tables} >= {
+    assert {
+        table.name
+        for table in only(lake_of_definitions("project_of_components.definitions")).tables
+    } >= {
         "bronze.orders",
         "gold.revenue",
         "silver.customers",
@@ -350,15 +442,23 @@ def only(lake: Lake | None) -> Lake:
     return lake
 
 
-def test_conditions_are_typed_by_tables_of_other_files_and_tables_of_python_take_part(project: Path) -> None:
+def test_conditions_are_typed_by_tables_of_other_files_and_tables_of_python_take_part(
+    project: Path,
+) -> None:
     scaffold(project, "SourceTableComponent", "orders")
     lake = scaffold(project, "LakeComponent", "lake")
-    lake.write_text(lake.read_text().replace("# tables: [my_project", "tables: [project_of_components"))
+    lake.write_text(
+        lake.read_text().replace("# tables: [my_project", "tables: [project_of_components")
+    )
     (project / "project_of_components/tables.py").write_text(
         "from lakechime_dagster import SourceTable, Storage, sql_table\n"
-        "silver_orders = sql_table('silver.orders', 'SELECT * FROM bronze.orders', storage=Storage(partitioned_by={'day': 'date'}))\n"
+        "silver_orders = sql_table('silver.orders', 'SELECT * FROM bronze.orders', "
+        "storage=Storage(partitioned_by={'day': 'date'}))\n"
     )
-    waits = "every: {days: 1, start: '2026-01-02'}, conditions: [{table: silver.orders, partitions: {day: {tick: '-1d'}}}]"
+    waits = (
+        "every: {days: 1, start: '2026-01-02'}, conditions: [{table: silver.orders, partitions: "
+        "{day: {tick: '-1d'}}}]"
+    )
     days = scaffold(project, "SqlTableComponent", "days")
     days.write_text(
         "type: lakechime_dagster.SqlTableComponent\n"
@@ -381,7 +481,9 @@ def test_a_table_that_does_not_fit_the_others_is_named_with_its_folder(project: 
     folder = scaffold(project, "SqlTableComponent", "revenue").parent
     with pytest.raises(Exception) as refused:  # of Dagster's own class
         lake_of_definitions("project_of_components.definitions")
-    assert str(refused.value.__cause__).startswith(f"{folder}: gold.revenue, sql: reads bronze.orders, which is not in the lake")
+    assert str(refused.value.__cause__).startswith(
+        f"{folder}: gold.revenue, sql: reads bronze.orders, which is not in the lake"
+    )
 
 
 def test_a_project_has_one_lake(project: Path) -> None:

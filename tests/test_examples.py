@@ -26,7 +26,9 @@ def section_of(page: str, heading: str) -> str:
 
 def code_of(page: str, heading: str, language: str = "python") -> str:
     """The first block of a language below a heading."""
-    block = re.search(rf"^```{language}\n(.*?)^```", section_of(page, heading), re.MULTILINE | re.DOTALL)
+    block = re.search(
+        rf"^```{language}\n(.*?)^```", section_of(page, heading), re.MULTILINE | re.DOTALL
+    )
     assert block, f"{page} has no {language} block below {heading!r}"
     return block.group(1)
 
@@ -40,9 +42,18 @@ def test_the_lake_of_the_readme_loads():
 
 def test_the_lake_that_follows_a_database_loads_as_printed():
     names: dict = {"__name__": "followed_lake"}
-    exec(compile(code_of("docs/replicate-a-database.md", "Declare"), "replicate-a-database.md", "exec"), names)
+    exec(
+        compile(
+            code_of("docs/replicate-a-database.md", "Declare"), "replicate-a-database.md", "exec"
+        ),
+        names,
+    )
     assets = build_definitions(names["lake"]).resolve_asset_graph().get_all_asset_keys()
-    assert {key.to_user_string() for key in assets} == {"file/landing/orders/*.jsonl", "shop/orders__changes", "shop/orders"}
+    assert {key.to_user_string() for key in assets} == {
+        "file/landing/orders/*.jsonl",
+        "shop/orders__changes",
+        "shop/orders",
+    }
 
 
 def test_the_lake_with_a_stream_loads_as_printed():
@@ -62,7 +73,20 @@ def test_the_lake_with_a_stream_loads_as_printed():
 
 def test_the_store_is_asked_as_printed(lakechime: Cli, capsys: pytest.CaptureFixture[str]):
     partition = ("--partition", '["2026-01-31"]')
-    assert lakechime("dce", "register", "--table", "bronze.orders", *partition, "--snapshot-id", "17", "--tag", "source=shop").code == 0
+    assert (
+        lakechime(
+            "dce",
+            "register",
+            "--table",
+            "bronze.orders",
+            *partition,
+            "--snapshot-id",
+            "17",
+            "--tag",
+            "source=shop",
+        ).code
+        == 0
+    )
     exec(compile(code_of("docs/producers.md", "Read the store"), "producers.md", "exec"), {})
     assert " 17 " in capsys.readouterr().out
 
@@ -71,7 +95,11 @@ def test_the_maintained_lake_loads_as_printed():
     names: dict = {"__name__": "kept_lake"}
     exec(compile(code_of("docs/maintenance.md", "Declare it"), "maintenance.md", "exec"), names)
     assets = build_definitions(names["lake"]).resolve_asset_graph().get_all_asset_keys()
-    assert {key.to_user_string() for key in assets} == {"bronze/orders", "gold/totals", "gold/totals__maintenance"}
+    assert {key.to_user_string() for key in assets} == {
+        "bronze/orders",
+        "gold/totals",
+        "gold/totals__maintenance",
+    }
 
 
 def the_example_of_the_readme() -> dg.Definitions:
@@ -82,22 +110,35 @@ def the_example_of_the_readme() -> dg.Definitions:
 
 def test_a_lake_the_example_of_the_readme_and_another_lake_fit_into_one_code_location():
     def lake(name: str) -> dg.Definitions:
-        return build_definitions(Lake(name, [SourceTable(f"{name}.x"), sql_table(f"{name}.y", sql=f"SELECT * FROM {name}.x")]))
+        return build_definitions(
+            Lake(
+                name,
+                [SourceTable(f"{name}.x"), sql_table(f"{name}.y", sql=f"SELECT * FROM {name}.x")],
+            )
+        )
 
     merged = dg.Definitions.merge(lake("shop"), lake("ships"), the_example_of_the_readme())
-    assert {"shop__tables", "ships__tables"} <= {job.name for job in merged.get_repository_def().get_all_jobs()}
+    assert {"shop__tables", "ships__tables"} <= {
+        job.name for job in merged.get_repository_def().get_all_jobs()
+    }
 
 
 @pytest.fixture
 def beside_the_marker(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A project folder with the README's lake in it, and nothing set but what the README exports."""
+    """A project folder with the README's lake in it, and nothing set but what the README
+    exports.
+    """
     folder = Path.cwd()
     monkeypatch.delenv("LAKECHIME_HOME")
-    name, _, value = re.findall(r"`export (\S+?)(=)(\S+)`", section_of("README.md", "Your own lake in ten lines"))[0]
+    name, _, value = re.findall(
+        r"`export (\S+?)(=)(\S+)`", section_of("README.md", "Your own lake in ten lines")
+    )[0]
     monkeypatch.setenv(name, value)
     (folder / MARKER).touch()
     (folder / "my_package").mkdir()
-    (folder / "my_package" / "lake.py").write_text(code_of("README.md", "Your own lake in ten lines"))
+    (folder / "my_package" / "lake.py").write_text(
+        code_of("README.md", "Your own lake in ten lines")
+    )
     path, modules = list(sys.path), set(sys.modules)
     yield folder
     sys.path[:] = path
@@ -106,7 +147,9 @@ def beside_the_marker(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterat
             del sys.modules[module]
 
 
-def test_the_trigger_of_the_readme_on_an_asset_is_explained_by_its_module(lakechime: Cli, beside_the_marker: Path):
+def test_the_trigger_of_the_readme_on_an_asset_is_explained_by_its_module(
+    lakechime: Cli, beside_the_marker: Path
+):
     title = "A trigger on an existing job"
     (beside_the_marker / "my_package" / "features.py").write_text(code_of("README.md", title))
     (command,) = re.findall(r"`(lakechime trigger show [^`]+)`", section_of("README.md", title))
@@ -116,7 +159,10 @@ def test_the_trigger_of_the_readme_on_an_asset_is_explained_by_its_module(lakech
 
 
 def test_the_commands_of_the_readme_work_after_its_lake(lakechime: Cli, beside_the_marker: Path):
-    commands = [shlex.split(line, comments=True) for line in code_of("README.md", "Producers and people on call", "sh").splitlines()]
+    commands = [
+        shlex.split(line, comments=True)
+        for line in code_of("README.md", "Producers and people on call", "sh").splitlines()
+    ]
     assert [command[0] for command in commands] == ["lakechime"] * 3
     registered, listed, explained = [lakechime(*command[1:]) for command in commands]
     assert (registered.code, registered.err) == (0, "")
@@ -125,12 +171,16 @@ def test_the_commands_of_the_readme_work_after_its_lake(lakechime: Cli, beside_t
     assert explained.out.startswith("silver.orders")
 
 
-def test_the_asset_of_the_readme_is_launched_with_the_changes_of_its_table(lakechime: Cli, tmp_path: Path):
+def test_the_asset_of_the_readme_is_launched_with_the_changes_of_its_table(
+    lakechime: Cli, tmp_path: Path
+):
     assert lakechime("dce", "register", "--table", "silver.orders", "--snapshot-id", "1").code == 0
     defs = the_example_of_the_readme()
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         with dg.build_sensor_context(instance=instance, definitions=defs) as context:
-            requests = list(defs.resolve_sensor_def("features").evaluate_tick(context).run_requests or ())
+            requests = list(
+                defs.resolve_sensor_def("features").evaluate_tick(context).run_requests or ()
+            )
         assert len(requests) == 1
         job = defs.resolve_implicit_global_asset_job_def()
         run = job.execute_in_process(instance=instance, tags=requests[0].tags)

@@ -1,7 +1,8 @@
 """Laws of the model, each as a check that the real thing passes and a broken twin of it fails.
 
-A twin breaks exactly what its law says; a check that lets it pass would prove nothing. The twins of laws 2, 7, 11 and
-13 stand with the tests of commit order, of the consumer under every interleaving, of narrowing and of commits.
+A twin breaks exactly what its law says; a check that lets it pass would prove nothing. The twins of
+laws 2, 7, 11 and 13 stand with the tests of commit order, of the consumer under every interleaving,
+of narrowing and of commits.
 """
 
 import datetime as dt
@@ -24,7 +25,12 @@ from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId, TableUid
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotRange
 from lakechime_dagster.dce.store import DCEStore
-from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError, LakeChimeError, without_password
+from lakechime_dagster.errors import (
+    ConsumerConflictError,
+    InvalidValueError,
+    LakeChimeError,
+    without_password,
+)
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.names import run_tags
 from lakechime_dagster.runtime.platform import Platform
@@ -83,7 +89,12 @@ def atomic(engine: Engine, make: Callable[[Engine], DCEStore]) -> None:
     store = make(engine)
     store.declare(ORDERS, DAY)
     with pytest.raises(InvalidValueError):
-        store.register([make_event(partition=["2013-01-01"], snapshot_id="1"), make_event(partition=["never"], snapshot_id="1")])
+        store.register(
+            [
+                make_event(partition=["2013-01-01"], snapshot_id="1"),
+                make_event(partition=["never"], snapshot_id="1"),
+            ]
+        )
     assert store.fetch(EventQuery()) == []
 
 
@@ -109,7 +120,12 @@ def typed(engine: Engine, make: Callable[[Engine], DCEStore]) -> None:
 
 
 def validated(engine: Engine, make: Callable[..., Any]) -> None:
-    for wrong in ({"table": ""}, {"table": "a\x00b"}, {"table": "a", "partition": ["\ud800"]}, {"table": "a", "prev_snapshot_id": "1"}):
+    for wrong in (
+        {"table": ""},
+        {"table": "a\x00b"},
+        {"table": "a", "partition": ["\ud800"]},
+        {"table": "a", "prev_snapshot_id": "1"},
+    ):
         with pytest.raises(InvalidValueError):
             make(**wrong)
 
@@ -127,7 +143,9 @@ class ClaimsAnyway(Ledger):
 class LetsAnyoneIn(Ledger):
     """A run that comes takes the attempt from the one that is at it."""
 
-    def begin(self, execution_id: str, run_id: str, dagster_backfill: str | None = None) -> Execution:
+    def begin(
+        self, execution_id: str, run_id: str, dagster_backfill: str | None = None
+    ) -> Execution:
         World(self.engine, self.deployment).end_leases()
         return super().begin(execution_id, run_id, dagster_backfill)
 
@@ -137,7 +155,9 @@ class RenewsForAll(Ledger):
 
     def renew(self, execution_id: str, attempt: int, run_id: str) -> bool:
         current = self.execution(execution_id)
-        return current is not None and super().renew(execution_id, current.attempt, current.run_id or "")
+        return current is not None and super().renew(
+            execution_id, current.attempt, current.run_id or ""
+        )
 
 
 def claimed_once(engine: Engine, make: Callable[..., Ledger]) -> None:
@@ -179,7 +199,9 @@ class OfTheLastTick(PartitionTrigger):
 def every_key_fires_once(engine: Engine, make: type[PartitionTrigger]) -> None:
     world = World(engine)
     grid = every(days=1, start="2013-01-02", until="2013-01-04")
-    subscription = Subscription(name="daily", trigger=make(PartitionCondition.of(ORDERS, {"day": tick("-1d")}, DAY), grid))
+    subscription = Subscription(
+        name="daily", trigger=make(PartitionCondition.of(ORDERS, {"day": tick("-1d")}, DAY), grid)
+    )
     fired: list[str] = []
     for version, day in enumerate(("2013-01-03", "2013-01-01", "2013-01-02")):
         world.change(version=version, partition=[day])
@@ -191,16 +213,24 @@ def every_key_fires_once(engine: Engine, make: type[PartitionTrigger]) -> None:
 
 
 def of_the_newest_match(world: World, subscription: Subscription) -> list[SnapshotRange]:
-    return [found for execution in world.fire(subscription) for found in execution.ranges().values()]
+    return [
+        found for execution in world.fire(subscription) for found in execution.ranges().values()
+    ]
 
 
 def of_each_match(world: World, subscription: Subscription) -> list[SnapshotRange]:
     (whole,) = of_the_newest_match(world, subscription)
     matching = world.store.fetch(EventQuery(table=ORDERS, tags=subscription.trigger.tags))
-    return [replace(whole, start=one.event.prev_snapshot_id, end=one.event.snapshot_id) for one in matching if one.event.snapshot_id]
+    return [
+        replace(whole, start=one.event.prev_snapshot_id, end=one.event.snapshot_id)
+        for one in matching
+        if one.event.snapshot_id
+    ]
 
 
-def commits_between_are_read(engine: Engine, ranges: Callable[[World, Subscription], list[SnapshotRange]]) -> None:
+def commits_between_are_read(
+    engine: Engine, ranges: Callable[[World, Subscription], list[SnapshotRange]]
+) -> None:
     world = World(engine)
     subscription = a_subscription(trigger=SnapshotTrigger(ORDERS, tags={"complete": "true"}))
     for version in range(4):
@@ -212,7 +242,9 @@ def commits_between_are_read(engine: Engine, ranges: Callable[[World, Subscripti
 
 
 def with_a_list(execution: Execution) -> dict[str, str]:
-    return run_tags(execution) | {"lakechime/snapshots": ",".join(map(str, range(int(execution.ranges()[ORDERS].end))))}
+    return run_tags(execution) | {
+        "lakechime/snapshots": ",".join(map(str, range(int(execution.ranges()[ORDERS].end))))
+    }
 
 
 def tags_do_not_grow(engine: Engine, tags: Callable[[Execution], dict[str, str]]) -> None:
@@ -222,7 +254,9 @@ def tags_do_not_grow(engine: Engine, tags: Callable[[Execution], dict[str, str]]
     consumer = world.ledger.consumers(row)[""]
     sizes = []
     for newest in (1, 10_000):
-        execution = world.ledger.claim(row, consumer, Claim(end=checkpoint(newest + 1, bronze__orders=newest)))
+        execution = world.ledger.claim(
+            row, consumer, Claim(end=checkpoint(newest + 1, bronze__orders=newest))
+        )
         sizes.append(sum(map(len, tags(execution).values())))
         world.ledger.complete(execution, None)
         consumer = world.ledger.consumers(row)[""]
@@ -233,7 +267,13 @@ def tags_do_not_grow(engine: Engine, tags: Callable[[Execution], dict[str, str]]
 
 
 def starts_after_what_was_read(engine: Engine, first: Callable[[SnapshotRange], int]) -> None:
-    one = SnapshotRange(table=ORDERS, table_uid=TableUid("u"), start=SnapshotId("2"), end=SnapshotId("5"), start_uid=TableUid("u"))
+    one = SnapshotRange(
+        table=ORDERS,
+        table_uid=TableUid("u"),
+        start=SnapshotId("2"),
+        end=SnapshotId("5"),
+        start_uid=TableUid("u"),
+    )
     assert first(one) == 3
 
 
@@ -243,12 +283,22 @@ def starts_after_what_was_read(engine: Engine, first: Callable[[SnapshotRange], 
 Capture = Callable[[DCEStore, list[DataChangeEvent], Seen, Callable[[], None]], None]
 
 
-def in_one(store: DCEStore, events: list[DataChangeEvent], seen: Seen, dies_at_its_last_commit: Callable[[], None]) -> None:
+def in_one(
+    store: DCEStore,
+    events: list[DataChangeEvent],
+    seen: Seen,
+    dies_at_its_last_commit: Callable[[], None],
+) -> None:
     dies_at_its_last_commit()
     store.register(events, [seen])
 
 
-def in_two(store: DCEStore, events: list[DataChangeEvent], seen: Seen, dies_at_its_last_commit: Callable[[], None]) -> None:
+def in_two(
+    store: DCEStore,
+    events: list[DataChangeEvent],
+    seen: Seen,
+    dies_at_its_last_commit: Callable[[], None],
+) -> None:
     store.register([], [seen])
     dies_at_its_last_commit()
     store.register(events)
@@ -256,7 +306,10 @@ def in_two(store: DCEStore, events: list[DataChangeEvent], seen: Seen, dies_at_i
 
 def captured_after_a_crash(engine: Engine, capture: Capture) -> None:
     """A process dies while it captures, and a later one captures what "captured up to" leaves."""
-    store, changes = DCEStore(engine), [make_event(partition=[hour], snapshot_id="1", table_uid="u") for hour in range(2)]
+    store, changes = (
+        DCEStore(engine),
+        [make_event(partition=[hour], snapshot_id="1", table_uid="u") for hour in range(2)],
+    )
     before, after = (Seen(ORDERS, TableUid("u"), SnapshotId(version)) for version in "01")
     store.register([], [before])
 
@@ -290,14 +343,28 @@ def complete_silently(running: RunningExecution, table: Any, result: TableResult
     running.platform.complete_without_commit(running.execution, [], "nothing to do")
 
 
-def an_empty_day_is_complete(engine: Engine, complete_empty: Callable[[RunningExecution, Any, TableResult], None]) -> None:
+def an_empty_day_is_complete(
+    engine: Engine, complete_empty: Callable[[RunningExecution, Any, TableResult], None]
+) -> None:
     world = World(engine)
     platform = Platform(load_settings(), world.store, world.ledger, world.evaluator)
-    subscription = Subscription(name="gold.daily", trigger=daily.trigger, target="gold.daily", target_levels=DAY)  # type: ignore[arg-type]
+    subscription = Subscription(
+        name="gold.daily",
+        trigger=daily.trigger,  # pyright: ignore[reportArgumentType]
+        target="gold.daily",
+        target_levels=DAY,
+    )
     world.change(version=0, partition=["2013-01-01"])
     (execution,) = world.fire(subscription)
-    complete_empty(RunningExecution(platform, subscription, execution), daily, TableResult(outcome=Outcome.NOTHING))
-    downstream = PartitionTrigger(PartitionCondition.of("gold.daily", {"day": tick("-1d")}, DAY), every(days=1, start="2013-01-02"))
+    complete_empty(
+        RunningExecution(platform, subscription, execution),
+        daily,
+        TableResult(outcome=Outcome.NOTHING),
+    )
+    downstream = PartitionTrigger(
+        PartitionCondition.of("gold.daily", {"day": tick("-1d")}, DAY),
+        every(days=1, start="2013-01-02"),
+    )
     assert world.decide(Subscription(name="weekly", trigger=downstream)).fires
 
 
@@ -305,11 +372,18 @@ def an_empty_day_is_complete(engine: Engine, complete_empty: Callable[[RunningEx
 
 
 def not_more_than_returned(counts: Counts) -> bool:
-    return counts.returned >= counts.changed + counts.unchanged + counts.deduplicated + counts.quarantined
+    return (
+        counts.returned
+        >= counts.changed + counts.unchanged + counts.deduplicated + counts.quarantined
+    )
 
 
 def a_lost_row_is_seen(engine: Engine, is_balanced: Callable[[Counts], bool]) -> None:
-    assert is_balanced(Counts(returned=6, inserted=1, updated=1, deleted=1, unchanged=1, deduplicated=1, quarantined=1))
+    assert is_balanced(
+        Counts(
+            returned=6, inserted=1, updated=1, deleted=1, unchanged=1, deduplicated=1, quarantined=1
+        )
+    )
     parts = ("inserted", "updated", "deleted", "unchanged", "deduplicated", "quarantined")
     for lost in parts:
         assert not is_balanced(Counts(returned=6, **{name: 1 for name in parts if name != lost}))
@@ -319,14 +393,18 @@ def a_lost_row_is_seen(engine: Engine, is_balanced: Callable[[Counts], bool]) ->
 
 
 def plain_engine(url: str) -> Engine:
-    return sa.create_engine(make_url(url).set(drivername="postgresql+psycopg"), connect_args={"connect_timeout": 5})
+    return sa.create_engine(
+        make_url(url).set(drivername="postgresql+psycopg"), connect_args={"connect_timeout": 5}
+    )
 
 
 def an_unreachable_store_is_a_sentence(engine: Engine, make: Callable[[str], Engine]) -> None:
     elsewhere_ = make("postgresql://ada@127.0.0.1:1/dce")
     with pytest.raises((LakeChimeError, SQLAlchemyError)) as refused, reading(elsewhere_):
         pass
-    assert not [internal for internal in ("psycopg", "sqlalche", "\n") if internal in str(refused.value)]
+    assert not [
+        internal for internal in ("psycopg", "sqlalche", "\n") if internal in str(refused.value)
+    ]
 
 
 SECRETS = (
@@ -368,7 +446,9 @@ def deployments_are_apart(engine: Engine, make: Callable[[Engine, str], Ledger])
         ledger = make(engine, deployment)
         row = ledger.ensure_subscription(a_subscription())
         try:
-            claims.append(ledger.claim(row, ledger.ensure_consumer(row, ""), Claim(end=checkpoint(1))))
+            claims.append(
+                ledger.claim(row, ledger.ensure_consumer(row, ""), Claim(end=checkpoint(1)))
+            )
         except ConsumerConflictError:
             continue
     assert len({str(claim.consumer) for claim in claims}) == 2
@@ -385,10 +465,14 @@ LAWS = {
     "9 keys": Law(every_key_fires_once, PartitionTrigger, OfTheLastTick),
     "10 tags decide when": Law(commits_between_are_read, of_the_newest_match, of_each_match),
     "12 references": Law(tags_do_not_grow, run_tags, with_a_list),
-    "14 exclusive start": Law(starts_after_what_was_read, first_version, lambda one: int(one.start)),
+    "14 exclusive start": Law(
+        starts_after_what_was_read, first_version, lambda one: int(one.start)
+    ),
     "15 capture": Law(captured_after_a_crash, in_one, in_two),
     "16 marks": Law(an_empty_day_is_complete, complete, complete_silently),
-    "17 rows add up": Law(a_lost_row_is_seen, lambda counts: counts.is_balanced, not_more_than_returned),
+    "17 rows add up": Law(
+        a_lost_row_is_seen, lambda counts: counts.is_balanced, not_more_than_returned
+    ),
     "18 no internals": Law(an_unreachable_store_is_a_sentence, open_engine, plain_engine),
     "19 no secret": Law(shows_no_password, without_password, as_sqlalchemy_shows),
     "19 no secret of an engine": Law(shows_no_password, shown_of_engine, as_sqlalchemy_shows),

@@ -1,4 +1,6 @@
-"""The code location `outside`: empty where nothing can be read, of nothing that runs, and loaded by no run."""
+"""The code location `outside`: empty where nothing can be read, of nothing that runs, and loaded by
+no run.
+"""
 
 from pathlib import Path
 
@@ -20,8 +22,14 @@ def told(settings: Settings) -> tuple[set[str], str]:
     definitions = outside_definitions(settings)
     graph = definitions.resolve_asset_graph()
     assert not graph.executable_asset_keys
-    assert not [*(definitions.jobs or ()), *(definitions.sensors or ()), *(definitions.schedules or ())]
-    return {key.to_user_string() for key in graph.get_all_asset_keys()}, str(definitions.metadata["outside"].value)
+    assert not [
+        *(definitions.jobs or ()),
+        *(definitions.sensors or ()),
+        *(definitions.schedules or ()),
+    ]
+    return {key.to_user_string() for key in graph.get_all_asset_keys()}, str(
+        definitions.metadata["outside"].value
+    )
 
 
 def read(lakechime: Cli, *names: str) -> None:
@@ -29,26 +37,45 @@ def read(lakechime: Cli, *names: str) -> None:
     with writing(lakechime.platform.store.engine) as connection:
         for name in names:
             keep_reads(
-                connection, [Read(consumer=Consumer(ConsumerKind.DASHBOARD, "bi", name), refs=(ColumnRef("gold.daily"),), at_ms=now)]
+                connection,
+                [
+                    Read(
+                        consumer=Consumer(ConsumerKind.DASHBOARD, "bi", name),
+                        refs=(ColumnRef("gold.daily"),),
+                        at_ms=now,
+                    )
+                ],
             )
 
 
-def test_what_is_in_use_stands_there_and_nothing_of_it_runs(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_in_use_stands_there_and_nothing_of_it_runs(
+    lakechime: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read(lakechime, "Sales", "Costs")
     keys, said = told(load_settings(lake=LAKE))
     assert keys == {"dashboards/bi/Sales", "dashboards/bi/Costs", "gold/daily"}
     assert said.startswith("2 that read the lake and 0 data sets")
 
 
-@pytest.mark.parametrize("url", ["sqlite:///nowhere/dce.sqlite", "postgresql://user:hunter2@127.0.0.1:PORT/none", "mongo://x"])
-def test_a_store_that_is_not_there_gives_an_empty_location_and_is_not_made(tmp_path: Path, url: str) -> None:
+@pytest.mark.parametrize(
+    "url",
+    ["sqlite:///nowhere/dce.sqlite", "postgresql://user:hunter2@127.0.0.1:PORT/none", "mongo://x"],
+)
+def test_a_store_that_is_not_there_gives_an_empty_location_and_is_not_made(
+    tmp_path: Path, url: str
+) -> None:
     place = url.replace("nowhere", str(tmp_path / "nowhere")).replace("PORT", str(free_port()))
     keys, said = told(load_settings(lake=LAKE, store_url=place, home=tmp_path))
     assert (keys, said.startswith("nothing is shown: "), "hunter2" in said) == (set(), True, False)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lake_that_breaks_gives_an_empty_location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lake_that_breaks_gives_an_empty_location(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "broken_lake_of_outside.py").write_text("raise RuntimeError('while declaring')")
     monkeypatch.syspath_prepend(tmp_path)
-    assert told(load_settings(lake="broken_lake_of_outside:lake", home=tmp_path)) == (set(), "nothing is shown: while declaring")
+    assert told(load_settings(lake="broken_lake_of_outside:lake", home=tmp_path)) == (
+        set(),
+        "nothing is shown: while declaring",
+    )

@@ -64,15 +64,24 @@ def run(code: str, folder: Path) -> list[str]:
     """The lines that a fresh process prints, in which no package of an extra can be imported."""
     environment = os.environ | {"LAKECHIME_HOME": str(folder), "PYTHONPATH": str(ROOT.parent)}
     command = [sys.executable, "-c", WITHOUT_EXTRAS + code]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
     return (done.stdout + done.stderr if code is A_MISSING_EXTRA else done.stdout).splitlines()
 
 
 def test_every_public_name_is_there_and_has_a_type() -> None:
     tree = ast.parse((ROOT / "__init__.py").read_text())
-    typed = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    typed = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
     assert set(lakechime_dagster.__all__) <= typed
-    assert [name for name in lakechime_dagster.__all__ if not hasattr(lakechime_dagster, name)] == []
+    assert [
+        name for name in lakechime_dagster.__all__ if not hasattr(lakechime_dagster, name)
+    ] == []
     assert (ROOT / "py.typed").is_file()
 
 
@@ -81,5 +90,8 @@ def test_a_trigger_on_a_stock_asset_needs_no_extra(tmp_path: Path) -> None:
 
 
 def test_what_is_not_installed_is_named_with_its_extra(tmp_path: Path) -> None:
-    extras = [line.partition("lakechime-dagster[")[2].partition("]")[0] for line in run(A_MISSING_EXTRA, tmp_path)]
+    extras = [
+        line.partition("lakechime-dagster[")[2].partition("]")[0]
+        for line in run(A_MISSING_EXTRA, tmp_path)
+    ]
     assert [extra for extra in extras if extra] == ["spark", "delta", "delta", "api"]

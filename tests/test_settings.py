@@ -22,10 +22,18 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_dot_env_beside_the_workspace_is_read_from_a_subfolder_for_spark_too(project: Path) -> None:
-    (project / ".env").write_text("LAKECHIME_DEPLOYMENT=prod\nLAKECHIME_SPARK_DRIVER=local\nLAKECHIME_SPARK_CORES=3\nOTHER=1\n")
+def test_a_dot_env_beside_the_workspace_is_read_from_a_subfolder_for_spark_too(
+    project: Path,
+) -> None:
+    (project / ".env").write_text(
+        "LAKECHIME_DEPLOYMENT=prod\nLAKECHIME_SPARK_DRIVER=local\nLAKECHIME_SPARK_CORES=3\nOTHER=1\n"
+    )
     settings = load_settings()
-    assert (settings.deployment, settings.spark.driver, settings.spark.cores) == ("prod", "local", 3)
+    assert (settings.deployment, settings.spark.driver, settings.spark.cores) == (
+        "prod",
+        "local",
+        3,
+    )
     assert settings.home == project / ".lakechime"
 
 
@@ -33,7 +41,10 @@ def test_a_dot_env_beside_the_workspace_is_read_from_a_subfolder_for_spark_too(p
     ("written", "meant"),
     [
         ("sqlite:///dce.sqlite", "sqlite:///{project}/dce.sqlite"),
-        ("sqlite+pysqlite:///data/dce.sqlite?mode=rw", "sqlite+pysqlite:///{project}/data/dce.sqlite?mode=rw"),
+        (
+            "sqlite+pysqlite:///data/dce.sqlite?mode=rw",
+            "sqlite+pysqlite:///{project}/data/dce.sqlite?mode=rw",
+        ),
         ("sqlite:///~/dce.sqlite", "sqlite:///{home}/dce.sqlite"),
         ("sqlite:////srv/dce.sqlite", "sqlite:////srv/dce.sqlite"),
         ("sqlite:///file:dce.sqlite?uri=true", "sqlite:///file:dce.sqlite?uri=true"),
@@ -41,7 +52,9 @@ def test_a_dot_env_beside_the_workspace_is_read_from_a_subfolder_for_spark_too(p
         ("postgresql://db/dce", "postgresql://db/dce"),
     ],
 )
-def test_the_file_of_a_relative_store_lies_in_the_project_folder(project: Path, written: str, meant: str) -> None:
+def test_the_file_of_a_relative_store_lies_in_the_project_folder(
+    project: Path, written: str, meant: str
+) -> None:
     (project / ".env").write_text(f"LAKECHIME_STORE_URL={written}\n")
     assert load_settings().store_url == meant.format(project=project, home=Path.home())
 

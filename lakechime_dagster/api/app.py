@@ -30,10 +30,18 @@ def check_address(host: str, token: str) -> None:
     Raises:
         LakeChimeError: naming the variable, never its value.
     """
-    if token and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token):
-        raise LakeChimeError(f"LAKECHIME_API_TOKEN is no token; write at least {MIN_TOKEN} ASCII characters without blanks")
+    if token and (
+        len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token
+    ):
+        raise LakeChimeError(
+            f"LAKECHIME_API_TOKEN is no token; write at least {MIN_TOKEN} ASCII characters without "
+            f"blanks"
+        )
     if not token and not is_loopback(host):
-        raise LakeChimeError(f"{host} can be reached from other machines; set LAKECHIME_API_TOKEN to a secret, or serve at 127.0.0.1")
+        raise LakeChimeError(
+            f"{host} can be reached from other machines; set LAKECHIME_API_TOKEN to a secret, or "
+            f"serve at 127.0.0.1"
+        )
 
 
 def is_loopback(host: str) -> bool:
@@ -47,7 +55,8 @@ def is_loopback(host: str) -> bool:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens at the address, so that whoever asks afterwards waits instead of being refused.
+    """A socket that listens at the address, so that whoever asks afterwards waits instead of being
+    refused.
 
     Raises:
         LakeChimeError: the address cannot be used.
@@ -60,13 +69,19 @@ def bound(host: str, port: int) -> socket.socket:
         made.listen()
     except OSError as error:
         remedy = "end what uses it, or choose another one with --host and --port"
-        raise LakeChimeError(f"port {port} of {host} cannot be used ({error.strerror}); {remedy}") from None
+        raise LakeChimeError(
+            f"port {port} of {host} cannot be used ({error.strerror}); {remedy}"
+        ) from None
     return made
 
 
 def build_server(app: FastAPI) -> uvicorn.Server:
     """A server that logs no request: what is sent may be secret, or personal."""
-    return uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=5))
+    return uvicorn.Server(
+        uvicorn.Config(
+            app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=5
+        )
+    )
 
 
 JSON_TYPE = "application/json"
@@ -88,9 +103,11 @@ STATUS = {InvalidValueError: 400, NotFoundError: 404, TooLargeError: 413, LakeCh
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """What an application answers from; `routers` are further routes, which the same token protects.
+    """What an application answers from; `routers` are further routes, which the same token
+    protects.
 
-    `hosts` are the names by which people reach it, beside this machine; without a token it answers to no other.
+    `hosts` are the names by which people reach it, beside this machine; without a token it answers
+    to no other.
     """
 
     ingest: LineageIngest
@@ -100,12 +117,21 @@ class Served:
     hosts: Collection[str] = ()
 
     def is_ours(self, request: Request) -> bool:
-        """Whether a request without a token names this machine or one of `hosts`: another site can lead a name of its own here."""
+        """Whether a request without a token names this machine or one of `hosts`: another site can
+        lead a name of its own here.
+        """
         name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-        return bool(self.token) or request.url.path.startswith(METRICS) or name in self.hosts or is_loopback(name)
+        return (
+            bool(self.token)
+            or request.url.path.startswith(METRICS)
+            or name in self.hosts
+            or is_loopback(name)
+        )
 
     def lets_in(self, request: Request) -> bool:
-        """Whether a request needs no token or has it: as a bearer, or for reading also as the password of a browser (HTTP Basic)."""
+        """Whether a request needs no token or has it: as a bearer, or for reading also as the
+        password of a browser (HTTP Basic).
+        """
         if not self.token or request.url.path.startswith(METRICS):
             return True
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -118,9 +144,11 @@ class Served:
 
 
 class ReadsToTheEnd:
-    """Reads what is left of a body before an answer is sent, and forgets it: most clients read no answer before they have sent all.
+    """Reads what is left of a body before an answer is sent, and forgets it: most clients read no
+    answer before they have sent all.
 
-    A server that answers early and closes makes them see a reset instead. One that asks first (`Expect: 100-continue`) sends nothing.
+    A server that answers early and closes makes them see a reset instead. One that asks first
+    (`Expect: 100-continue`) sends nothing.
     """
 
     def __init__(self, app: Callable[[Any, Receive, Send], Awaitable[None]]) -> None:
@@ -150,18 +178,26 @@ class ReadsToTheEnd:
 def build_app(served: Served) -> FastAPI:
     """The application; with a token every route but `/metrics` asks for it.
 
-    Its own errors are JSON: `{"error": {"type", "message", …}}`, 400 for what cannot be read, 401, 403, 415, and those of `STATUS`.
+    Its own errors are JSON: `{"error": {"type", "message", …}}`, 400 for what cannot be read, 401,
+    403, 415, and those of `STATUS`.
     """
     app = FastAPI(title="lakechime", docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.middleware("http")
     async def asks_for_the_token(request: Request, go_on: Next) -> Response:
         if not served.is_ours(request):
-            return _refused(403, "Forbidden", "this host name is not configured: set LAKECHIME_LINEAGE_URL")
+            return _refused(
+                403, "Forbidden", "this host name is not configured: set LAKECHIME_LINEAGE_URL"
+            )
         if served.lets_in(request):
             return await go_on(request)
         scheme = 'Basic realm="lakechime"' if request.method == "GET" else "Bearer"
-        answer = _refused(401, "Unauthorized", "send the token of LAKECHIME_API_TOKEN: Authorization: Bearer, or as a browser's password")
+        answer = _refused(
+            401,
+            "Unauthorized",
+            "send the token of LAKECHIME_API_TOKEN: Authorization: Bearer, or as a browser's "
+            "password",
+        )
         answer.headers["WWW-Authenticate"] = scheme
         return answer
 
@@ -173,12 +209,20 @@ def build_app(served: Served) -> FastAPI:
     async def take(request: Request) -> Response:
         """Take one document or a list of them, all or none: ours, or run events of OpenLineage."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != JSON_TYPE:  # a page of another origin could send other types without asking first
+        if (
+            kind != JSON_TYPE
+        ):  # a page of another origin could send other types without asking first
             return _refused(415, "UnsupportedMediaType", f"send Content-Type: {JSON_TYPE}")
         body = await body_of(request)
         taken = await run_in_threadpool(lambda: served.ingest.take(_documents(body), WAY))
         return JSONResponse(
-            {**{name: getattr(taken, name) for name in ("documents", "repeated", "records", "reads")}, "outside": taken.outside}
+            {
+                **{
+                    name: getattr(taken, name)
+                    for name in ("documents", "repeated", "records", "reads")
+                },
+                "outside": taken.outside,
+            }
         )
 
     for router in served.routers:
@@ -205,7 +249,9 @@ async def body_of(request: Request) -> bytes:
                 break
         else:
             return bytes(parts)
-    raise TooLargeError(f"the body is longer than {MAX_BYTES:,} bytes; send fewer documents at a time")
+    raise TooLargeError(
+        f"the body is longer than {MAX_BYTES:,} bytes; send fewer documents at a time"
+    )
 
 
 def _documents(body: bytes) -> list[Any]:
@@ -214,7 +260,11 @@ def _documents(body: bytes) -> list[Any]:
 
 
 async def _told(status: int, _: Request, error: Exception) -> Response:
-    facts = {"field": error.field, "remedy": error.remedy} if isinstance(error, InvalidValueError) else {}
+    facts = (
+        {"field": error.field, "remedy": error.remedy}
+        if isinstance(error, InvalidValueError)
+        else {}
+    )
     return _refused(status, type(error).__name__, str(error), **facts)
 
 

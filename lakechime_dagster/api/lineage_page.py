@@ -26,8 +26,15 @@ from lakechime_dagster.triggers.schedule import from_milliseconds
 Ask = Callable[[], AskedLineage]
 FOLDER = Path(__file__).with_name("page")
 SCRIPTS = ("dagre.min.js", "elements.js", "lineage.js")
-FILES = {"lineage.css": "text/css", "icon.svg": "image/svg+xml", **dict.fromkeys(SCRIPTS, "text/javascript")}
-POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'"
+FILES = {
+    "lineage.css": "text/css",
+    "icon.svg": "image/svg+xml",
+    **dict.fromkeys(SCRIPTS, "text/javascript"),
+}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'"
+)
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -42,18 +49,24 @@ Steps = Annotated[int, Query(ge=0, le=MAX_STEPS)]
 
 
 def lineage_page(ask: Ask) -> APIRouter:
-    """The routes of the page. Of a name that nobody knows the answer is 404 with the nearest ones."""
+    """The routes of the page. Of a name that nobody knows the answer is 404 with the nearest
+    ones.
+    """
     router = APIRouter(default_response_class=JSONResponse)
 
     @router.get("/lineage")
     def page() -> Response:
-        return FileResponse(FOLDER / "lineage.html", media_type="text/html; charset=utf-8", headers=HEADERS)
+        return FileResponse(
+            FOLDER / "lineage.html", media_type="text/html; charset=utf-8", headers=HEADERS
+        )
 
     @router.get("/lineage/page/{name}")
     def file(name: str) -> Response:
         if name not in FILES:
             return _unknown(f"the page has no file {name!r}")
-        return FileResponse(FOLDER / name, media_type=f"{FILES[name]}; charset=utf-8", headers=HEADERS)
+        return FileResponse(
+            FOLDER / name, media_type=f"{FILES[name]}; charset=utf-8", headers=HEADERS
+        )
 
     @router.get("/lineage/around")
     def around(table: str, up: Steps = 1, down: Steps = 1) -> Response:
@@ -69,7 +82,11 @@ def lineage_page(ask: Ask) -> APIRouter:
             steps = lineage.path(lineage.ref(source), lineage.ref(target))
         except NotFoundError as error:
             return _unknown(str(error))
-        links = None if steps is None else [_link(step.source, step.target, step.kinds) for step in steps]
+        links = (
+            None
+            if steps is None
+            else [_link(step.source, step.target, step.kinds) for step in steps]
+        )
         return JSONResponse({"steps": links}, headers=HEADERS)
 
     @router.get("/lineage/names")
@@ -117,13 +134,18 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[st
         "tables": tables,
         "more": found.more,
         "links": [_link(one.source, one.target, one.kinds) for one in found.links],
-        "unknown": [*lineage.unknown([ref], upstream=True), *([] if lineage.read_ways else [READERS_UNKNOWN])],
+        "unknown": [
+            *lineage.unknown([ref], upstream=True),
+            *([] if lineage.read_ways else [READERS_UNKNOWN]),
+        ],
     }
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableReader:
-    """Who reads a table without writing any, by which columns, the last time at `last_ms`; without columns these are unknown."""
+    """Who reads a table without writing any, by which columns, the last time at `last_ms`; without
+    columns these are unknown.
+    """
 
     consumer: Consumer
     columns: tuple[str, ...]
@@ -139,7 +161,10 @@ def readers_of(platform: Platform, tables: Collection[str]) -> dict[str, list[Ta
     for one in SqlReads(platform.store.engine).of_tables(tables):  # the last one first
         key = (one.ref.table, one.consumer)
         before = found.get(key)
-        columns = {*(before.columns if before else ()), *([one.ref.column] if one.ref.column else [])}
+        columns = {
+            *(before.columns if before else ()),
+            *([one.ref.column] if one.ref.column else []),
+        }
         last = before.last_ms if before else one.last_ms
         found[key] = TableReader(
             consumer=one.consumer,
@@ -172,17 +197,26 @@ def _gap(one: Gap | None) -> dict[str, Any] | None:
     """Why not all of a table is known; of many reasons the first ones."""
     if one is None:
         return None
-    return {"kind": one.kind.value, "reasons": list(one.reasons[:MAX_REASONS]), "more": max(0, len(one.reasons) - MAX_REASONS)}
+    return {
+        "kind": one.kind.value,
+        "reasons": list(one.reasons[:MAX_REASONS]),
+        "more": max(0, len(one.reasons) - MAX_REASONS),
+    }
 
 
 def planned_changes(lineage: AskedLineage, tables: set[str]) -> dict[str, list[dict[str, Any]]]:
-    """By table the drafted and announced changes that affect it, the newest first, of the newest ones."""
+    """By table the drafted and announced changes that affect it, the newest first, of the newest
+    ones.
+    """
     several = Notifications(lineage.platform.store.engine, lineage.platform.ledger.deployment)
     found: dict[str, list[dict[str, Any]]] = {}
     newest = several.changes(ChangeState.DRAFT, ChangeState.ANNOUNCED)[:MAX_CHANGES]
     network = lineage.part([ref for kept in newest for ref in kept.change.refs])
     for kept in newest:
-        sure, unsure = (_affected(network, kept.change.refs, one) for one in (Certainty.INDIRECT, Certainty.UNSURE))
+        sure, unsure = (
+            _affected(network, kept.change.refs, one)
+            for one in (Certainty.INDIRECT, Certainty.UNSURE)
+        )
         for table in sorted(tables & (sure | unsure)):
             found.setdefault(table, []).append(_change(kept, is_sure=table in sure))
     return found
@@ -190,7 +224,9 @@ def planned_changes(lineage: AskedLineage, tables: set[str]) -> dict[str, list[d
 
 def _affected(network: Network, refs: Collection[ColumnRef], certainty: Certainty) -> set[str]:
     nodes = reach(network, nodes_of(network, [*refs]), certainty).nodes
-    return {ref.table for ref in refs} | {network.labels[one] for one in np.unique(network.datasets[nodes]).tolist()}
+    return {ref.table for ref in refs} | {
+        network.labels[one] for one in np.unique(network.datasets[nodes]).tolist()
+    }
 
 
 def _change(kept: KeptChange, *, is_sure: bool) -> dict[str, Any]:
@@ -205,19 +241,33 @@ def _change(kept: KeptChange, *, is_sure: bool) -> dict[str, Any]:
     }
 
 
-def personal_json(lineage: AskedLineage, tables: Collection[str]) -> dict[str, list[dict[str, Any]]]:
-    """The columns of tables that hold personal data, or may, by table; what merely decides is left out."""
+def personal_json(
+    lineage: AskedLineage, tables: Collection[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """The columns of tables that hold personal data, or may, by table; what merely decides is left
+    out.
+    """
     by_table: dict[str, list[dict[str, Any]]] = {}
     data = PersonalData(lineage.platform, lineage.lake)
-    found = data.found(lineage.part([ColumnRef(table) for table in tables], upstream=True), tables) if data.tags else ()
+    found = (
+        data.found(lineage.part([ColumnRef(table) for table in tables], upstream=True), tables)
+        if data.tags
+        else ()
+    )
     for one in found:
         if one.reach is not Reach.INDIRECT:
-            by_table.setdefault(one.ref.table, []).append({"column": one.ref.column, "category": one.category, "how": one.reach.word})
+            by_table.setdefault(one.ref.table, []).append(
+                {"column": one.ref.column, "category": one.category, "how": one.reach.word}
+            )
     return by_table
 
 
 def _link(source: Any, target: Any, kinds: tuple[str, ...]) -> dict[str, Any]:
-    return {"source": [source.table, source.column], "target": [target.table, target.column], "kinds": list(kinds)}
+    return {
+        "source": [source.table, source.column],
+        "target": [target.table, target.column],
+        "kinds": list(kinds),
+    }
 
 
 def _said(moment: int | None) -> str:
@@ -225,4 +275,6 @@ def _said(moment: int | None) -> str:
 
 
 def _unknown(message: str) -> JSONResponse:
-    return JSONResponse({"error": {"type": "NotFoundError", "message": message}}, status_code=404, headers=HEADERS)
+    return JSONResponse(
+        {"error": {"type": "NotFoundError", "message": message}}, status_code=404, headers=HEADERS
+    )

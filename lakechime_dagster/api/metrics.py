@@ -15,17 +15,29 @@ STATES = ("live", "idle", "failed")
 
 Number = Callable[[TypeMeasures], int]
 COUNTERS: dict[str, tuple[str, Number]] = {
-    "events": ("Events that completed executions wrote or discarded.", lambda one: one.written + one.discarded),
+    "events": (
+        "Events that completed executions wrote or discarded.",
+        lambda one: one.written + one.discarded,
+    ),
     "rows_written": ("Rows of the type's table.", lambda one: one.written),
     "rows_rescued": ("Rows written that have something in _rescued.", lambda one: one.rescued),
     "rows_discarded": ("Events that a contract discarded.", lambda one: one.discarded),
     "columns_added": ("Columns that the type's table gained.", lambda one: one.columns_added),
     "conflicts": ("Variant columns that the type's schema gained.", lambda one: one.conflicts),
-    "failures": ("Completed executions that could not write the type.", lambda one: one.failed_executions),
+    "failures": (
+        "Completed executions that could not write the type.",
+        lambda one: one.failed_executions,
+    ),
 }
 SUMMED: dict[str, tuple[str, Number]] = {
-    "rows_pending": ("Events that wait in the stream's table, since the newest execution.", lambda one: one.pending),
-    "lag_rows": ("Events after the type's checkpoint, as counted by its last execution.", lambda one: one.behind),
+    "rows_pending": (
+        "Events that wait in the stream's table, since the newest execution.",
+        lambda one: one.pending,
+    ),
+    "lag_rows": (
+        "Events after the type's checkpoint, as counted by its last execution.",
+        lambda one: one.behind,
+    ),
     "variations": ("Variations that are kept.", lambda one: one.variations),
 }
 
@@ -46,11 +58,15 @@ class StoreCollector(Collector):
         yield from _of_types(found)
         yield from _of_groups(found)
         yield _of_consumers(found)
-        consumers = GaugeMetricFamily("lakechime_consumers", "Consumers by state.", labels=["state"])
+        consumers = GaugeMetricFamily(
+            "lakechime_consumers", "Consumers by state.", labels=["state"]
+        )
         for state in ConsumerState:
             consumers.add_metric([state.lower()], found.consumers.get(state, 0))
         yield consumers
-        ticks = GaugeMetricFamily("lakechime_tick_age_seconds", "Since a trigger was evaluated last.")
+        ticks = GaugeMetricFamily(
+            "lakechime_tick_age_seconds", "Since a trigger was evaluated last."
+        )
         if found.ticked_ts is not None:
             ticks.add_metric([], _seconds(found.now - found.ticked_ts))
         yield ticks
@@ -65,12 +81,24 @@ def _of_types(found: Measures) -> Iterator[Metric]:
             for one in named:
                 metric.add_metric([one.group, one.type], number(one))
             for group in sorted({one.group for one in others}):
-                metric.add_metric([group, OTHER], sum(number(one) for one in others if one.group == group))
+                metric.add_metric(
+                    [group, OTHER], sum(number(one) for one in others if one.group == group)
+                )
             yield metric
     yield _values_rescued(named, others)
-    schema = GaugeMetricFamily("lakechime_type_schema_version", "The type's newest schema version.", labels=["group", "type"])
-    commit = GaugeMetricFamily("lakechime_type_last_commit_timestamp_seconds", "When its table got rows last.", labels=["group", "type"])
-    lag = GaugeMetricFamily("lakechime_type_lag_seconds", "How long events of it have waited.", labels=["group", "type"])
+    schema = GaugeMetricFamily(
+        "lakechime_type_schema_version",
+        "The type's newest schema version.",
+        labels=["group", "type"],
+    )
+    commit = GaugeMetricFamily(
+        "lakechime_type_last_commit_timestamp_seconds",
+        "When its table got rows last.",
+        labels=["group", "type"],
+    )
+    lag = GaugeMetricFamily(
+        "lakechime_type_lag_seconds", "How long events of it have waited.", labels=["group", "type"]
+    )
     unread = found.waiting_since
     for one in named:
         labels = [one.group, one.type]
@@ -83,24 +111,49 @@ def _of_types(found: Measures) -> Iterator[Metric]:
 
 def _values_rescued(named: Sequence[TypeMeasures], others: Sequence[TypeMeasures]) -> Metric:
     """By type and reason; a reason without rescued values is left out."""
-    metric = CounterMetricFamily("lakechime_type_values_rescued", "Values in _rescued, by reason.", labels=["group", "type", "reason"])
+    metric = CounterMetricFamily(
+        "lakechime_type_values_rescued",
+        "Values in _rescued, by reason.",
+        labels=["group", "type", "reason"],
+    )
     totals: Counter[tuple[str, str, str]] = Counter()
     for label, several in (("", named), (OTHER, others)):
         for one in several:
-            totals.update({(one.group, label or one.type, reason): values for reason, values in one.reasons.items()})
+            totals.update(
+                {
+                    (one.group, label or one.type, reason): values
+                    for reason, values in one.reasons.items()
+                }
+            )
     for labels, values in sorted(totals.items()):
         metric.add_metric(labels, values)
     return metric
 
 
 def _of_groups(found: Measures) -> Iterator[Metric]:
-    state = GaugeMetricFamily("lakechime_group_state", "1 for the state in which the group is.", labels=["group", "state"])
-    opened = GaugeMetricFamily("lakechime_group_open_seconds", "Since its open execution was claimed; 0 without one.", labels=["group"])
-    refused = CounterMetricFamily("lakechime_group_events_refused", "Events of no type, by reason.", labels=["group", "reason"])
-    seconds = CounterMetricFamily("lakechime_group_phase_seconds", "Duration of completed executions, by phase.", labels=["group", "phase"])
+    state = GaugeMetricFamily(
+        "lakechime_group_state", "1 for the state in which the group is.", labels=["group", "state"]
+    )
+    opened = GaugeMetricFamily(
+        "lakechime_group_open_seconds",
+        "Since its open execution was claimed; 0 without one.",
+        labels=["group"],
+    )
+    refused = CounterMetricFamily(
+        "lakechime_group_events_refused",
+        "Events of no type, by reason.",
+        labels=["group", "reason"],
+    )
+    seconds = CounterMetricFamily(
+        "lakechime_group_phase_seconds",
+        "Duration of completed executions, by phase.",
+        labels=["group", "phase"],
+    )
     for one in found.groups:
         for name in STATES:
-            state.add_metric([one.group, name], name == _state(one, is_behind=one.group in found.waiting_since))
+            state.add_metric(
+                [one.group, name], name == _state(one, is_behind=one.group in found.waiting_since)
+            )
         opened.add_metric([one.group], _lag(found.now, one.open_ts))
         for metric, totals in ((refused, one.refused), (seconds, one.seconds)):
             for label, total in sorted(totals.items()):
@@ -111,23 +164,36 @@ def _of_groups(found: Measures) -> Iterator[Metric]:
 def _of_consumers(found: Measures) -> Metric:
     """Of each consumer and each source that it reads, in several units."""
     labels = ["consumer", "source", "unit"]
-    lag = GaugeMetricFamily("lakechime_consumer_lag", "What a consumer has not consumed of a source.", labels=labels)
-    stuck = {one.group: one.stuck_ts for one in found.groups}  # which reads events and can write none
+    lag = GaugeMetricFamily(
+        "lakechime_consumer_lag", "What a consumer has not consumed of a source.", labels=labels
+    )
+    stuck = {
+        one.group: one.stuck_ts for one in found.groups
+    }  # which reads events and can write none
     for one in found.lags:
-        for unit, number in {**one.amounts, "seconds": _lag(found.now, one.since_ts, stuck.get(one.consumer))}.items():
+        for unit, number in {
+            **one.amounts,
+            "seconds": _lag(found.now, one.since_ts, stuck.get(one.consumer)),
+        }.items():
             lag.add_metric([one.consumer, one.source, unit], number)
     return lag
 
 
 def _state(one: GroupMeasures, *, is_behind: bool) -> str:
     """Failed where a person or another attempt is needed, live where there is work, else idle."""
-    if one.state in (ConsumerState.BLOCKED, ConsumerState.STALE) or one.attempt > 1 or one.stuck_ts is not None:
+    if (
+        one.state in (ConsumerState.BLOCKED, ConsumerState.STALE)
+        or one.attempt > 1
+        or one.stuck_ts is not None
+    ):
         return "failed"
     return "live" if one.open_ts is not None or is_behind else "idle"
 
 
 def _lag(now: int, *since: int | None) -> float:
-    return _seconds(max((max(0, now - moment) for moment in since if moment is not None), default=0))
+    return _seconds(
+        max((max(0, now - moment) for moment in since if moment is not None), default=0)
+    )
 
 
 def _seconds(milliseconds: int) -> float:

@@ -1,4 +1,5 @@
-"""The panels of the dashboard and the alarms, each with its expression, as Grafana and Prometheus read them.
+"""The panels of the dashboard and the alarms, each with its expression, as Grafana and Prometheus
+read them.
 
 `python -m lakechime_dagster.api.monitoring docs/monitoring` writes the files.
 """
@@ -16,7 +17,9 @@ SOURCE = {"type": "prometheus", "uid": "${source}"}
 
 @dataclass(frozen=True)
 class Panel:
-    """A plot: one expression, with how its series are named; `unit` by Grafana's names, `width` of the screen's 24."""
+    """A plot: one expression, with how its series are named; `unit` by Grafana's names, `width` of
+    the screen's 24.
+    """
 
     title: str
     expression: str
@@ -27,7 +30,9 @@ class Panel:
 
 @dataclass(frozen=True)
 class Alarm:
-    """Fires when its expression has had a series for so long; `hold` by Prometheus's spelling of durations."""
+    """Fires when its expression has had a series for so long; `hold` by Prometheus's spelling of
+    durations.
+    """
 
     name: str
     expression: str
@@ -41,22 +46,71 @@ CONSUMER = "{{consumer}}: {{source}}"
 LATE = 'lakechime_consumer_lag{unit="seconds"} > 900'
 OF_GROUPS = 'label_replace(lakechime_group_open_seconds, "consumer", "$1", "group", "(.*)")'
 PANELS = (
-    Panel("Lag of the 20 latest consumers", 'topk(20, lakechime_consumer_lag{unit="seconds"})', CONSUMER, "s", width=8),
-    Panel("Unread events of 20 consumers", 'topk(20, lakechime_consumer_lag{unit="events"})', CONSUMER, width=8),
-    Panel("Unread versions of 20 consumers", 'topk(20, lakechime_consumer_lag{unit="versions"})', CONSUMER, width=8),
-    Panel("Events completed", "sum by (group, type) (rate(lakechime_type_events_total[5m]))", TYPE, "cps"),
-    Panel("Rows written", "sum by (group) (rate(lakechime_type_rows_written_total[5m]))", GROUP, "cps"),
-    Panel("Rows with something rescued", "sum by (group, type) (rate(lakechime_type_rows_rescued_total[5m]))", TYPE, "cps"),
-    Panel("Rescued values by reason", "sum by (group, reason) (rate(lakechime_type_values_rescued_total[5m]))", REASON, "cps"),
-    Panel("Events discarded", "sum by (group, type) (rate(lakechime_type_rows_discarded_total[5m]))", TYPE, "cps"),
-    Panel("Events refused", "sum by (group, reason) (rate(lakechime_group_events_refused_total[5m]))", REASON, "cps"),
+    Panel(
+        "Lag of the 20 latest consumers",
+        'topk(20, lakechime_consumer_lag{unit="seconds"})',
+        CONSUMER,
+        "s",
+        width=8,
+    ),
+    Panel(
+        "Unread events of 20 consumers",
+        'topk(20, lakechime_consumer_lag{unit="events"})',
+        CONSUMER,
+        width=8,
+    ),
+    Panel(
+        "Unread versions of 20 consumers",
+        'topk(20, lakechime_consumer_lag{unit="versions"})',
+        CONSUMER,
+        width=8,
+    ),
+    Panel(
+        "Events completed",
+        "sum by (group, type) (rate(lakechime_type_events_total[5m]))",
+        TYPE,
+        "cps",
+    ),
+    Panel(
+        "Rows written", "sum by (group) (rate(lakechime_type_rows_written_total[5m]))", GROUP, "cps"
+    ),
+    Panel(
+        "Rows with something rescued",
+        "sum by (group, type) (rate(lakechime_type_rows_rescued_total[5m]))",
+        TYPE,
+        "cps",
+    ),
+    Panel(
+        "Rescued values by reason",
+        "sum by (group, reason) (rate(lakechime_type_values_rescued_total[5m]))",
+        REASON,
+        "cps",
+    ),
+    Panel(
+        "Events discarded",
+        "sum by (group, type) (rate(lakechime_type_rows_discarded_total[5m]))",
+        TYPE,
+        "cps",
+    ),
+    Panel(
+        "Events refused",
+        "sum by (group, reason) (rate(lakechime_group_events_refused_total[5m]))",
+        REASON,
+        "cps",
+    ),
     Panel("Events that wait", "lakechime_type_rows_pending", TYPE),
     Panel("Rows behind", "lakechime_type_lag_rows", TYPE),
     Panel("Lag of the 20 latest types", "topk(20, lakechime_type_lag_seconds)", TYPE, "s"),
-    Panel("Since the last commit", "time() - lakechime_type_last_commit_timestamp_seconds", TYPE, "s"),
+    Panel(
+        "Since the last commit", "time() - lakechime_type_last_commit_timestamp_seconds", TYPE, "s"
+    ),
     Panel("State of groups", "lakechime_group_state == 1", "{{group}}: {{state}}"),
     Panel("Open executions", "lakechime_group_open_seconds", GROUP, "s"),
-    Panel("Seconds by phase", "sum by (group, phase) (rate(lakechime_group_phase_seconds_total[5m]))", "{{group}}: {{phase}}"),
+    Panel(
+        "Seconds by phase",
+        "sum by (group, phase) (rate(lakechime_group_phase_seconds_total[5m]))",
+        "{{group}}: {{phase}}",
+    ),
     Panel("Variations", "lakechime_type_variations", TYPE),
     Panel("Schema versions", "lakechime_type_schema_version", TYPE),
     Panel("Columns added in an hour", "increase(lakechime_type_columns_added_total[1h])", TYPE),
@@ -82,24 +136,28 @@ ALARMS = (
     ),
     Alarm(
         "LakechimeTypeLate",
-        f'lakechime_type_lag_seconds > 900 unless on (group) label_replace({LATE}, "group", "$1", "consumer", "(.*)")',
+        f'lakechime_type_lag_seconds > 900 unless on (group) label_replace({LATE}, "group", "$1", '
+        f'"consumer", "(.*)")',
         "5m",
         "warning",
-        "Type {{ $labels.type }} of {{ $labels.group }} has not been written for {{ $value }} s; lakechime schema show shows why.",
+        "Type {{ $labels.type }} of {{ $labels.group }} has not been written for {{ $value }} s; "
+        "lakechime schema show shows why.",
     ),
     Alarm(
         "LakechimeTypeWaits",
         "lakechime_type_rows_pending > 0",
         "15m",
         "warning",
-        "{{ $value }} events of {{ $labels.type }} wait for a table; lakechime schema show {{ $labels.group }} shows why.",
+        "{{ $value }} events of {{ $labels.type }} wait for a table; lakechime schema show {{ "
+        "$labels.group }} shows why.",
     ),
     Alarm(
         "LakechimeTypeConflict",
         'increase(lakechime_type_conflicts_total{type!="(other)"}[1h]) > 0',
         "0m",
         "warning",
-        "A field of {{ $labels.type }} of {{ $labels.group }} has values of another kind; lakechime schema show names its variant column.",
+        "A field of {{ $labels.type }} of {{ $labels.group }} has values of another kind; "
+        "lakechime schema show names its variant column.",
     ),
     Alarm(
         "LakechimeConsumerBlocked",
@@ -113,7 +171,8 @@ ALARMS = (
         "lakechime_tick_age_seconds > 300",
         "1m",
         "critical",
-        "No trigger has been evaluated for {{ $value }} s: no daemon of Dagster runs, or all sensors are stopped.",
+        "No trigger has been evaluated for {{ $value }} s: no daemon of Dagster runs, or all "
+        "sensors are stopped.",
     ),
 )
 
@@ -150,7 +209,10 @@ def rules() -> dict[str, Any]:
 
 def files() -> dict[str, str]:
     """The texts of both, by the names of their files."""
-    return {name: json.dumps(document, indent=2) + "\n" for name, document in (("lakechime.json", dashboard()), ("alarms.yml", rules()))}
+    return {
+        name: json.dumps(document, indent=2) + "\n"
+        for name, document in (("lakechime.json", dashboard()), ("alarms.yml", rules()))
+    }
 
 
 def _panels() -> list[dict[str, Any]]:
@@ -172,7 +234,9 @@ def _panel(number: int, one: Panel, place: Mapping[str, int]) -> dict[str, Any]:
         "datasource": SOURCE,
         "gridPos": place,
         "fieldConfig": {"defaults": {"unit": one.unit}, "overrides": []},
-        "targets": [{"refId": "A", "expr": one.expression, "legendFormat": one.legend, "datasource": SOURCE}],
+        "targets": [
+            {"refId": "A", "expr": one.expression, "legendFormat": one.legend, "datasource": SOURCE}
+        ],
     }
 
 

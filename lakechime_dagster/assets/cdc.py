@@ -32,14 +32,19 @@ KINDS = ("deltalake", "spark")
 
 
 def bronze_asset(lake: Lake, table: BronzeTable, subscription: Subscription) -> dg.AssetsDefinition:
-    """The asset of a table of messages; it depends on what is outside of the lake: its topic or folder, and the declared database's table.
+    """The asset of a table of messages; it depends on what is outside of the lake: its topic or
+    folder, and the declared database's table.
 
     Raises:
         DeclarationError: its envelope cannot be read by what is declared of it.
     """
     _check_envelope(table)
     kinds = (*KINDS, "kafka") if isinstance(table.source, KafkaTopic) else KINDS
-    metadata = {**_metadata(table, subscription), "source": str(table.source), "envelope": type(table.envelope).__name__}
+    metadata = {
+        **_metadata(table, subscription),
+        "source": str(table.source),
+        "envelope": type(table.envelope).__name__,
+    }
     given = declared(lake, table, metadata, kinds)
     given["ins"] = inputs_outside(table)
     return attempting_asset(
@@ -47,25 +52,37 @@ def bronze_asset(lake: Lake, table: BronzeTable, subscription: Subscription) -> 
         table,
         subscription,
         given,
-        lambda spark, running, log: ingested(spark, running, bronze_job_of(lake, table, running), log, table.write_as),
+        lambda spark, running, log: ingested(
+            spark, running, bronze_job_of(lake, table, running), log, table.write_as
+        ),
     )
 
 
 def cdc_asset(lake: Lake, table: CDCTable, subscription: Subscription) -> dg.AssetsDefinition:
     """The asset of a CDC table; it depends on its bronze table."""
-    metadata = {**_metadata(table, subscription), "on drift": str(table.schema.on_drift), "remembers in": table.name + STATE}
+    metadata = {
+        **_metadata(table, subscription),
+        "on drift": str(table.schema.on_drift),
+        "remembers in": table.name + STATE,
+    }
     given = declared(lake, table, metadata, KINDS)
     return attempting_asset(
         lake,
         table,
         subscription,
         given,
-        lambda spark, running, log: merged(spark, running, cdc_job_of(table, running), log, table.write_as),
+        lambda spark, running, log: merged(
+            spark, running, cdc_job_of(table, running), log, table.write_as
+        ),
     )
 
 
 def ingested(
-    spark: SparkResource, running: RunningExecution, job: BronzeJob, log: Callable[[str], None], write_as: Account | None
+    spark: SparkResource,
+    running: RunningExecution,
+    job: BronzeJob,
+    log: Callable[[str], None],
+    write_as: Account | None,
 ) -> SparkAttempt:
     """One attempt at an execution of a bronze table, by an account where one is declared."""
     with ON_SPARK:
@@ -74,12 +91,19 @@ def ingested(
     job = replace(job, environment=os.environ)
     confs = account_confs(write_as, job.location)
     return spark.attempt(
-        running, log, lambda session: ingest(session, job, running.commit_metadata(), running.platform.log_at), confs=confs
+        running,
+        log,
+        lambda session: ingest(session, job, running.commit_metadata(), running.platform.log_at),
+        confs=confs,
     )
 
 
 def merged(
-    spark: SparkResource, running: RunningExecution, job: CDCJob, log: Callable[[str], None], write_as: Account | None
+    spark: SparkResource,
+    running: RunningExecution,
+    job: CDCJob,
+    log: Callable[[str], None],
+    write_as: Account | None,
 ) -> SparkAttempt:
     """One attempt at an execution of a CDC table, likewise."""
     with ON_SPARK:
@@ -87,18 +111,32 @@ def merged(
 
     confs = account_confs(write_as, job.location)
     return spark.attempt(
-        running, log, lambda session: refresh_cdc(session, job, running.commit_metadata(), running.platform.log_at), confs=confs
+        running,
+        log,
+        lambda session: refresh_cdc(
+            session, job, running.commit_metadata(), running.platform.log_at
+        ),
+        confs=confs,
     )
 
 
 def inputs_outside(table: BronzeTable | EventTable) -> dict[str, dg.AssetIn]:
-    """What a table is fed from outside of the lake, by its declaration. As inputs, since those alone may have keys of any letters."""
+    """What a table is fed from outside of the lake, by its declaration. As inputs, since those
+    alone may have keys of any letters.
+    """
     keys = map(asset_key, outside_inputs(table))
-    return {f"outside_{number}": dg.AssetIn(key=key, dagster_type=dg.Nothing) for number, key in enumerate(keys)}
+    return {
+        f"outside_{number}": dg.AssetIn(key=key, dagster_type=dg.Nothing)
+        for number, key in enumerate(keys)
+    }
 
 
 def _metadata(table: BronzeTable | CDCTable, subscription: Subscription) -> dict[str, Any]:
-    return {"waits for": subscription.condition, "keys": ", ".join(table.keys), "dagster/table_name": table.name}
+    return {
+        "waits for": subscription.condition,
+        "keys": ", ".join(table.keys),
+        "dagster/table_name": table.name,
+    }
 
 
 def _check_envelope(table: BronzeTable) -> None:
@@ -106,7 +144,9 @@ def _check_envelope(table: BronzeTable) -> None:
         format_of(table).reader()
     except ValueError as problem:
         field, _, remedy = str(problem).partition(": ")
-        raise DeclarationError(table.name.removesuffix(CHANGES), field if remedy else "types", remedy or field) from problem
+        raise DeclarationError(
+            table.name.removesuffix(CHANGES), field if remedy else "types", remedy or field
+        ) from problem
 
 
 def cdc_tables(lake: Lake) -> list[CDCTable]:
@@ -123,7 +163,11 @@ def monitor_checks(table: CDCTable) -> list[dg.AssetChecksDefinition]:
 def _keeps_up(table: CDCTable) -> dg.AssetChecksDefinition:
     monitor = table.monitor or UNDECLARED
 
-    @dg.asset_check(asset=asset_key(table.name), name=KEEPS_UP, description="Messages are read in time, and none is lost before.")
+    @dg.asset_check(
+        asset=asset_key(table.name),
+        name=KEEPS_UP,
+        description="Messages are read in time, and none is lost before.",
+    )
     def check(lakechime: LakeChimeResource) -> dg.AssetCheckResult:
         from lakechime_dagster.cdc.monitor_service import keeping_up
         from lakechime_dagster.cdc.service import Replica
@@ -135,7 +179,9 @@ def _keeps_up(table: CDCTable) -> dg.AssetChecksDefinition:
 
 def _nothing_lost(table: CDCTable) -> dg.AssetChecksDefinition:
     monitor = table.monitor or UNDECLARED
-    description = "Of each transaction that ended within a day, as many changes arrived as its end counts."
+    description = (
+        "Of each transaction that ended within a day, as many changes arrived as its end counts."
+    )
 
     @dg.asset_check(asset=asset_key(table.name), name=NOTHING_LOST, description=description)
     def check(lakechime: LakeChimeResource) -> dg.AssetCheckResult:
@@ -152,10 +198,14 @@ def _same_as_database(table: CDCTable) -> dg.AssetChecksDefinition:
     assert monitor is not None
     there = ", ".join(dict.fromkeys(one.table for one in monitor.databases.values()))
     of = "the databases of its shards" if monitor.shards else "its database"
-    description = f"{table.name} has the rows of {there} in {of}, at one position of the database's log."
+    description = (
+        f"{table.name} has the rows of {there} in {of}, at one position of the database's log."
+    )
 
     @dg.asset_check(asset=asset_key(table.name), name=SAME_AS_DATABASE, description=description)
-    def check(context: dg.AssetCheckExecutionContext, lakechime: LakeChimeResource) -> dg.AssetCheckResult:
+    def check(
+        context: dg.AssetCheckExecutionContext, lakechime: LakeChimeResource
+    ) -> dg.AssetCheckResult:
         platform = lakechime.platform()
         check_source_queries(platform.settings)
         if not platform.log(table.name, table.location).exists():
@@ -174,9 +224,13 @@ MAX_NAMED = 5  # transactions that an alarm names
 
 
 def not_there(table: CDCTable) -> dg.AssetCheckResult:
-    """Before its first step there is no table to be compared: nothing is wrong, and nothing known."""
+    """Before its first step there is no table to be compared: nothing is wrong, and nothing
+    known.
+    """
     description = f"{table.name} is not there yet, as no step of it has been: it is compared then"
-    return dg.AssetCheckResult(passed=False, severity=dg.AssetCheckSeverity.WARN, description=description)
+    return dg.AssetCheckResult(
+        passed=False, severity=dg.AssetCheckSeverity.WARN, description=description
+    )
 
 
 def kept_up(found: KeepingUp, limits: Limits) -> dg.AssetCheckResult:
@@ -188,18 +242,32 @@ def kept_up(found: KeepingUp, limits: Limits) -> dg.AssetCheckResult:
         "rows waiting": found.waiting,
         "rows quarantined": found.quarantined,
     }
-    parsed = {source: _ages(found, one.in_messages, one.in_table, one.heartbeat) for source, one in found.parsed.items()}
+    parsed = {
+        source: _ages(found, one.in_messages, one.in_table, one.heartbeat)
+        for source, one in found.parsed.items()
+    }
     metadata: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
-    metadata["beyond limits"] = dg.MetadataValue.md("\n".join(f"- {problem}" for problem in problems) or "nothing")
-    metadata["seconds since the newest change, by source"] = _table(("source", "in the messages", "in the table", "heartbeat"), parsed)
-    metadata["unread"] = _table(("where", "bytes or messages"), {name: (count,) for name, count in found.unread.items()})
+    metadata["beyond limits"] = dg.MetadataValue.md(
+        "\n".join(f"- {problem}" for problem in problems) or "nothing"
+    )
+    metadata["seconds since the newest change, by source"] = _table(
+        ("source", "in the messages", "in the table", "heartbeat"), parsed
+    )
+    metadata["unread"] = _table(
+        ("where", "bytes or messages"), {name: (count,) for name, count in found.unread.items()}
+    )
     return dg.AssetCheckResult(
-        passed=not problems, severity=dg.AssetCheckSeverity.WARN, metadata=metadata, description="; ".join(problems) or None
+        passed=not problems,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata=metadata,
+        description="; ".join(problems) or None,
     )
 
 
 def whole(found: Counted) -> dg.AssetCheckResult:
-    """Transactions with the changes that arrived, as a check: an error where changes are surely lost."""
+    """Transactions with the changes that arrived, as a check: an error where changes are surely
+    lost.
+    """
     problems = [*found.problems, *map(str, found.lacking)]
     metadata = {
         "transactions": found.transactions,
@@ -212,9 +280,20 @@ def whole(found: Counted) -> dg.AssetCheckResult:
             {one.end.transaction: _lacking(one) for one in found.lacking},
         ),
     }
-    severity = dg.AssetCheckSeverity.ERROR if any(one.is_sure for one in found.lacking) else dg.AssetCheckSeverity.WARN
-    description = "; ".join([*problems[:MAX_NAMED], *([f"and {len(problems) - MAX_NAMED:,} more"] if len(problems) > MAX_NAMED else [])])
-    return dg.AssetCheckResult(passed=found.is_whole, severity=severity, metadata=metadata, description=description or None)
+    severity = (
+        dg.AssetCheckSeverity.ERROR
+        if any(one.is_sure for one in found.lacking)
+        else dg.AssetCheckSeverity.WARN
+    )
+    description = "; ".join(
+        [
+            *problems[:MAX_NAMED],
+            *([f"and {len(problems) - MAX_NAMED:,} more"] if len(problems) > MAX_NAMED else []),
+        ]
+    )
+    return dg.AssetCheckResult(
+        passed=found.is_whole, severity=severity, metadata=metadata, description=description or None
+    )
 
 
 def _lacking(one: Lacking) -> tuple[object, ...]:
@@ -224,21 +303,29 @@ def _lacking(one: Lacking) -> tuple[object, ...]:
 
 
 def same(found: Monitored, table: CDCTable) -> dg.AssetCheckResult:
-    """A comparison as a check: an error where rows differ, a warning where that is not sure yet, or where columns are lacking."""
+    """A comparison as a check: an error where rows differ, a warning where that is not sure yet, or
+    where columns are lacking.
+    """
     renamed = set(map(folded, table.names))
     lacks = [name for name, why in found.unchecked.items() if why == LAKE_LACKS]
     lacking = [name for name in lacks if folded(name) not in renamed and table.merge.takes(name)]
-    is_sure = bool(found.unresolved) or bool(found.faults and found.is_passed and not found.is_truncated)
+    is_sure = bool(found.unresolved) or bool(
+        found.faults and found.is_passed and not found.is_truncated
+    )
     metadata = {
         "position in the database's log": found.snapshot,
         "version": found.version,
         "rows of the database": found.source_rows,
         "rows of the lake": found.lake_rows,
         **{f"keys {fault.value}": count for fault, count in found.counts.items()},
-        "keys that differ": _table(("key", "is"), {key_shown(key): (fault.value,) for key, fault in found.faults.items()}),
+        "keys that differ": _table(
+            ("key", "is"), {key_shown(key): (fault.value,) for key, fault in found.faults.items()}
+        ),
         "keys left out": found.left_out,
         "ranges not compared": found.unresolved,
-        "columns not compared": _table(("column", "why"), {name: (why,) for name, why in found.unchecked.items()}),
+        "columns not compared": _table(
+            ("column", "why"), {name: (why,) for name, why in found.unchecked.items()}
+        ),
         "seconds": round(found.seconds, 3),
     }
     return dg.AssetCheckResult(
@@ -272,7 +359,11 @@ def _table(head: Sequence[str], rows: Mapping[str, Sequence[object]]) -> dg.Meta
     """Rows as a markdown table, at most so many."""
     if not rows:
         return dg.MetadataValue.md("nothing")
-    cells = [head, ["---"] * len(head), *([name, *("" if one is None else one for one in row)] for name, row in rows.items())]
+    cells = [
+        head,
+        ["---"] * len(head),
+        *([name, *("" if one is None else one for one in row)] for name, row in rows.items()),
+    ]
     lines = ["| " + " | ".join(_cell(one) for one in row) + " |" for row in cells[: MAX_SHOWN + 2]]
     left = [f"\nand {len(rows) - MAX_SHOWN:,} more"] if len(rows) > MAX_SHOWN else []
     return dg.MetadataValue.md("\n".join([*lines, *left]))

@@ -20,8 +20,22 @@ from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.names import EACH_EVENT_ONCE, dagster_name, op_name
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
-from lakechime_dagster.runtime.spark import ON_SPARK, Attempted, SparkAttempt, SparkResource, account_confs, spark_of
-from lakechime_dagster.silver.requests import TypeState, complete_group, event_hints, event_requests, event_types, types_of
+from lakechime_dagster.runtime.spark import (
+    ON_SPARK,
+    Attempted,
+    SparkAttempt,
+    SparkResource,
+    account_confs,
+    spark_of,
+)
+from lakechime_dagster.silver.requests import (
+    TypeState,
+    complete_group,
+    event_hints,
+    event_requests,
+    event_types,
+    types_of,
+)
 from lakechime_dagster.silver.results import (
     REBUILT,
     EventJob,
@@ -48,13 +62,24 @@ if TYPE_CHECKING:
 
 KINDS = ("deltalake", "spark")
 ROWS_ADD_UP, IS_WRITTEN = "rows_add_up", "is_written"
-NO_TYPE_FAILS, NOTHING_WAITS, NO_VALUE_LOST, NOTHING_BREAKS = "no_type_fails", "nothing_waits", "no_value_lost", "nothing_breaks"
-RECENT_MS = 120_000  # so long a breaking change fails its check at least, as alarms look from time to time
-MATERIALIZE_EVERY = dt.timedelta(minutes=5)  # a type to which only rows were added is materialized at most so often
+NO_TYPE_FAILS, NOTHING_WAITS, NO_VALUE_LOST, NOTHING_BREAKS = (
+    "no_type_fails",
+    "nothing_waits",
+    "no_value_lost",
+    "nothing_breaks",
+)
+RECENT_MS = (
+    120_000  # so long a breaking change fails its check at least, as alarms look from time to time
+)
+MATERIALIZE_EVERY = dt.timedelta(
+    minutes=5
+)  # a type to which only rows were added is materialized at most so often
 FAILED_SECONDS = 60  # between ticks of the sensor of a group that cannot run
 MAX_NAMED = 5  # in a sentence
 MAX_SHOWN = 200  # types, or changes, in metadata
-OF_ASSET = frozenset(("metadata", "tags", "code_version", "automation_condition", "freshness_policy"))  # what is no argument of an op
+OF_ASSET = frozenset(
+    ("metadata", "tags", "code_version", "automation_condition", "freshness_policy")
+)  # what is no argument of an op
 COUNTS = {
     "events": "rows",
     "rows written": "written",
@@ -73,7 +98,9 @@ _HOW = {
 
 
 def event_asset(lake: Lake, table: EventTable, subscription: Subscription) -> dg.AssetsDefinition:
-    """The asset of a stream's table; it depends on the table, or on the external topic or folder, that is its source."""
+    """The asset of a stream's table; it depends on the table, or on the external topic or folder,
+    that is its source.
+    """
     kinds = (*KINDS, "kafka") if isinstance(table.source, KafkaTopic) else KINDS
     metadata = {
         "waits for": subscription.condition,
@@ -88,14 +115,22 @@ def event_asset(lake: Lake, table: EventTable, subscription: Subscription) -> dg
         table,
         subscription,
         given,
-        lambda spark, running, log: ingest(spark, running, event_job_of(lake, table, running), log, table.write_as),
+        lambda spark, running, log: ingest(
+            spark, running, event_job_of(lake, table, running), log, table.write_as
+        ),
     )
 
 
 def ingest(
-    spark: SparkResource, running: RunningExecution, job: EventJob, log: Callable[[str], None], write_as: Account | None
+    spark: SparkResource,
+    running: RunningExecution,
+    job: EventJob,
+    log: Callable[[str], None],
+    write_as: Account | None,
 ) -> SparkAttempt:
-    """One attempt at an execution of a stream's table; the request to reprocess that it handled is closed."""
+    """One attempt at an execution of a stream's table; the request to reprocess that it handled is
+    closed.
+    """
     with ON_SPARK:
         from lakechime_dagster.silver.bronze import ingest_events
 
@@ -109,14 +144,20 @@ def ingest(
     if job.reprocess is None:
         return done
     committed = done.result.committed
-    found = RequestDone(request_id=job.reprocess) if committed is None else RequestDone.of(committed.commit_metadata.facts)
+    found = (
+        RequestDone(request_id=job.reprocess)
+        if committed is None
+        else RequestDone.of(committed.commit_metadata.facts)
+    )
     if found is None:
         return done
     event_requests(platform).close(running.execution.execution_id, found)
     return replace(done, facts={"rows reprocessed": found.added})
 
 
-def refresh_group(spark: SparkResource, running: RunningExecution, job: GroupJob, log: Callable[[str], None]) -> Attempted[GroupResult]:
+def refresh_group(
+    spark: SparkResource, running: RunningExecution, job: GroupJob, log: Callable[[str], None]
+) -> Attempted[GroupResult]:
     """One attempt at an execution of a group."""
     with ON_SPARK:
         from lakechime_dagster.silver.refresh import GroupStep
@@ -127,7 +168,14 @@ def refresh_group(spark: SparkResource, running: RunningExecution, job: GroupJob
 
     def work(session: "SparkSession") -> GroupResult:
         now = platform.store.now()
-        step = GroupStep(spark=session, job=job, repository=event_types(platform), open_log=platform.log_at, now_ms=now, start=start)
+        step = GroupStep(
+            spark=session,
+            job=job,
+            repository=event_types(platform),
+            open_log=platform.log_at,
+            now_ms=now,
+            start=start,
+        )
         return step.run()
 
     return spark.attempt(running, log, work, spark=spark_of(platform.settings, job.group))
@@ -146,8 +194,8 @@ def types_key(group: EventGroup) -> dg.AssetKey:
 def group_asset(lake: Lake, group: EventGroup, subscription: Subscription) -> dg.AssetsDefinition:
     """The asset of a group, with those of the types that the lake names as further outputs.
 
-    A run is one execution for all types, whichever of these assets are selected. The types are partitions of an asset beside it, so
-    that the group itself is launched without naming one.
+    A run is one execution for all types, whichever of these assets are selected. The types are
+    partitions of an asset beside it, so that the group itself is launched without naming one.
     """
     key = asset_key(group.name)
     of_asset = {name: value for name, value in group.options.dagster.items() if name in OF_ASSET}
@@ -155,27 +203,43 @@ def group_asset(lake: Lake, group: EventGroup, subscription: Subscription) -> dg
 
     @dg.multi_asset(
         name=op_name(group.name),
-        specs=[_group_spec(group, subscription, of_asset), _types_spec(lake, group), *type_specs(lake, group)],
+        specs=[
+            _group_spec(group, subscription, of_asset),
+            _types_spec(lake, group),
+            *type_specs(lake, group),
+        ],
         can_subset=True,
         check_specs=[*group_check_specs(group), *type_check_specs(lake, group)],
         backfill_policy=dg.BackfillPolicy.single_run(),
         **of_op,
     )
-    def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource) -> Iterator[dg.MaterializeResult]:
+    def body(
+        context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource
+    ) -> Iterator[dg.MaterializeResult]:
         platform = lakechime.platform()
         _request_replays(context, platform, group)
         since = platform.store.now() - RECENT_MS
         try:
             with lakechime.execution(context, subscription.name) as running:
                 event_types(platform).register(groups_beside(lake, group))
-                known, since = event_types(platform).types(group.name), min(since, running.execution.claimed_ts)
-                done = refresh_group(spark, running, group_job_of(lake, group, running), context.log.info)
+                known, since = (
+                    event_types(platform).types(group.name),
+                    min(since, running.execution.claimed_ts),
+                )
+                done = refresh_group(
+                    spark, running, group_job_of(lake, group, running), context.log.info
+                )
                 shown = types_to_materialize(known, done.result.types, platform.store.now())
-                running.completed = complete_group(platform, running.subscription, running.execution, done.result, [*shown])
+                running.completed = complete_group(
+                    platform, running.subscription, running.execution, done.result, [*shown]
+                )
                 record_types(running, group, done.result.types)
                 _log_failures(context, done.result.types)
                 _materialize_types(context, lake, group, shown, platform.settings.lineage_url)
-                result, metadata = done.result, _report(running, done) | {"decisions": _decisions(platform, group)}
+                result, metadata = (
+                    done.result,
+                    _report(running, done) | {"decisions": _decisions(platform, group)},
+                )
         except NothingNewError as nothing:
             result, metadata = _standing(platform, group), nothing_new(str(nothing)).metadata
         breaks = breaking_check(group, event_types(platform).breaks(group.name, since=since))
@@ -196,18 +260,37 @@ def _spec(group: EventGroup, key: dg.AssetKey, given: Mapping[str, Any]) -> dg.A
     return dg.AssetSpec(key, **{**usual, **given})
 
 
-def _group_spec(group: EventGroup, subscription: Subscription, given: Mapping[str, Any]) -> dg.AssetSpec:
+def _group_spec(
+    group: EventGroup, subscription: Subscription, given: Mapping[str, Any]
+) -> dg.AssetSpec:
     types = {name: one.to_json() for name, one in sorted(group.contracts.items())}
     contract = group.contract.to_json() | ({"types": types} if types else {})
-    metadata = {"waits for": subscription.condition, "types": group.match, "contract": dg.MetadataValue.json(contract)}
-    description = group.options.description or f"Types {group.match} of {group.stream.name}, a table each"
-    return _spec(group, asset_key(group.name), {"description": description, **given, "metadata": metadata | given.get("metadata", {})})
+    metadata = {
+        "waits for": subscription.condition,
+        "types": group.match,
+        "contract": dg.MetadataValue.json(contract),
+    }
+    description = (
+        group.options.description or f"Types {group.match} of {group.stream.name}, a table each"
+    )
+    return _spec(
+        group,
+        asset_key(group.name),
+        {"description": description, **given, "metadata": metadata | given.get("metadata", {})},
+    )
 
 
 def _types_spec(lake: Lake, group: EventGroup) -> dg.AssetSpec:
-    description = f"The types of {group.name}, each a partition; launch some of them to have their events read again."
+    description = (
+        f"The types of {group.name}, each a partition; launch some of them to have their events "
+        f"read again."
+    )
     partitions = partitions_of_group(lake, group)
-    return _spec(group, types_key(group), {"skippable": True, "partitions_def": partitions, "description": description})
+    return _spec(
+        group,
+        types_key(group),
+        {"skippable": True, "partitions_def": partitions, "description": description},
+    )
 
 
 def type_specs(lake: Lake, group: EventGroup) -> list[dg.AssetSpec]:
@@ -220,20 +303,33 @@ def _named_spec(group: EventGroup, table: SourceTable) -> dg.AssetSpec:
     given |= {"group_name": table.group} if table.group else {}
     given |= {"owners": [table.owner]} if table.owner else {}
     given |= {"kinds": {*table.kinds}} if table.kinds else {}
-    given |= {"freshness_policy": dg.FreshnessPolicy.time_window(table.fresh_within)} if table.fresh_within is not None else {}
+    given |= (
+        {"freshness_policy": dg.FreshnessPolicy.time_window(table.fresh_within)}
+        if table.fresh_within is not None
+        else {}
+    )
     metadata = {"dagster/table_name": table.name, "written by": f"the group {group.name}"}
-    return _spec(group, asset_key(table.name), {**given, **table.dagster, "metadata": {**metadata, **table.dagster.get("metadata", {})}})
+    return _spec(
+        group,
+        asset_key(table.name),
+        {**given, **table.dagster, "metadata": {**metadata, **table.dagster.get("metadata", {})}},
+    )
 
 
 def failed_group_asset(lake: Lake, group: EventGroup) -> dg.AssetSpec:
     """The asset of a group that cannot run, as its declaration is wrong."""
     deps = {} if group.stream.table in lake.tables else {"deps": []}
-    shown = {"description": f"Failed: {group.problem}", "metadata": {"failed": group.problem, "types": group.match}}
+    shown = {
+        "description": f"Failed: {group.problem}",
+        "metadata": {"failed": group.problem, "types": group.match},
+    }
     return _spec(group, asset_key(group.name), {**shown, **deps})
 
 
 def failed_group_sensor(group: EventGroup) -> dg.SensorDefinition:
-    """The sensor of such a group: each tick fails with the reason. The events wait in the stream's table."""
+    """The sensor of such a group: each tick fails with the reason. The events wait in the stream's
+    table.
+    """
 
     @dg.sensor(
         name=dagster_name(group.name),
@@ -248,10 +344,19 @@ def failed_group_sensor(group: EventGroup) -> dg.SensorDefinition:
 
 
 def _shown(
-    context: dg.AssetExecutionContext, key: dg.AssetKey, metadata: Mapping[str, Any] | None, checks: Iterable[dg.AssetCheckResult]
+    context: dg.AssetExecutionContext,
+    key: dg.AssetKey,
+    metadata: Mapping[str, Any] | None,
+    checks: Iterable[dg.AssetCheckResult],
 ) -> Iterator[Any]:
-    """What Dagster records of an asset: a materialization where there are metadata, be it selected or not; and its selected checks."""
-    wanted = [one for one in checks if dg.AssetCheckKey(key, str(one.check_name)) in context.selected_asset_check_keys]
+    """What Dagster records of an asset: a materialization where there are metadata, be it selected
+    or not; and its selected checks.
+    """
+    wanted = [
+        one
+        for one in checks
+        if dg.AssetCheckKey(key, str(one.check_name)) in context.selected_asset_check_keys
+    ]
     if metadata is not None and key in context.selected_asset_keys:
         yield dg.MaterializeResult(asset_key=key, metadata=metadata, check_results=wanted)
         return
@@ -261,70 +366,111 @@ def _shown(
 
 
 def _shown_types(
-    context: dg.AssetExecutionContext, platform: Platform, lake: Lake, group: EventGroup, result: GroupResult
+    context: dg.AssetExecutionContext,
+    platform: Platform,
+    lake: Lake,
+    group: EventGroup,
+    result: GroupResult,
 ) -> Iterator[Any]:
-    """What Dagster records of the types that the lake names; one that was not written is not materialized."""
-    by_table, known = {one.table: one for one in result.types}, event_types(platform).types(group.name)
+    """What Dagster records of the types that the lake names; one that was not written is not
+    materialized.
+    """
+    by_table, known = (
+        {one.table: one for one in result.types},
+        event_types(platform).types(group.name),
+    )
     for table in named_types(lake, group):
         one = by_table.get(table.name)
         if one is None:
             continue
         metadata = None
         if one.committed is not None:
-            columns = [dg.TableColumn(name, kind) for name, kind in table_columns(known[one.type].schema)]
+            columns = [
+                dg.TableColumn(name, kind) for name, kind in table_columns(known[one.type].schema)
+            ]
             rows = _rows_at(platform, table, int(one.committed.version))
             metadata = _type_metadata(one) | {
-                "dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns=columns)),
+                "dagster/column_schema": dg.MetadataValue.table_schema(
+                    dg.TableSchema(columns=columns)
+                ),
                 **({} if rows is None else {"dagster/row_count": rows}),
             }
         yield from _shown(context, asset_key(table.name), metadata, type_checks(table, one))
 
 
 def _rows_at(platform: Platform, table: SourceTable, version: int) -> int | None:
-    """How many rows a version holds; None where that is not known, which prevents nothing, as they are written."""
+    """How many rows a version holds; None where that is not known, which prevents nothing, as they
+    are written.
+    """
     try:
         return platform.log(table.name, table.location).size(version).rows
     except LakeChimeError:
         return None
 
 
-def _request_replays(context: dg.AssetExecutionContext, platform: Platform, group: EventGroup) -> None:
+def _request_replays(
+    context: dg.AssetExecutionContext, platform: Platform, group: EventGroup
+) -> None:
     """A run that a person launches with types as partitions replays those that have tables."""
     if not context.has_partition_key and not context.has_partition_key_range:
         return
     known = event_types(platform).types(group.name)
-    by = By(who="dagster", reason=f"run {context.run_id} was launched with these types as partitions")
+    by = By(
+        who="dagster", reason=f"run {context.run_id} was launched with these types as partitions"
+    )
     for name in context.partition_keys:
         if name in known and known[name].checkpoint.commits:
             event_requests(platform).ask(known[name].table, RequestKind.REPLAY, by)
 
 
 def _log_failures(context: dg.AssetExecutionContext, results: Iterable[TypeResult]) -> None:
-    """Log why types were not written, each with its stack, where a person looks first: in the log of the run."""
+    """Log why types were not written, each with its stack, where a person looks first: in the log
+    of the run.
+    """
     for one in results:
         if one.error:
-            context.log.error(f"type {one.type} was not written and keeps its checkpoint: {one.error}\n{one.stack}")
+            context.log.error(
+                f"type {one.type} was not written and keeps its checkpoint: "
+                f"{one.error}\n{one.stack}"
+            )
 
 
 def types_to_materialize(
-    known: Mapping[str, KnownType], results: Iterable[TypeResult], now_ms: int, every: dt.timedelta = MATERIALIZE_EVERY
+    known: Mapping[str, KnownType],
+    results: Iterable[TypeResult],
+    now_ms: int,
+    every: dt.timedelta = MATERIALIZE_EVERY,
 ) -> dict[str, TypeResult]:
-    """The types to materialize now: new ones, new columns, failures and what follows them at once, mere rows so often."""
+    """The types to materialize now: new ones, new columns, failures and what follows them at once,
+    mere rows so often.
+    """
     found: dict[str, TypeResult] = {}
     for one in results:
         before = known.get(one.type)
-        is_odd = one.columns_added or one.replayed or (one.error and (before is None or not before.failures))
+        is_odd = (
+            one.columns_added
+            or one.replayed
+            or (one.error and (before is None or not before.failures))
+        )
         has_recovered = before is not None and before.failures and one.committed
-        is_due = one.committed and (before is None or now_ms - before.told_ts >= every / dt.timedelta(milliseconds=1))
+        is_due = one.committed and (
+            before is None or now_ms - before.told_ts >= every / dt.timedelta(milliseconds=1)
+        )
         if is_odd or has_recovered or is_due:
             found[one.type] = one
     return found
 
 
 def _materialize_types(
-    context: dg.AssetExecutionContext, lake: Lake, group: EventGroup, shown: Mapping[str, TypeResult], page_url: str
+    context: dg.AssetExecutionContext,
+    lake: Lake,
+    group: EventGroup,
+    shown: Mapping[str, TypeResult],
+    page_url: str,
 ) -> None:
-    """Add the types that are new as partitions, all at once, and log a materialization of each type, with a link to its table."""
+    """Add the types that are new as partitions, all at once, and log a materialization of each
+    type, with a link to its table.
+    """
     if not shown:
         return
     partitions = str(partitions_of_group(lake, group).name)
@@ -333,8 +479,14 @@ def _materialize_types(
         context.instance.add_dynamic_partitions(partitions, new)
     for one in shown.values():
         if one.committed is not None:
-            metadata = {"dagster/row_count": one.written, **_type_metadata(one), **page_link(page_url, one.table)}
-            context.log_event(dg.AssetMaterialization(types_key(group), partition=one.type, metadata=metadata))
+            metadata = {
+                "dagster/row_count": one.written,
+                **_type_metadata(one),
+                **page_link(page_url, one.table),
+            }
+            context.log_event(
+                dg.AssetMaterialization(types_key(group), partition=one.type, metadata=metadata)
+            )
 
 
 def _standing(platform: Platform, group: EventGroup) -> GroupResult:
@@ -358,19 +510,31 @@ def _counts(results: Sequence[TypeResult]) -> dict[str, int]:
     """The counts of results in sum, with those of requests, where one was done."""
     done = [each for one in results for each in one.replayed]
     counts = {name: sum(getattr(one, field) for one in results) for name, field in COUNTS.items()}
-    return counts | ({f"rows {what} by replays": sum(getattr(one, what) for one in done) for what in ("replaced", "added")} if done else {})
+    return counts | (
+        {
+            f"rows {what} by replays": sum(getattr(one, what) for one in done)
+            for what in ("replaced", "added")
+        }
+        if done
+        else {}
+    )
 
 
 def _type_metadata(one: TypeResult) -> dict[str, Any]:
     metadata: dict[str, Any] = {
         **_counts([one]),
         "schema version": one.schema_version,
-        "commit": f"version {one.committed.version}" if one.committed is not None else "nothing to do, no commit",
+        "commit": f"version {one.committed.version}"
+        if one.committed is not None
+        else "nothing to do, no commit",
         "table": one.table,
     }
     if any(REBUILT in each.commit_metadata.facts for each in one.commits):
         metadata["rows removed by a rebuild"] = sum(each.removed for each in one.replayed)
-        metadata["breaking"] = "the table was rebuilt, with its columns; tables that were computed from it must be computed again"
+        metadata["breaking"] = (
+            "the table was rebuilt, with its columns; tables that were computed from it must be "
+            "computed again"
+        )
     return metadata
 
 
@@ -387,7 +551,9 @@ def _report(running: RunningExecution, attempt: Attempted[GroupResult]) -> dict[
         "rows without a type": sum(result.refused.values()),
         "types": dg.MetadataValue.md(types_table(result.types)),
         "seconds": round(sum(result.seconds.values()), 3),
-        "seconds by phase": dg.MetadataValue.json({phase: round(value, 3) for phase, value in result.seconds.items()}),
+        "seconds by phase": dg.MetadataValue.json(
+            {phase: round(value, 3) for phase, value in result.seconds.items()}
+        ),
         "step": execution.step,
         "attempt": execution.attempt,
         "spark": f"{attempt.driver}: {attempt.reason} (ready after {attempt.ready:.1f} s)",
@@ -396,20 +562,36 @@ def _report(running: RunningExecution, attempt: Attempted[GroupResult]) -> dict[
 
 def _decisions(platform: Platform, group: EventGroup) -> dg.MetadataValue:
     """What people decided about the stream's types; `lakechime schema show` says who and why."""
-    return dg.MetadataValue.json([asdict(one.hint) for one in event_hints(platform).holding(group.stream.name)])
+    return dg.MetadataValue.json(
+        [asdict(one.hint) for one in event_hints(platform).holding(group.stream.name)]
+    )
 
 
 def types_table(results: Iterable[TypeResult]) -> str:
     """What an execution did, type by type, those first that failed or wait, then by rows."""
     moved = [one for one in results if one.rows or one.failure or one.waits]
     ordered = sorted(moved, key=lambda one: (not one.failure, not one.waits, -one.rows, one.type))
-    cells = [(one.type, one.table, one.rows, one.written, one.rescued, one.columns_added, one.failure or one.waits) for one in ordered]
+    cells = [
+        (
+            one.type,
+            one.table,
+            one.rows,
+            one.written,
+            one.rescued,
+            one.columns_added,
+            one.failure or one.waits,
+        )
+        for one in ordered
+    ]
     return _markdown(("type", "table", "events", "written", "rescued", "columns added", ""), cells)
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A table of the first rows; no text ends a cell of it."""
-    lines = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows[:MAX_SHOWN]]
+    lines = [
+        [str(cell).replace("|", "\\|").replace("\n", " ") for cell in row]
+        for row in rows[:MAX_SHOWN]
+    ]
     more = [f"and {len(rows) - MAX_SHOWN} more"] if len(rows) > MAX_SHOWN else []
     table = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *lines)]
     return "\n".join([*table, *more]) if rows else "none"
@@ -422,9 +604,15 @@ def group_check_specs(group: EventGroup) -> list[dg.AssetCheckSpec]:
         NO_TYPE_FAILS: "Every type could be written; one that could not keeps its checkpoint.",
         NOTHING_WAITS: "No type waits in the stream's table for a table of its own.",
         NO_VALUE_LOST: "A few rows of each execution hold all values of their events.",
-        NOTHING_BREAKS: "No field was continued in a variant column, and no contract or cap kept values out of all columns, lately.",
+        NOTHING_BREAKS: (
+            "No field was continued in a variant column, and no contract or cap kept values out of "
+            "all columns, lately."
+        ),
     }
-    return [dg.AssetCheckSpec(name, asset=asset_key(group.name), description=text) for name, text in about.items()]
+    return [
+        dg.AssetCheckSpec(name, asset=asset_key(group.name), description=text)
+        for name, text in about.items()
+    ]
 
 
 def type_check_specs(lake: Lake, group: EventGroup) -> list[dg.AssetCheckSpec]:
@@ -434,15 +622,27 @@ def type_check_specs(lake: Lake, group: EventGroup) -> list[dg.AssetCheckSpec]:
         IS_WRITTEN: "The type could be written, and waits for no table.",
     }
     tables = named_types(lake, group)
-    return [dg.AssetCheckSpec(name, asset=asset_key(one.name), description=text) for one in tables for name, text in about.items()]
+    return [
+        dg.AssetCheckSpec(name, asset=asset_key(one.name), description=text)
+        for one in tables
+        for name, text in about.items()
+    ]
 
 
 def type_checks(table: SourceTable, one: TypeResult) -> list[dg.AssetCheckResult]:
     """The checks of a named type after an execution."""
     key, odd = asset_key(table.name), one.failure or one.waits
     return [
-        dg.AssetCheckResult(asset_key=key, check_name=ROWS_ADD_UP, passed=one.is_balanced, metadata=_counts([one])),
-        dg.AssetCheckResult(asset_key=key, check_name=IS_WRITTEN, passed=not odd, severity=WARN, metadata={"reason": odd or "none"}),
+        dg.AssetCheckResult(
+            asset_key=key, check_name=ROWS_ADD_UP, passed=one.is_balanced, metadata=_counts([one])
+        ),
+        dg.AssetCheckResult(
+            asset_key=key,
+            check_name=IS_WRITTEN,
+            passed=not odd,
+            severity=WARN,
+            metadata={"reason": odd or "none"},
+        ),
     ]
 
 
@@ -452,9 +652,16 @@ def _group_checks(key: dg.AssetKey, result: GroupResult) -> list[dg.AssetCheckRe
     waiting = {one.type: one.waits for one in result.types if one.waits and one.type not in failed}
     is_stuck = bool(failed) and not any(one.committed for one in result.types)
 
-    def check(name: str, types: Mapping[str, str], severity: dg.AssetCheckSeverity) -> dg.AssetCheckResult:
-        metadata = {"types": len(types), "reasons": dg.MetadataValue.json(dict([*types.items()][:MAX_SHOWN]))}
-        return dg.AssetCheckResult(asset_key=key, check_name=name, passed=not types, severity=severity, metadata=metadata)
+    def check(
+        name: str, types: Mapping[str, str], severity: dg.AssetCheckSeverity
+    ) -> dg.AssetCheckResult:
+        metadata = {
+            "types": len(types),
+            "reasons": dg.MetadataValue.json(dict([*types.items()][:MAX_SHOWN])),
+        }
+        return dg.AssetCheckResult(
+            asset_key=key, check_name=name, passed=not types, severity=severity, metadata=metadata
+        )
 
     return [
         check(ROWS_ADD_UP, unbalanced, ERROR),
@@ -467,13 +674,23 @@ def _group_checks(key: dg.AssetKey, result: GroupResult) -> list[dg.AssetCheckRe
 def breaking_check(group: EventGroup, several: Sequence[KeptBreak]) -> dg.AssetCheckResult:
     """The check of recent breaking changes; without one it passes."""
     facts = [
-        {"type": one.type, **vars(one.breaking), "how": one.breaking.how.value, "schema": one.schema_version} for one in several[:MAX_SHOWN]
+        {
+            "type": one.type,
+            **vars(one.breaking),
+            "how": one.breaking.how.value,
+            "schema": one.schema_version,
+        }
+        for one in several[:MAX_SHOWN]
     ]
     metadata: dict[str, Any] = {"changes": len(several)}
     metadata |= {"breaking": dg.MetadataValue.json(facts)} if several else {}
     metadata |= {"owner": group.owner} if several and group.owner else {}
     sentences = [
-        (f"{one.breaking.kind} at {one.breaking.path} of {one.type}" if one.breaking.path else one.type)
+        (
+            f"{one.breaking.kind} at {one.breaking.path} of {one.type}"
+            if one.breaking.path
+            else one.type
+        )
         + (f", sent by {one.breaking.producer}," if one.breaking.producer else "")
         + f" {_HOW[one.breaking.how]}"
         for one in several
@@ -484,22 +701,34 @@ def breaking_check(group: EventGroup, several: Sequence[KeptBreak]) -> dg.AssetC
         passed=not several,
         severity=WARN,
         metadata=metadata,
-        description=_named([*sentences], [f"{group.name} is owned by {group.owner}"] if group.owner and several else []),
+        description=_named(
+            [*sentences],
+            [f"{group.name} is owned by {group.owner}"] if group.owner and several else [],
+        ),
     )
 
 
 def _named(sentences: Sequence[str], last: Sequence[str] = ()) -> str | None:
-    """The first of some sentences, how many more there are, and last ones; None where there are none."""
+    """The first of some sentences, how many more there are, and last ones; None where there are
+    none.
+    """
     more = [f"and {len(sentences) - MAX_NAMED} more"] if len(sentences) > MAX_NAMED else []
     return "; ".join([*sentences[:MAX_NAMED], *more, *last]) or None
 
 
 def verify_check(group: EventGroup) -> dg.AssetChecksDefinition:
-    """The check of a group that is verified by a schedule; it starts Spark and reads the whole of the stream's table."""
-    description = "Each event is in the table of its type once, with all its values, or a contract discarded it."
+    """The check of a group that is verified by a schedule; it starts Spark and reads the whole of
+    the stream's table.
+    """
+    description = (
+        "Each event is in the table of its type once, with all its values, or a contract discarded "
+        "it."
+    )
 
     @dg.asset_check(asset=asset_key(group.name), name=EACH_EVENT_ONCE, description=description)
-    def check(context: dg.AssetCheckExecutionContext, lakechime: LakeChimeResource) -> dg.AssetCheckResult:
+    def check(
+        context: dg.AssetCheckExecutionContext, lakechime: LakeChimeResource
+    ) -> dg.AssetCheckResult:
         from lakechime_dagster.silver.service import verified
 
         platform = lakechime.platform()
@@ -508,15 +737,25 @@ def verify_check(group: EventGroup) -> dg.AssetChecksDefinition:
     return check
 
 
-def conserved(found: Sequence[Verified], key: dg.AssetKey | None = None, name: str | None = None) -> dg.AssetCheckResult:
-    """A comparison as a check: an error where an event is lost or a row is wrong, a warning where a type could not be read.
+def conserved(
+    found: Sequence[Verified], key: dg.AssetKey | None = None, name: str | None = None
+) -> dg.AssetCheckResult:
+    """A comparison as a check: an error where an event is lost or a row is wrong, a warning where a
+    type could not be read.
 
     Rows are named by their `_src`, and values by their pointers: they may be personal data.
     """
     wrong, unread = [one for one in found if not one.is_whole], [one for one in found if one.unread]
-    problems = [f"{one.table}: {', '.join(f'{n} {fault.value}' for fault, n in one.faults.items())}" for one in wrong]
+    problems = [
+        f"{one.table}: {', '.join(f'{n} {fault.value}' for fault, n in one.faults.items())}"
+        for one in wrong
+    ]
     problems += [f"{one.table} could not be read: {one.unread}" for one in unread]
-    faults = [(one.table, fault.value, count, _examples(one, fault)) for one in wrong for fault, count in one.faults.items()]
+    faults = [
+        (one.table, fault.value, count, _examples(one, fault))
+        for one in wrong
+        for fault, count in one.faults.items()
+    ]
     return dg.AssetCheckResult(
         asset_key=key,
         check_name=name,
@@ -538,4 +777,8 @@ def conserved(found: Sequence[Verified], key: dg.AssetKey | None = None, name: s
 
 
 def _examples(one: Verified, fault: Fault) -> str:
-    return ", ".join(dict.fromkeys(f"{each.source} {each.pointer}".strip() for each in one.examples if each.fault is fault))
+    return ", ".join(
+        dict.fromkeys(
+            f"{each.source} {each.pointer}".strip() for each in one.examples if each.fault is fault
+        )
+    )

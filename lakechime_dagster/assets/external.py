@@ -19,8 +19,14 @@ from lakechime_dagster.tables.lake import Lake, named_types
 from lakechime_dagster.tables.names import OWNER
 from lakechime_dagster.triggers.schedule import from_milliseconds
 
-GROUPS = {ConsumerKind.DASHBOARD: "dashboards", ConsumerKind.USER: "people", ConsumerKind.JOB: "jobs"}
-ACTIVE_TAG = "lakechime/active"  # of who read in the last day; `tag:"lakechime/active"=yes` selects them
+GROUPS = {
+    ConsumerKind.DASHBOARD: "dashboards",
+    ConsumerKind.USER: "people",
+    ConsumerKind.JOB: "jobs",
+}
+ACTIVE_TAG = (
+    "lakechime/active"  # of who read in the last day; `tag:"lakechime/active"=yes` selects them
+)
 MAX_SHOWN = 100  # names in a text
 MAX_PART = 200  # characters of a part of a key
 SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*?)(://|/)")
@@ -31,7 +37,9 @@ def outside_specs(looked: Looked, lake: Lake, page_url: str = "") -> list[dg.Ass
     outside = _without_circles(looked.outside, lake)
     taken = {asset_key(table.name) for table in (*lake.tables, *lake.groups)}
     found: list[dg.AssetSpec] = []
-    several = [_consumer(one, looked.now_ms) for one in outside.consumers] + [_table(one, page_url) for one in outside.tables]
+    several = [_consumer(one, looked.now_ms) for one in outside.consumers] + [
+        _table(one, page_url) for one in outside.tables
+    ]
     for spec in several:
         if spec.key not in taken:
             taken.add(spec.key)
@@ -41,12 +49,18 @@ def outside_specs(looked: Looked, lake: Lake, page_url: str = "") -> list[dg.Ass
 
 def _consumer(one: UsedConsumer, now_ms: int) -> dg.AssetSpec:
     who, is_active = one.consumer, one.is_active(now_ms)
-    metadata: dict[str, Any] = {"read last": _said(one.last_ms), "read in the last 24 hours": is_active, "reads": _listed(one.tables)}
+    metadata: dict[str, Any] = {
+        "read last": _said(one.last_ms),
+        "read in the last 24 hours": is_active,
+        "reads": _listed(one.tables),
+    }
     return dg.AssetSpec(
         dg.AssetKey([GROUPS[who.kind], *_parts([who.namespace, who.name])]),
         deps=_deps(one.tables),
         group_name=GROUPS[who.kind],
-        kinds={who.kind.value, dagster_name(who.namespace)[:MAX_PART]} if who.namespace else {who.kind.value},
+        kinds={who.kind.value, dagster_name(who.namespace)[:MAX_PART]}
+        if who.namespace
+        else {who.kind.value},
         owners=_owners(one.owners),
         tags={ACTIVE_TAG: "yes"} if is_active else {},
         description=f"{who.kind.value.capitalize()} {who.name}, as {who.namespace or 'others'} reported.",
@@ -57,7 +71,10 @@ def _consumer(one: UsedConsumer, now_ms: int) -> dg.AssetSpec:
 def _table(one: ExternalTable, page_url: str) -> dg.AssetSpec:
     found = SCHEME.match(one.table)
     scheme = dagster_name(found.group(1).lower()) if found else "table"
-    metadata: dict[str, Any] = {"recorded last": _said(one.last_ms), "is read by": _listed(one.readers) or "nobody, as far as is known"}
+    metadata: dict[str, Any] = {
+        "recorded last": _said(one.last_ms),
+        "is read by": _listed(one.readers) or "nobody, as far as is known",
+    }
     return dg.AssetSpec(
         asset_key(one.table),
         deps=_deps(one.inputs),
@@ -70,8 +87,13 @@ def _table(one: ExternalTable, page_url: str) -> dg.AssetSpec:
 
 
 def _without_circles(outside: Outside, lake: Lake) -> Outside:
-    """The same without inputs that would close a circle, on which Dagster could not sort assets, with what the lake declares."""
-    inputs = {**_declared(lake), **{asset_key(one.table): _deps(one.inputs) for one in outside.tables}}
+    """The same without inputs that would close a circle, on which Dagster could not sort assets,
+    with what the lake declares.
+    """
+    inputs = {
+        **_declared(lake),
+        **{asset_key(one.table): _deps(one.inputs) for one in outside.tables},
+    }
     circles = _in_circles(inputs)
     tables = [
         replace(one, inputs=tuple(name for name in one.inputs if asset_key(name) not in circles))
@@ -83,7 +105,9 @@ def _without_circles(outside: Outside, lake: Lake) -> Outside:
 
 
 def _in_circles(inputs: Mapping[dg.AssetKey, Iterable[dg.AssetKey]]) -> set[dg.AssetKey]:
-    """What may stand on a circle of inputs: all of those that do, and what lies between two circles."""
+    """What may stand on a circle of inputs: all of those that do, and what lies between two
+    circles.
+    """
     before = {name: {one for one in several if one in inputs} for name, several in inputs.items()}
     left = set(before)
     while True:
@@ -96,7 +120,10 @@ def _in_circles(inputs: Mapping[dg.AssetKey, Iterable[dg.AssetKey]]) -> set[dg.A
 
 def _declared(lake: Lake) -> dict[dg.AssetKey, list[dg.AssetKey]]:
     """What the assets of a lake depend on, by its declaration."""
-    fed = {table: outside_inputs(table) if isinstance(table, BronzeTable | EventTable) else () for table in lake.targets}
+    fed = {
+        table: outside_inputs(table) if isinstance(table, BronzeTable | EventTable) else ()
+        for table in lake.targets
+    }
     inputs = {asset_key(table.name): _deps((*table.inputs, *more)) for table, more in fed.items()}
     for group in lake.groups:
         written = [group.name, *(table.name for table in named_types(lake, group))]
@@ -124,10 +151,16 @@ def _owned(owners: Iterable[str]) -> dict[str, Any]:
 
 
 def _link(link: str) -> dict[str, Any]:
-    """Where it is; a link of another kind than those of the web is shown as text, since whoever reported it may mean harm."""
+    """Where it is; a link of another kind than those of the web is shown as text, since whoever
+    reported it may mean harm.
+    """
     if not link:
         return {}
-    return {"link": dg.MetadataValue.url(link) if link.lower().startswith(("http://", "https://")) else dg.MetadataValue.text(link)}
+    return {
+        "link": dg.MetadataValue.url(link)
+        if link.lower().startswith(("http://", "https://"))
+        else dg.MetadataValue.text(link)
+    }
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -1,4 +1,6 @@
-"""Declarations as subscriptions and jobs: what the ledger and Spark need to know of a declared table."""
+"""Declarations as subscriptions and jobs: what the ledger and Spark need to know of a declared
+table.
+"""
 
 import os
 from collections.abc import Callable, Mapping
@@ -11,7 +13,12 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.names import asset_name
 from lakechime_dagster.settings import in_project
-from lakechime_dagster.silver.requests import event_requests, hinted, requested_of_group, requested_of_stream
+from lakechime_dagster.silver.requests import (
+    event_requests,
+    hinted,
+    requested_of_group,
+    requested_of_stream,
+)
 from lakechime_dagster.silver.results import EventJob, GroupJob
 from lakechime_dagster.spark.job import InputJob, TableJob
 from lakechime_dagster.tables.cdc import BronzeTable, CDCTable, Drift
@@ -24,11 +31,16 @@ from lakechime_dagster.tables.tables import LakeTable, RefreshMode
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
-MAX_COMMITS = 4  # of messages that a followed table takes with a claim: each may hold as much as a step of theirs reads
+# of messages that a followed table takes with a claim: each may hold as much as a step of theirs
+# reads
+MAX_COMMITS = 4
 
 
-def subscription_of(table: Target, cluster: str = "", unread: Mapping[str, frozenset[str]] | None = None) -> Subscription:
-    """The subscription of a table that the lake writes; one without a trigger has consumers all the same, for runs that a person launches.
+def subscription_of(
+    table: Target, cluster: str = "", unread: Mapping[str, frozenset[str]] | None = None
+) -> Subscription:
+    """The subscription of a table that the lake writes; one without a trigger has consumers all the
+    same, for runs that a person launches.
 
     `unread` are by table the columns of which it is known that its code does not read them.
     """
@@ -37,11 +49,15 @@ def subscription_of(table: Target, cluster: str = "", unread: Mapping[str, froze
         trigger=table.trigger or SnapshotTrigger(table.inputs),
         reads=table.inputs,
         target=table.name,
-        target_levels=table.levels if isinstance(table.trigger, PartitionTrigger) else PartitionLevels(),
+        target_levels=table.levels
+        if isinstance(table.trigger, PartitionTrigger)
+        else PartitionLevels(),
         asset_keys=(asset_name(table.name),),
         cluster=cluster,
         location=table.location,
-        source=table.source if isinstance(table, MessageTable) and not isinstance(table.source, TableRows) else None,
+        source=table.source
+        if isinstance(table, MessageTable) and not isinstance(table.source, TableRows)
+        else None,
         is_ordered_by_position=isinstance(table, BronzeTable) and has_positions(table.envelope),
         max_commits=MAX_COMMITS if isinstance(table, CDCTable) else None,
         is_stream=isinstance(table, EventTable),
@@ -63,16 +79,30 @@ def group_subscription(group: EventGroup, cluster: str = "") -> Subscription:
 
 
 def log_subscription(one: QueryLog, cluster: str = "") -> Subscription:
-    """The subscription that reads an audit table; it writes none, so that the success of its run completes a step."""
+    """The subscription that reads an audit table; it writes none, so that the success of its run
+    completes a step.
+    """
     name = reading_name(one.table)
     trigger = SnapshotTrigger(one.table, one.every)
-    return Subscription(name=name, trigger=trigger, reads=trigger.tables, asset_keys=(asset_name(name),), cluster=cluster)
+    return Subscription(
+        name=name,
+        trigger=trigger,
+        reads=trigger.tables,
+        asset_keys=(asset_name(name),),
+        cluster=cluster,
+    )
 
 
-def job_of(lake: Lake, table: LakeTable, running: RunningExecution, injected: Mapping[str, Any]) -> TableJob:
+def job_of(
+    lake: Lake, table: LakeTable, running: RunningExecution, injected: Mapping[str, Any]
+) -> TableJob:
     """What one execution asks of Spark: the ranges of its claim, by declaration, with locations."""
     inputs = [_input(lake, table, alias, read, running) for alias, read in table.reads.items()]
-    inputs += [_rejoined(lake, table, read, running) for read in table.reads.values() if _needs_input(table, read)]
+    inputs += [
+        _rejoined(lake, table, read, running)
+        for read in table.reads.values()
+        if _needs_input(table, read)
+    ]
     return TableJob(
         name=table.name,
         location=running.platform.location(table.name, table.location),
@@ -93,12 +123,16 @@ def job_of(lake: Lake, table: LakeTable, running: RunningExecution, injected: Ma
 
 
 def bronze_job_of(lake: Lake, table: BronzeTable, running: RunningExecution) -> BronzeJob:
-    """What one execution asks of Spark for a table of messages; its range is between the checkpoints of its claim."""
+    """What one execution asks of Spark for a table of messages; its range is between the
+    checkpoints of its claim.
+    """
     return BronzeJob(**_fed(lake, table, running), format=format_of(table))
 
 
 def event_job_of(lake: Lake, table: EventTable, running: RunningExecution) -> EventJob:
-    """What one execution asks of Spark for a stream's table; its range is between the checkpoints of its claim."""
+    """What one execution asks of Spark for a stream's table; its range is between the checkpoints
+    of its claim.
+    """
     request = event_requests(running.platform).open(table.name)
     return EventJob(
         **_fed(lake, table, running),
@@ -115,7 +149,9 @@ def groups_beside(lake: Lake, group: EventGroup) -> tuple[EventGroup, ...]:
 
 
 def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> GroupJob:
-    """What one execution asks of Spark for a group: its stream's table up to the end of the claim."""
+    """What one execution asks of Spark for a group: its stream's table up to the end of the
+    claim.
+    """
     bronze = group.stream.table
     return GroupJob(
         group=hinted(running.platform, group),
@@ -131,7 +167,9 @@ def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> Gr
 
 
 def cdc_job_of(table: CDCTable, running: RunningExecution) -> CDCJob:
-    """What one execution asks of Spark for a table that follows a database, which is read here for its columns."""
+    """What one execution asks of Spark for a table that follows a database, which is read here for
+    its columns.
+    """
     bronze = table.bronze
     end = running.execution.end.sources.get(bronze.name)
     return CDCJob(
@@ -158,12 +196,16 @@ def cdc_job_of(table: CDCTable, running: RunningExecution) -> CDCJob:
 
 
 def _fed(lake: Lake, table: MessageTable, running: RunningExecution) -> dict[str, Any]:
-    """What is asked of Spark for any table that holds what a source brings, between the checkpoints of the claim."""
+    """What is asked of Spark for any table that holds what a source brings, between the checkpoints
+    of the claim.
+    """
     folder = ""
     if isinstance(table.source, JsonLines):
         folder = str(in_project(table.source.folder))
     elif isinstance(table.source, TableRows):
-        folder = running.platform.location(table.source.name, lake.table(table.source.name).location)
+        folder = running.platform.location(
+            table.source.name, lake.table(table.source.name).location
+        )
     return {
         "name": table.name,
         "location": running.platform.location(table.name, table.location),
@@ -183,17 +225,25 @@ def _tried(running: RunningExecution) -> dict[str, Any]:
     }
 
 
-def _input(lake: Lake, table: LakeTable, alias: str, read: Read, running: RunningExecution) -> InputJob:
+def _input(
+    lake: Lake, table: LakeTable, alias: str, read: Read, running: RunningExecution
+) -> InputJob:
     source = lake.table(read.table)
     end = running.execution.end.sources.get(read.table)
-    rejoin = next((name for name, other in table.reads.items() if other.table == read.rejoin), read.rejoin)
+    rejoin = next(
+        (name for name, other in table.reads.items() if other.table == read.rejoin), read.rejoin
+    )
     return InputJob(
         alias=alias,
         table=read.table,
         location=running.platform.location(read.table, source.location),
         mode=read.mode,
-        range=running.ranges.get(read.table) if read.is_changing or _is_rejoined(table, read.table) else None,
-        pinned=SnapshotId(end.snapshot_id) if end is not None and end.snapshot_id is not None else None,
+        range=running.ranges.get(read.table)
+        if read.is_changing or _is_rejoined(table, read.table)
+        else None,
+        pinned=SnapshotId(end.snapshot_id)
+        if end is not None and end.snapshot_id is not None
+        else None,
         key_columns=table.key_columns.get(read.table, {}),
         keys=source.keys if isinstance(source, LakeTable) else (),
         rejoin=rejoin,
@@ -206,8 +256,12 @@ def _is_rejoined(table: LakeTable, name: str) -> bool:
 
 
 def _needs_input(table: LakeTable, read: Read) -> bool:
-    """Whether a rejoined table is no input of its own, so that its changes must be brought along."""
-    return read.rejoin is not None and all(other.table != read.rejoin for other in table.reads.values())
+    """Whether a rejoined table is no input of its own, so that its changes must be brought
+    along.
+    """
+    return read.rejoin is not None and all(
+        other.table != read.rejoin for other in table.reads.values()
+    )
 
 
 def _rejoined(lake: Lake, table: LakeTable, read: Read, running: RunningExecution) -> InputJob:
@@ -216,7 +270,9 @@ def _rejoined(lake: Lake, table: LakeTable, read: Read, running: RunningExecutio
     return _input(lake, table, read.rejoin, whole, running)
 
 
-def _with_injected(compute: Callable[..., Any] | None, injected: Mapping[str, Any]) -> Callable[..., Any] | None:
+def _with_injected(
+    compute: Callable[..., Any] | None, injected: Mapping[str, Any]
+) -> Callable[..., Any] | None:
     if compute is None or not injected:
         return compute
 

@@ -1,4 +1,6 @@
-"""Audit tables as subscriptions: each has an asset whose runs read what was added to the table, into reads and writes of columns."""
+"""Audit tables as subscriptions: each has an asset whose runs read what was added to the table,
+into reads and writes of columns.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,19 +26,28 @@ def query_log_asset(lake: Lake, one: QueryLog, subscription: Subscription) -> dg
         deps=[asset_key(one.table)],
         group_name=one.table.split(".")[0],
         kinds={"deltalake"},
-        description=f"Who read and wrote which columns, as {one.table} records. Its run's success completes an execution.",
+        description=(
+            f"Who read and wrote which columns, as {one.table} records. Its run's success "
+            f"completes an execution."
+        ),
         metadata={"waits for": subscription.condition},
     )
-    def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> dg.MaterializeResult:
+    def body(
+        context: dg.AssetExecutionContext, lakechime: LakeChimeResource
+    ) -> dg.MaterializeResult:
         try:
             with lakechime.execution(context, subscription.name) as running:
                 through = running.execution.end.sources.get(one.table)
-                taken = read_query_log(running.platform, lake, one, lineage_ingest(running.platform, lake), through)
+                taken = read_query_log(
+                    running.platform, lake, one, lineage_ingest(running.platform, lake), through
+                )
                 metadata = _report(running, taken)
         except NothingNewError as nothing:
             return dg.MaterializeResult(metadata=nothing_new(str(nothing)).metadata)
         for refused in taken.refused[:MAX_SHOWN]:
-            context.log.warning(f"{one.table}, row {refused.line} of this execution: {refused.problem}")
+            context.log.warning(
+                f"{one.table}, row {refused.line} of this execution: {refused.problem}"
+            )
         return dg.MaterializeResult(metadata=metadata)
 
     return body
@@ -45,7 +56,10 @@ def query_log_asset(lake: Lake, one: QueryLog, subscription: Subscription) -> dg
 def _report(running: RunningExecution, taken: TakenLines) -> Mapping[str, Any]:
     """What a person sees of an execution."""
     execution, outside = running.execution, sorted(taken.outside)
-    shown = [*outside[:MAX_SHOWN], *([f"and {len(outside) - MAX_SHOWN} more"] if len(outside) > MAX_SHOWN else [])]
+    shown = [
+        *outside[:MAX_SHOWN],
+        *([f"and {len(outside) - MAX_SHOWN} more"] if len(outside) > MAX_SHOWN else []),
+    ]
     return {
         "last fired because": execution.reason or execution.cause.value,
         "statements": taken.documents,

@@ -1,4 +1,6 @@
-"""Metadata of a materialisation: why it ran, what it read, what it changed, and its column lineage."""
+"""Metadata of a materialisation: why it ran, what it read, what it changed, and its column
+lineage.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +26,9 @@ MAX_SHOWN = 100  # columns in the table
 
 
 def lineage_metadata(recorded: Recorded | None) -> dict[str, Any]:
-    """Metadata of what a run was seen to compute; none where it was not seen. Dagster gets only what is new."""
+    """Metadata of what a run was seen to compute; none where it was not seen. Dagster gets only
+    what is new.
+    """
     if recorded is None:
         return {}
     statement = recorded.statement
@@ -34,7 +38,9 @@ def lineage_metadata(recorded: Recorded | None) -> dict[str, Any]:
     if 0 < pairs <= MAX_PAIRS and recorded.is_new:
         metadata["dagster/column_lineage"] = dg.TableColumnLineage(deps_by_column=deps)
     elif pairs > MAX_PAIRS:
-        metadata["column lineage"] = f"{pairs:,} pairs of columns, more than Dagster takes; ask `lakechime lineage`"
+        metadata["column lineage"] = (
+            f"{pairs:,} pairs of columns, more than Dagster takes; ask `lakechime lineage`"
+        )
     return metadata
 
 
@@ -42,13 +48,19 @@ def page_link(page_url: str, table: str) -> dict[str, Any]:
     """A link to the table on the page of lineage; none where it is not said where that is."""
     if not page_url:
         return {}
-    return {"lineage": dg.MetadataValue.url(f"{page_url.rstrip('/')}/lineage?{urlencode({'table': table})}")}
+    return {
+        "lineage": dg.MetadataValue.url(
+            f"{page_url.rstrip('/')}/lineage?{urlencode({'table': table})}"
+        )
+    }
 
 
 def linked(
     asset: dg.AssetSpec | dg.AssetsDefinition, tables: Mapping[dg.AssetKey, str], page_url: str
 ) -> dg.AssetSpec | dg.AssetsDefinition:
-    """An asset that links to its table on the page, before any run of it too; `tables` are their names by key."""
+    """An asset that links to its table on the page, before any run of it too; `tables` are their
+    names by key.
+    """
 
     def of_table(spec: dg.AssetSpec) -> dg.AssetSpec:
         name = tables.get(spec.key)
@@ -61,8 +73,17 @@ def linked(
 
 def _deps(column: ColumnLineage) -> list[dg.TableColumnDep]:
     """The columns whose values are in a column; those that only decide are not Dagster's."""
-    refs = sorted({source.ref for source in column.sources if source.kind.is_direct and source.ref.column is not None})
-    return [dg.TableColumnDep(asset_key=asset_key(ref.table), column_name=str(ref.column)) for ref in refs]
+    refs = sorted(
+        {
+            source.ref
+            for source in column.sources
+            if source.kind.is_direct and source.ref.column is not None
+        }
+    )
+    return [
+        dg.TableColumnDep(asset_key=asset_key(ref.table), column_name=str(ref.column))
+        for ref in refs
+    ]
 
 
 def _table(statement: Statement) -> str:
@@ -75,13 +96,18 @@ def _table(statement: Statement) -> str:
         lines.append(f"| {' | '.join(_cell(one) for one in cells)} |")
     if len(statement.columns) > MAX_SHOWN:
         lines.append(f"| and {len(statement.columns) - MAX_SHOWN} more | | | |")
-    lines += ["", f"rows are decided by: {_cell(_sources(statement.indirect)) or 'nothing but what there is'}"]
+    lines += [
+        "",
+        f"rows are decided by: {_cell(_sources(statement.indirect)) or 'nothing but what there is'}",
+    ]
     lines += [f"- not known: {_cell(why)}" for why in statement.not_known]
     return "\n".join(lines)
 
 
 def _sources(sources: Iterable[Source]) -> str:
-    return ", ".join(f"{one.ref} ({one.kind}{', masked' if one.is_masking else ''})" for one in sources)
+    return ", ".join(
+        f"{one.ref} ({one.kind}{', masked' if one.is_masking else ''})" for one in sources
+    )
 
 
 def _cell(text: str) -> str:
@@ -89,7 +115,9 @@ def _cell(text: str) -> str:
 
 
 def undeclared(lake: Lake, table: Target, statements: Iterable[Statement]) -> Mapping[str, str]:
-    """Inputs that were seen and are not declared: no trigger waits for them, and no order of runs minds them. Each with what to add."""
+    """Inputs that were seen and are not declared: no trigger waits for them, and no order of runs
+    minds them. Each with what to add.
+    """
     declared = {*table.inputs, table.name}
     known = {one.name for one in lake.tables}
     seen = {name for statement in statements for name in statement.inputs} - declared
@@ -99,8 +127,14 @@ def undeclared(lake: Lake, table: Target, statements: Iterable[Statement]) -> Ma
 def _remedy(name: str, is_known: bool) -> str:
     short = name.rsplit("/", 1)[-1].rsplit(".", 1)[-1]
     if is_known:
-        return f'add "{short}": {short}.snapshot() to reads=, where {short} is the declaration of {name}'
-    return f'declare SourceTable("outside.{short}", storage=Storage(location=…)) for {name}, and add it to reads='
+        return (
+            f'add "{short}": {short}.snapshot() to reads=, where {short} is the declaration of '
+            f"{name}"
+        )
+    return (
+        f'declare SourceTable("outside.{short}", storage=Storage(location=…)) for {name}, and add '
+        f"it to reads="
+    )
 
 
 MAX_EVENTS = 50  # shown as a table; the count is always whole
@@ -121,13 +155,20 @@ def nothing_new(why: str) -> Report:
     return Report(sentence=why, metadata={"last fired because": f"nothing to do: {why}"})
 
 
-def report_of(running: RunningExecution, attempt: SparkAttempt, lag: Mapping[str, Any], recorded: Recorded | None = None) -> Report:
+def report_of(
+    running: RunningExecution,
+    attempt: SparkAttempt,
+    lag: Mapping[str, Any],
+    recorded: Recorded | None = None,
+) -> Report:
     """The metadata of an execution that ran on Spark."""
     result, execution = attempt.result, running.execution
     counts = result.counts
     metadata: dict[str, Any] = {
         "last fired because": execution.reason or execution.cause.value,
-        "commit": f"version {result.version}" if result.version is not None else "nothing to do, no commit",
+        "commit": f"version {result.version}"
+        if result.version is not None
+        else "nothing to do, no commit",
         "rows in": counts.rows_in,
         "rows returned": counts.returned,
         "rows inserted": counts.inserted,
@@ -139,8 +180,13 @@ def report_of(running: RunningExecution, attempt: SparkAttempt, lag: Mapping[str
         "bytes written": result.bytes,
         "files written": result.files,
         "seconds": round(sum(result.seconds.values()), 3),
-        "seconds by phase": dg.MetadataValue.json({phase: round(value, 3) for phase, value in result.seconds.items()}),
-        "range": dg.MetadataValue.md("\n".join(f"- {one}" for one in ranges_read(running, result)) or "no input was read as changes"),
+        "seconds by phase": dg.MetadataValue.json(
+            {phase: round(value, 3) for phase, value in result.seconds.items()}
+        ),
+        "range": dg.MetadataValue.md(
+            "\n".join(f"- {one}" for one in ranges_read(running, result))
+            or "no input was read as changes"
+        ),
         "events consumed": events_table(running.events),
         "step": execution.step,
         "attempt": execution.attempt,
@@ -160,19 +206,31 @@ def report_of(running: RunningExecution, attempt: SparkAttempt, lag: Mapping[str
         metadata["notes"] = dg.MetadataValue.md("\n".join(f"- {note}" for note in result.notes))
     if result.schema:
         columns = [dg.TableColumn(name, kind) for name, kind in result.schema]
-        metadata["dagster/column_schema"] = dg.MetadataValue.table_schema(dg.TableSchema(columns=columns))
-    sentence = f"{counts.inserted} inserted, {counts.updated} updated, {counts.deleted} deleted, {counts.quarantined} quarantined"
+        metadata["dagster/column_schema"] = dg.MetadataValue.table_schema(
+            dg.TableSchema(columns=columns)
+        )
+    sentence = (
+        f"{counts.inserted} inserted, {counts.updated} updated, {counts.deleted} deleted, "
+        f"{counts.quarantined} quarantined"
+    )
     if result.outcome is Outcome.SKIPPED:
         sentence = metadata["superseded"] = superseded(running, result)
     return Report(
-        sentence=sentence, metadata=metadata | lineage_metadata(recorded), result=result, statement=recorded and recorded.statement
+        sentence=sentence,
+        metadata=metadata | lineage_metadata(recorded),
+        result=result,
+        statement=recorded and recorded.statement,
     )
 
 
 def late_changes(late: Mapping[int, int]) -> dg.MetadataValue:
-    """The changes of hours that were complete before, by hour; the newest hours when there are many."""
+    """The changes of hours that were complete before, by hour; the newest hours when there are
+    many.
+    """
     shown = sorted(late.items())[-MAX_EVENTS:]
-    lines = [f"- {from_milliseconds(hour * HOUR_MS):%Y-%m-%d %H}:00: {count:,}" for hour, count in shown]
+    lines = [
+        f"- {from_milliseconds(hour * HOUR_MS):%Y-%m-%d %H}:00: {count:,}" for hour, count in shown
+    ]
     earlier = f"\n- and {len(late) - len(shown):,} earlier hours" if len(shown) < len(late) else ""
     return dg.MetadataValue.md("\n".join(lines) + earlier)
 
@@ -181,20 +239,34 @@ def superseded(running: RunningExecution, result: TableResult) -> str:
     """That another attempt committed the execution, and by which run."""
     execution, committed = running.execution, result.committed
     by = committed.commit_metadata.attempt if committed is not None else 0
-    run_id = next((one.run_id for one in running.platform.ledger.attempts(execution.execution_id) if one.number == by), None)
+    run_id = next(
+        (
+            one.run_id
+            for one in running.platform.ledger.attempts(execution.execution_id)
+            if one.number == by
+        ),
+        None,
+    )
     run = f"run {run_id}" if run_id is not None else "a run that is not known any more"
     verb = "superseded" if by > execution.attempt else "committed before"
     attempt = f" (attempt {by})" if by else ""
-    return f"{verb} by {run}{attempt}: version {result.version} is its commit; this run, attempt {execution.attempt}, wrote nothing"
+    return (
+        f"{verb} by {run}{attempt}: version {result.version} is its commit; this run, attempt "
+        f"{execution.attempt}, wrote nothing"
+    )
 
 
 def ranges_read(running: RunningExecution, result: TableResult) -> list[str]:
-    """What was read, as sentences: of tables, or of a source between the checkpoints of the claim."""
+    """What was read, as sentences: of tables, or of a source between the checkpoints of the
+    claim.
+    """
     end, start = running.execution.end.offsets, running.execution.start.offsets
     if end is None:
         return [range_sentence(source) for source in result.sources]
     found = spans_between(start, end)
-    shown = [f"`{what}` from {first:,} up to {stop:,}" for what, (first, stop) in found[:MAX_EVENTS]]
+    shown = [
+        f"`{what}` from {first:,} up to {stop:,}" for what, (first, stop) in found[:MAX_EVENTS]
+    ]
     return [*shown, *([f"and {len(found) - MAX_EVENTS} more"] if len(found) > MAX_EVENTS else [])]
 
 
@@ -204,7 +276,8 @@ def range_sentence(source: SourceResult) -> str:
     note = f"; {source.note}" if source.note else ""
     data = "matching data" if source.is_only_matching else "data"
     return (
-        f"`{source.table}` {start} up to snapshot {source.end}: {source.commits} commits, {source.data_commits} with {data}, "
+        f"`{source.table}` {start} up to snapshot {source.end}: {source.commits} commits, "
+        f"{source.data_commits} with {data}, "
         f"read by {source.method} ({source.verdict.value}{note})"
     )
 
@@ -212,27 +285,50 @@ def range_sentence(source: SourceResult) -> str:
 def events_table(events: Sequence[RegisteredEvent]) -> dg.MetadataValue:
     """The consumed events as a markdown table, the newest ones when there are many."""
     shown = events[-MAX_EVENTS:]
-    head = f"{len(events)} events" + (f", the newest {len(shown)} of them:" if len(shown) < len(events) else ":")
+    head = f"{len(events)} events" + (
+        f", the newest {len(shown)} of them:" if len(shown) < len(events) else ":"
+    )
     rows = ["| " + " | ".join(map(_report_cell, _row(event))) + " |" for event in shown]
-    lines = [head, "", "| table | partition | operation | snapshot | tags | position |", "|---|---|---|---|---|---|", *rows]
+    lines = [
+        head,
+        "",
+        "| table | partition | operation | snapshot | tags | position |",
+        "|---|---|---|---|---|---|",
+        *rows,
+    ]
     return dg.MetadataValue.md("\n".join(lines) if events else "none")
 
 
 def _row(event: RegisteredEvent) -> tuple[str, ...]:
     inner = event.event
     tags = ", ".join(f"{key}={value}" for key, value in inner.tags.items())
-    return (inner.table, event.canonical or "–", inner.operation_type.value, inner.snapshot_id or "marker", tags, str(event.position))
+    return (
+        inner.table,
+        event.canonical or "–",
+        inner.operation_type.value,
+        inner.snapshot_id or "marker",
+        tags,
+        str(event.position),
+    )
 
 
 def combined(reports: Sequence[Report]) -> dict[str, Any]:
-    """The metadata of a run over several partitions: numbers summed, lags those of the farthest behind, the rest of the last that ran."""
+    """The metadata of a run over several partitions: numbers summed, lags those of the farthest
+    behind, the rest of the last that ran.
+    """
     if len(reports) == 1:
         return dict(reports[0].metadata)
     merged: dict[str, Any] = {}
-    for report in sorted(reports, key=lambda report: report.result is not None):  # those that had nothing to do first
+    for report in sorted(
+        reports, key=lambda report: report.result is not None
+    ):  # those that had nothing to do first
         for name, value in report.metadata.items():
             before = merged.get(name)
-            if isinstance(value, int | float) and isinstance(before, int | float) and name not in ("step", "attempt"):
+            if (
+                isinstance(value, int | float)
+                and isinstance(before, int | float)
+                and name not in ("step", "attempt")
+            ):
                 value = max(before, value) if name.startswith("lag in ") else before + value
             merged[name] = value
     merged["partitions"] = len(reports)

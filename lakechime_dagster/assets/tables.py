@@ -20,10 +20,22 @@ from lakechime_dagster.assets.checks import (
     personal_specs,
 )
 from lakechime_dagster.assets.jobs import job_of
-from lakechime_dagster.assets.partitions import check_inputs, input_deps, levels_text, partitions_of, shared_with, with_signature
+from lakechime_dagster.assets.partitions import (
+    check_inputs,
+    input_deps,
+    levels_text,
+    partitions_of,
+    shared_with,
+    with_signature,
+)
 from lakechime_dagster.assets.report import Report, combined, nothing_new, page_link, report_of
 from lakechime_dagster.dce.events import TableFormat, version_of
-from lakechime_dagster.errors import ConsumerConflictError, MessagesUnreadableError, NotFoundError, TableUnreadableError
+from lakechime_dagster.errors import (
+    ConsumerConflictError,
+    MessagesUnreadableError,
+    NotFoundError,
+    TableUnreadableError,
+)
 from lakechime_dagster.lineage.declared import record_declared
 from lakechime_dagster.lineage.recording import LineageToKeep
 from lakechime_dagster.lineage.runs import observer, record_lineage, seen_lineage, written_beside
@@ -49,13 +61,24 @@ if TYPE_CHECKING:
 Attempt = Callable[[SparkResource, RunningExecution, Callable[[str], None]], SparkAttempt]
 
 
-def table_asset(lake: Lake, table: LakeTable, subscription: Subscription, planned: tuple[dg.AssetDep, ...] = ()) -> dg.AssetsDefinition:
-    """The asset of a computed table; its dependencies are the declared inputs, and the planned ones."""
+def table_asset(
+    lake: Lake, table: LakeTable, subscription: Subscription, planned: tuple[dg.AssetDep, ...] = ()
+) -> dg.AssetsDefinition:
+    """The asset of a computed table; its dependencies are the declared inputs, and the planned
+    ones.
+    """
 
     def body(
-        context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource, **injected: Any
+        context: dg.AssetExecutionContext,
+        lakechime: LakeChimeResource,
+        spark: SparkResource,
+        **injected: Any,
     ) -> dg.MaterializeResult:
-        keys = list(context.partition_keys) if context.has_partition_key or context.has_partition_key_range else [None]
+        keys = (
+            list(context.partition_keys)
+            if context.has_partition_key or context.has_partition_key_range
+            else [None]
+        )
         injected |= shared_with(table, {"context": context, "lakechime": lakechime, "spark": spark})
 
         def attempt(running: RunningExecution) -> SparkAttempt:
@@ -63,16 +86,35 @@ def table_asset(lake: Lake, table: LakeTable, subscription: Subscription, planne
             facts: dict[str, Any] = {}
 
             def ended(executed: Executed) -> None:
-                facts.update(recorded_beside(context, table, lambda: written_beside(running, lake, table, executed)))
+                facts.update(
+                    recorded_beside(
+                        context, table, lambda: written_beside(running, lake, table, executed)
+                    )
+                )
 
-            job, watch = job_of(lake, table, running, injected), observer(ended, partial(check_levels, running, lake, table))
-            return replace(spark.refresh(running, job, context.log.info, table.write_as, watch), facts=facts)
+            job, watch = (
+                job_of(lake, table, running, injected),
+                observer(ended, partial(check_levels, running, lake, table)),
+            )
+            return replace(
+                spark.refresh(running, job, context.log.info, table.write_as, watch), facts=facts
+            )
 
-        reports = each_key(keys, lambda key: materialise(context, lakechime, lake, table, subscription, key, attempt))
+        reports = each_key(
+            keys,
+            lambda key: materialise(context, lakechime, lake, table, subscription, key, attempt),
+        )
         platform = lakechime.platform()
         now = from_milliseconds(platform.store.now())
-        before = platform.log(table.name, table.location).watermark() if needs_watermark(table, reports) else None
-        checks = [*check_results(table, reports, now, before), inputs_declared(lake, table, reports)]
+        before = (
+            platform.log(table.name, table.location).watermark()
+            if needs_watermark(table, reports)
+            else None
+        )
+        checks = [
+            *check_results(table, reports, now, before),
+            inputs_declared(lake, table, reports),
+        ]
         checks += personal_results(lake, table, platform)
         return dg.MaterializeResult(metadata=combined(reports), check_results=checks)
 
@@ -86,28 +128,55 @@ def table_asset(lake: Lake, table: LakeTable, subscription: Subscription, planne
     given["deps"] = [*given["deps"], *planned]
     given["check_specs"] = [*given["check_specs"], *personal_specs(lake, table)]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dg.BetaWarning)  # Dagster warns that its backfill policies may change
+        warnings.simplefilter(
+            "ignore", dg.BetaWarning
+        )  # Dagster warns that its backfill policies may change
         asset = dg.asset(**given)(with_signature(body, table))
     check_inputs(table, asset)
     return asset
 
 
 def attempting_asset(
-    lake: Lake, table: Target, subscription: Subscription, given: Mapping[str, Any], attempt: Attempt
+    lake: Lake,
+    table: Target,
+    subscription: Subscription,
+    given: Mapping[str, Any],
+    attempt: Attempt,
 ) -> dg.AssetsDefinition:
-    """The asset of a table that is run as a whole, by one attempt a run; `given` are the arguments of `dg.asset`."""
+    """The asset of a table that is run as a whole, by one attempt a run; `given` are the arguments
+    of `dg.asset`.
+    """
 
-    def body(context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource) -> dg.MaterializeResult:
+    def body(
+        context: dg.AssetExecutionContext, lakechime: LakeChimeResource, spark: SparkResource
+    ) -> dg.MaterializeResult:
         log = context.log.info
-        report = materialise(context, lakechime, lake, table, subscription, None, lambda running: attempt(spark, running, log))
+        report = materialise(
+            context,
+            lakechime,
+            lake,
+            table,
+            subscription,
+            None,
+            lambda running: attempt(spark, running, log),
+        )
         now = from_milliseconds(lakechime.platform().store.now())
-        return dg.MaterializeResult(metadata=report.metadata, check_results=check_results(table, [report], now))
+        return dg.MaterializeResult(
+            metadata=report.metadata, check_results=check_results(table, [report], now)
+        )
 
     return dg.asset(**given)(body)
 
 
-def declared(lake: Lake, table: Target, metadata: Mapping[str, Any], kinds: Iterable[str] = ("deltalake", "spark")) -> dict[str, Any]:
-    """The arguments of `dg.asset` for every table that the lake writes, with those of its declaration."""
+def declared(
+    lake: Lake,
+    table: Target,
+    metadata: Mapping[str, Any],
+    kinds: Iterable[str] = ("deltalake", "spark"),
+) -> dict[str, Any]:
+    """The arguments of `dg.asset` for every table that the lake writes, with those of its
+    declaration.
+    """
     given = {
         "key": asset_key(table.name),
         "deps": input_deps(lake, table),
@@ -121,8 +190,11 @@ def declared(lake: Lake, table: Target, metadata: Mapping[str, Any], kinds: Iter
     return {**given, **table.dagster, "metadata": {**metadata, **table.dagster.get("metadata", {})}}
 
 
-def each_key(keys: Sequence[str | None], materialise_key: Callable[[str | None], Report]) -> list[Report]:
-    """What was done for each key; a consumer that is busy or held, or a key that is not there, hinders no other.
+def each_key(
+    keys: Sequence[str | None], materialise_key: Callable[[str | None], Report]
+) -> list[Report]:
+    """What was done for each key; a consumer that is busy or held, or a key that is not there,
+    hinders no other.
 
     Raises:
         ConsumerConflictError: after the last key, naming those that were left out.
@@ -138,7 +210,8 @@ def each_key(keys: Sequence[str | None], materialise_key: Callable[[str | None],
             conflicts.append(str(error))
     if conflicts:
         raise ConsumerConflictError(
-            f"{len(conflicts)} of {len(keys)} partitions were left out, the others are done: {'; '.join(conflicts)}"
+            f"{len(conflicts)} of {len(keys)} partitions were left out, the others are done: "
+            f"{'; '.join(conflicts)}"
         )
     return reports
 
@@ -160,7 +233,11 @@ def materialise(
             complete(running, table, done.result, seen)
             recorded = record_lineage(running, seen)
             record_declared(running, table, done.result)
-            facts = lag_of(lake, table, running) | page_link(running.platform.settings.lineage_url, table.name) | dict(done.facts)
+            facts = (
+                lag_of(lake, table, running)
+                | page_link(running.platform.settings.lineage_url, table.name)
+                | dict(done.facts)
+            )
             report = report_of(running, done, facts, recorded)
     except NothingNewError as nothing:
         report = nothing_new(str(nothing))
@@ -168,10 +245,14 @@ def materialise(
     return report
 
 
-def recorded_beside(context: dg.AssetExecutionContext, table: LakeTable, look: Callable[[], Sequence[str]]) -> dict[str, Any]:
-    """The other tables that a function wrote, each of which is logged too: graph and triggers know nothing of it.
+def recorded_beside(
+    context: dg.AssetExecutionContext, table: LakeTable, look: Callable[[], Sequence[str]]
+) -> dict[str, Any]:
+    """The other tables that a function wrote, each of which is logged too: graph and triggers know
+    nothing of it.
 
-    What hinders the look is logged: neither what the function computed nor its own error is lost by it.
+    What hinders the look is logged: neither what the function computed nor its own error is lost by
+    it.
     """
     try:
         written = look()
@@ -180,11 +261,18 @@ def recorded_beside(context: dg.AssetExecutionContext, table: LakeTable, look: C
         return {}
     if written:
         context.log.info(f"written beside the result: {', '.join(written)}")
-    return {"written beside": dg.MetadataValue.md("\n".join(f"- {name}" for name in written))} if written else {}
+    return (
+        {"written beside": dg.MetadataValue.md("\n".join(f"- {name}" for name in written))}
+        if written
+        else {}
+    )
 
 
-def complete(running: RunningExecution, table: Target, result: TableResult, seen: LineageToKeep | None = None) -> None:
-    """Complete right after commit and registration, so that nothing downstream looks in between; with it what was `seen` is kept.
+def complete(
+    running: RunningExecution, table: Target, result: TableResult, seen: LineageToKeep | None = None
+) -> None:
+    """Complete right after commit and registration, so that nothing downstream looks in between;
+    with it what was `seen` is kept.
 
     A fired partition in which nothing changed is complete all the same: it gets a mark (law 16).
     """
@@ -194,18 +282,29 @@ def complete(running: RunningExecution, table: Target, result: TableResult, seen
         commit_metadata = (
             commit_metadata
             if result.complete is None
-            else replace(commit_metadata, facts={**commit_metadata.facts, COMPLETE: list(result.complete)})
+            else replace(
+                commit_metadata, facts={**commit_metadata.facts, COMPLETE: list(result.complete)}
+            )
         )
         marks = marks_of(commit_metadata, table.name, table.levels, running.subscription.cluster)
-        running.completed = platform.complete_without_commit(execution, marks, f"{execution.reason}; nothing to do")
+        running.completed = platform.complete_without_commit(
+            execution, marks, f"{execution.reason}; nothing to do"
+        )
         return
-    running.completed = platform.complete_if_committed(platform.log(table.name, table.location), execution, seen) is not None
+    running.completed = (
+        platform.complete_if_committed(platform.log(table.name, table.location), execution, seen)
+        is not None
+    )
 
 
 def static_metadata(table: LakeTable, subscription: Subscription) -> dict[str, Any]:
-    """What is known of a table before any run: what it waits for, how it is computed and laid out."""
+    """What is known of a table before any run: what it waits for, how it is computed and laid
+    out.
+    """
     metadata: dict[str, Any] = {
-        "waits for": subscription.condition if table.trigger is not None else "nobody: a person launches it",
+        "waits for": subscription.condition
+        if table.trigger is not None
+        else "nobody: a person launches it",
         "refresh": table.refresh.value,
         "dagster/table_name": table.name,
     }
@@ -219,13 +318,19 @@ def static_metadata(table: LakeTable, subscription: Subscription) -> dict[str, A
 
 
 def lag_of(lake: Lake, table: Target, running: RunningExecution) -> dict[str, Any]:
-    """How far the table is behind its inputs now: commits since the claim, and seconds since the last one consumed.
+    """How far the table is behind its inputs now: commits since the claim, and seconds since the
+    last one consumed.
 
     Of one that reads a source, what that holds beyond the claim.
     """
     if running.subscription.source is not None:
         try:
-            return {"waiting in the source": opened(running.subscription).poll(running.execution.end.offsets).news or "nothing"}
+            return {
+                "waiting in the source": opened(running.subscription)
+                .poll(running.execution.end.offsets)
+                .news
+                or "nothing"
+            }
         except MessagesUnreadableError as error:  # the run is done: the problem is shown instead
             return {"waiting in the source": str(error)}
     behind = 0
@@ -261,6 +366,10 @@ def source_asset(lake: Lake, table: SourceTable) -> dg.AssetSpec:
         "owners": [table.owner] if table.owner else None,
         "kinds": {*table.kinds} or {KINDS[TableFormat(table.format)]},
         "description": table.description or None,
-        "freshness_policy": dg.FreshnessPolicy.time_window(table.fresh_within) if table.fresh_within is not None else None,
+        "freshness_policy": dg.FreshnessPolicy.time_window(table.fresh_within)
+        if table.fresh_within is not None
+        else None,
     }
-    return dg.AssetSpec(**{**given, **table.dagster, "metadata": {**metadata, **table.dagster.get("metadata", {})}})
+    return dg.AssetSpec(
+        **{**given, **table.dagster, "metadata": {**metadata, **table.dagster.get("metadata", {})}}
+    )

@@ -1,1 +1,3 @@
-"""Change data capture: envelopes of changes, their one canonical row, their order, and the table that they mean."""
+"""Change data capture: envelopes of changes, their one canonical row, their order, and the table
+that they mean.
+"""

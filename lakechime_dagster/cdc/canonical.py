@@ -39,10 +39,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Canonical:
-    """How the values of one column become canonical text: an expression of each side, in which `{}` stands for the column.
+    """How the values of one column become canonical text: an expression of each side, in which `{}`
+    stands for the column.
 
-    `twin` gives the same text in plain Python for a value of the lake that is not null. Some types that hold numbers are not ordered
-    as such.
+    `twin` gives the same text in plain Python for a value of the lake that is not null. Some types
+    that hold numbers are not ordered as such.
     """
 
     kind: Kind
@@ -53,12 +54,13 @@ class Canonical:
 
 
 def canonical(dialect: Dialect, source_type: str, lake_type: str) -> Canonical | None:
-    """The canonical text of a column; None where no text of the two types is known to be equal for equal values.
+    """The canonical text of a column; None where no text of the two types is known to be equal for
+    equal values.
 
     Args:
         dialect: The database's.
-        source_type: The type in the database's words: `column_type` of MySQL's information_schema, `format_type` of PostgreSQL,
-            where an enum of a name of its own is `enum`.
+        source_type: The type in the database's words: `column_type` of MySQL's information_schema,
+            `format_type` of PostgreSQL, where an enum of a name of its own is `enum`.
         lake_type: The type in Spark's words.
     """
     expressions = _expressions(_SOURCES[dialect], source_type.lower())
@@ -67,12 +69,19 @@ def canonical(dialect: Dialect, source_type: str, lake_type: str) -> Canonical |
         if kind in texts:
             lake, twin = texts[kind]
             types = {source_type.lower().partition("(")[0], lake_type.lower()}
-            return Canonical(kind=kind, source=source, lake=lake, twin=twin, is_ordered_as_number=not types & _ORDERED_AS_TEXT)
+            return Canonical(
+                kind=kind,
+                source=source,
+                lake=lake,
+                twin=twin,
+                is_ordered_as_number=not types & _ORDERED_AS_TEXT,
+            )
     return None
 
 
 def lake_twin(lake_type: str, kind: Kind | None = None) -> Twin:
-    """The canonical text of the lake's values in plain Python, where their kind is known; a type other than `string` has one kind.
+    """The canonical text of the lake's values in plain Python, where their kind is known; a type
+    other than `string` has one kind.
 
     Raises:
         ValueError: Values of the type have none.
@@ -102,8 +111,9 @@ def value_of(lake_type: str, text: str) -> Any:
 def text_of(value: Any) -> str:
     """The text of a value in a column that holds text since its values are of several types.
 
-    Values that are equal have one text, so that it makes no difference whether a wider type held them before: 1, 1.0 and 1.00
-    are `1`, and midnight is its date. Arrays, maps and structs are JSON, without fields that are null.
+    Values that are equal have one text, so that it makes no difference whether a wider type held
+    them before: 1, 1.0 and 1.00 are `1`, and midnight is its date. Arrays, maps and structs are
+    JSON, without fields that are null.
     """
     match value:
         case str():
@@ -132,7 +142,9 @@ def text_of(value: Any) -> str:
 def _number_text(value: float) -> str:
     if value.is_integer() and abs(value) < _EXACT_WHOLE:
         return str(int(value))
-    return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value) or ("NaN" if math.isnan(value) else repr(value))
+    return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value) or (
+        "NaN" if math.isnan(value) else repr(value)
+    )
 
 
 def _json(value: Any) -> str:
@@ -142,7 +154,10 @@ def _json(value: Any) -> str:
         case list() | tuple():
             return f"[{','.join(map(_json, value))}]"
         case Mapping():
-            fields = sorted(((str(name), one) for name, one in value.items() if one is not None), key=lambda field: field[0])
+            fields = sorted(
+                ((str(name), one) for name, one in value.items() if one is not None),
+                key=lambda field: field[0],
+            )
             return f"{{{','.join(f'{json.dumps(name, ensure_ascii=False)}:{_json(one)}' for name, one in fields)}}}"
         case bool() | int() | Decimal():
             return text_of(value)
@@ -161,21 +176,28 @@ def _expressions(types: Mapping[str, Mapping[Kind, str]], source_type: str) -> d
     return {}
 
 
-_BITS = "LOWER(HEX(REVERSE(SUBSTRING(ST_AsBinary(POINT({} + 0e0, 0)), 6, 8))))"  # a point is the only way to a double's bits
-_NO_ZEROS = "TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM CONCAT('', {} + 0)))"  # + 0: of ZEROFILL the number
+# a point is the only way to a double's bits
+_BITS = "LOWER(HEX(REVERSE(SUBSTRING(ST_AsBinary(POINT({} + 0e0, 0)), 6, 8))))"
+# + 0: of ZEROFILL the number
+_NO_ZEROS = "TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM CONCAT('', {} + 0)))"
 _MYSQL: dict[str, dict[Kind, str]] = {
     r"(?:tiny|small|medium|big)?int\b.*|year.*": {Kind.NUMBER: "CONCAT('', {} + 0)"},
     r"decimal\(\d+,0\).*": {Kind.NUMBER: "CONCAT('', {} + 0)"},
     r"decimal\(\d+,[1-9]\d*\).*": {Kind.NUMBER: _NO_ZEROS},
     r"(?:float|double)\b.*": {Kind.FLOAT: _BITS},
-    r"bit\((\d+)\)": {Kind.TEXT: "LPAD(BIN({} + 0), [length], '0')", Kind.NUMBER: "CONCAT('', {} + 0)"},
+    r"bit\((\d+)\)": {
+        Kind.TEXT: "LPAD(BIN({} + 0), [length], '0')",
+        Kind.NUMBER: "CONCAT('', {} + 0)",
+    },
     r"char\b.*": {Kind.PADDED: "RTRIM(CONVERT({} USING utf8mb4))"},
     r"(?:varchar|(?:tiny|medium|long)?text|enum|set)\b.*": {Kind.TEXT: "CONVERT({} USING utf8mb4)"},
     r"(?:var)?binary\(\d+\)|(?:tiny|medium|long)?blob": {Kind.BINARY: "LOWER(HEX({}))"},
     r"date": {Kind.DATE: "CONCAT('', DATEDIFF({}, '1970-01-01'))"},
     r"datetime\b.*": {Kind.MOMENT: "CONCAT('', TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {}))"},
     # independent of the session's zone; 0 is the zero date
-    r"timestamp\b.*": {Kind.MOMENT: "CONCAT('', NULLIF(CAST(UNIX_TIMESTAMP({}) * 1000000 AS SIGNED), 0))"},
+    r"timestamp\b.*": {
+        Kind.MOMENT: "CONCAT('', NULLIF(CAST(UNIX_TIMESTAMP({}) * 1000000 AS SIGNED), 0))"
+    },
     r"time\b.*": {Kind.TIME: "TRIM(TRAILING '0' FROM CAST({} AS TIME(6)))"},
     r"uuid": {Kind.UUID: "LOWER({})"},
 }
@@ -188,7 +210,10 @@ _POSTGRES: dict[str, dict[Kind, str]] = {
     r"smallint|integer|bigint|oid": {Kind.NUMBER: "{}::text"},
     r"numeric.*": {Kind.NUMBER: "trim_scale({})::text"},
     r"real|double precision": {
-        Kind.FLOAT: "CASE WHEN {} = 'NaN' THEN '7ff8000000000000' ELSE encode(float8send({}::float8 + 0), 'hex') END"
+        Kind.FLOAT: (
+            "CASE WHEN {} = 'NaN' THEN '7ff8000000000000' ELSE encode(float8send({}::float8 + 0), "
+            "'hex') END"
+        )
     },
     r"boolean": {Kind.NUMBER: "{}::int::text"},
     r"bit\(1\)": {Kind.NUMBER: "{}::int::text", Kind.TEXT: "{}::text"},
@@ -196,9 +221,16 @@ _POSTGRES: dict[str, dict[Kind, str]] = {
     r"character\(\d+\)": {Kind.PADDED: "{}::text"},  # which leaves the blanks out
     r"character varying.*|text|citext|name|enum|jsonb?": {Kind.TEXT: "{}::text"},
     r"bytea": {Kind.BINARY: "encode({}, 'hex')"},
-    r"date": {Kind.DATE: "CASE {} WHEN 'infinity' THEN '2932896' WHEN '-infinity' THEN '-719162' ELSE ({} - DATE '1970-01-01')::text END"},
+    r"date": {
+        Kind.DATE: (
+            "CASE {} WHEN 'infinity' THEN '2932896' WHEN '-infinity' THEN '-719162' ELSE ({} - "
+            "DATE '1970-01-01')::text END"
+        )
+    },
     r"timestamp\b.*": {Kind.MOMENT: _MICROSECONDS},
-    r"time(?:\(\d\))? with time zone": {Kind.TIME: _TIME_OF_DAY.format("({} AT TIME ZONE 'UTC')::time")},
+    r"time(?:\(\d\))? with time zone": {
+        Kind.TIME: _TIME_OF_DAY.format("({} AT TIME ZONE 'UTC')::time")
+    },
     r"time\b.*": {Kind.TIME: _TIME_OF_DAY},
     r"uuid": {Kind.UUID: "{}::text"},
 }
@@ -209,28 +241,51 @@ _FRACTION = "rtrim('.', rtrim('0', {}))"
 _TIME = "regexp_replace({}, '(Z|[+]00:00)$', '')"
 _LAKE_BITS = (  # reflect does not take null for a double
     "CASE WHEN {} IS NOT NULL THEN"
-    " lpad(lower(hex(CAST(reflect('java.lang.Double', 'doubleToLongBits', CAST({} AS DOUBLE) + 0.0D) AS BIGINT))), 16, '0') END"
+    " lpad(lower(hex(CAST(reflect('java.lang.Double', 'doubleToLongBits', CAST({} AS DOUBLE) + "
+    "0.0D) AS BIGINT))), 16, '0') END"
 )
 _LAKE: dict[str, dict[Kind, tuple[str, Twin]]] = {
     r"tinyint|smallint|int|bigint": {Kind.NUMBER: ("CAST({} AS STRING)", str)},
     r"decimal\(\d+,0\)": {Kind.NUMBER: ("CAST({} AS STRING)", lambda value: format(value, "f"))},
     r"decimal\(\d+,[1-9]\d*\)": {
-        Kind.NUMBER: (_FRACTION.format("try_cast({} AS STRING)"), lambda value: _without_zeros(format(value, "f")))
+        Kind.NUMBER: (
+            _FRACTION.format("try_cast({} AS STRING)"),
+            lambda value: _without_zeros(format(value, "f")),
+        )
     },
     r"boolean": {Kind.NUMBER: ("CAST(CAST({} AS INT) AS STRING)", lambda value: str(int(value)))},
-    r"float": {Kind.FLOAT: (_LAKE_BITS, lambda value: _bits(struct.unpack("f", struct.pack("f", value))[0]))},
+    r"float": {
+        Kind.FLOAT: (
+            _LAKE_BITS,
+            lambda value: _bits(struct.unpack("f", struct.pack("f", value))[0]),
+        )
+    },
     r"double": {Kind.FLOAT: (_LAKE_BITS, lambda value: _bits(value))},
     r"string": {
         Kind.TEXT: ("{}", str),
         Kind.PADDED: ("rtrim({})", lambda value: value.rstrip(" ")),
         Kind.UUID: ("lower({})", str.lower),
-        Kind.NUMBER: (f"if(contains({{}}, '.'), {_FRACTION}, {{}})", lambda value: _without_zeros(value)),
-        Kind.TIME: (f"rtrim('0', {_TIME} || if(contains({{}}, '.'), '', '.'))", lambda value: _time(value)),
+        Kind.NUMBER: (
+            f"if(contains({{}}, '.'), {_FRACTION}, {{}})",
+            lambda value: _without_zeros(value),
+        ),
+        Kind.TIME: (
+            f"rtrim('0', {_TIME} || if(contains({{}}, '.'), '', '.'))",
+            lambda value: _time(value),
+        ),
     },
     r"binary": {Kind.BINARY: ("lower(hex({}))", lambda value: bytes(value).hex())},
-    r"date": {Kind.DATE: ("CAST(unix_date({}) AS STRING)", lambda value: str((value - _EPOCH_DAY).days))},
-    r"timestamp": {Kind.MOMENT: ("CAST(unix_micros({}) AS STRING)", lambda value: str((value - _UTC_EPOCH) // _MICROSECOND))},
-    r"timestamp_ntz": {  # as text, because what counts the units of a moment goes by the session's zone
+    r"date": {
+        Kind.DATE: ("CAST(unix_date({}) AS STRING)", lambda value: str((value - _EPOCH_DAY).days))
+    },
+    r"timestamp": {
+        Kind.MOMENT: (
+            "CAST(unix_micros({}) AS STRING)",
+            lambda value: str((value - _UTC_EPOCH) // _MICROSECOND),
+        )
+    },
+    # as text, because what counts the units of a moment goes by the session's zone
+    r"timestamp_ntz": {
         Kind.MOMENT: (
             "CAST(unix_micros(CAST(CAST({} AS STRING) || 'Z' AS TIMESTAMP)) AS STRING)",
             lambda value: str((value - _EPOCH) // _MICROSECOND),

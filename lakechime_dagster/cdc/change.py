@@ -1,4 +1,6 @@
-"""The one canonical change row that every envelope becomes, and its position in the database's log."""
+"""The one canonical change row that every envelope becomes, and its position in the database's
+log.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -10,11 +12,15 @@ import orjson
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import InvalidValueError
 
-Position = tuple[int, ...]  # of the connector, such as (file, byte, row); empty for envelopes without one
+Position = tuple[
+    int, ...
+]  # of the connector, such as (file, byte, row); empty for envelopes without one
 
-REPAIRS = "lakechime-repair/"  # begins the ids of the topics of rows that were read of a database for a repair or a load
+# begins the ids of the topics of rows that were read of a database for a repair or a load
+REPAIRS = "lakechime-repair/"
 
-# ranks of changes that share a position: what a snapshot ends, a row that it read, a deletion, a new state
+# ranks of changes that share a position: what a snapshot ends, a row that it read, a deletion, a
+# new state
 BEFORE_READ, READ, DELETE, UPSERT = -1, 0, 1, 2
 
 _OF_WAL = 2  # parts of a position of PostgreSQL: that of its transaction, and its own
@@ -23,8 +29,9 @@ _OF_WAL = 2  # parts of a position of PostgreSQL: that of its transaction, and i
 class Order(NamedTuple):
     """The order of a change among those of its source; of two changes the greater one is later.
 
-    An `epoch` begins when a source's positions restart. The `rank` orders what shares a position, as the two halves of
-    a key change do; envelopes without a position leave it 0 and are ordered by their Kafka coordinate alone.
+    An `epoch` begins when a source's positions restart. The `rank` orders what shares a position,
+    as the two halves of a key change do; envelopes without a position leave it 0 and are ordered by
+    their Kafka coordinate alone.
     """
 
     epoch: int = 0
@@ -36,9 +43,11 @@ class Order(NamedTuple):
     item: int = 0  # of several in one message
 
     def is_read_after(self, change: "Order") -> bool:
-        """Whether this is a row of PostgreSQL read for a repair when a change had been made above which it does not stand.
+        """Whether this is a row of PostgreSQL read for a repair when a change had been made above
+        which it does not stand.
 
-        Its position has that of the newest change that messages had reported, and the one in the log at which it was read.
+        Its position has that of the newest change that messages had reported, and the one in the
+        log at which it was read.
         """
         return (
             self.topic.startswith(REPAIRS)
@@ -48,7 +57,9 @@ class Order(NamedTuple):
         )
 
     def before_deletion(self) -> "Order":
-        """The bound below which everything precedes the deletion at this position: where a key change takes its columns from."""
+        """The bound below which everything precedes the deletion at this position: where a key
+        change takes its columns from.
+        """
         if self.position:
             return Order(self.epoch, self.position, DELETE)
         return self._replace(item=self.item - 1)
@@ -74,21 +85,28 @@ class Operation(StrEnum):
 class Change:
     """One change of one row of a source, or a truncation of all its rows (without a key).
 
-    `columns` are those that the change carries: one that the database did not send, such as an unchanged TOAST value, is
-    not among them. A change of the key is two changes, the deletion of the old key and an upsert of the new one that
-    `continues` the old key's columns as they were just before.
+    `columns` are those that the change carries: one that the database did not send, such as an
+    unchanged TOAST value, is not among them. A change of the key is two changes, the deletion of
+    the old key and an upsert of the new one that `continues` the old key's columns as they were
+    just before.
     """
 
-    source: str  # a table of a server as one connector captures it: orders are compared, and rows truncated, within it only
+    # a table of a server as one connector captures it: orders are compared, and rows truncated,
+    # within it only
+    source: str
     operation: Operation
     order: Order
     key: Key = ()
     columns: Mapping[str, Any] = field(default_factory=dict)
     omitted: tuple[str, ...] = ()  # columns that the row has, and the change does not carry
     continues: Key | None = None
-    transaction: int | None = None  # of a database that may check its keys at the end of one only; see `merge`
+    transaction: int | None = (
+        None  # of a database that may check its keys at the end of one only; see `merge`
+    )
     event_ms: int | None = None  # the database's time of the change: information, never an order
-    snapshot: str | None = None  # the connector's mark of a row that a snapshot read, such as `first` or `incremental`
+    snapshot: str | None = (
+        None  # the connector's mark of a row that a snapshot read, such as `first` or `incremental`
+    )
 
 
 _FILE_NUMBER = re.compile(r"(\d+)$")
@@ -98,8 +116,9 @@ _BINLOG_POSITION = re.compile(r"[^:]+\.([0-9]+):([0-9]+)(?::|$)")
 def position_of(source: Mapping[str, Any]) -> Position:
     """The position in the database's log that a `source` block names.
 
-    It is empty for an unknown connector and for a block without one, as those of rows that Flink CDC, or a connector of MySQL, read in a
-    snapshot: such changes are ordered by Kafka's offsets, and below all changes of their source that have a position.
+    It is empty for an unknown connector and for a block without one, as those of rows that Flink
+    CDC, or a connector of MySQL, read in a snapshot: such changes are ordered by Kafka's offsets,
+    and below all changes of their source that have a position.
 
     Raises:
         ValueError: A part of the position is missing, or is no number.
@@ -110,29 +129,42 @@ def position_of(source: Mapping[str, Any]) -> Position:
     try:
         return known(source)
     except (KeyError, TypeError, ValueError) as problem:
-        raise ValueError(f"source: no position of {source.get('connector')} in {repr(dict(source))[:200]}: {problem}") from problem
+        raise ValueError(
+            f"source: no position of {source.get('connector')} in {repr(dict(source))[:200]}: "
+            f"{problem}"
+        ) from problem
 
 
 def binlog_position(text: str) -> Position:
-    """The file's number and the byte in it that a text such as `mysql-bin.000003:120` begins with; empty if it does not."""
+    """The file's number and the byte in it that a text such as `mysql-bin.000003:120` begins with;
+    empty if it does not.
+    """
     found = _BINLOG_POSITION.match(text)
     return (int(found[1]), int(found[2])) if found else ()
 
 
 def transaction_of(source: Mapping[str, Any]) -> int | None:
-    """The transaction of a change, for databases that may check at its end alone that a key is that of one row (DEFERRABLE)."""
+    """The transaction of a change, for databases that may check at its end alone that a key is that
+    of one row (DEFERRABLE).
+    """
     found = source.get("txId")
     return found if source.get("connector") == "postgresql" and isinstance(found, int) else None
 
 
 def table_of(source: Mapping[str, Any], topic: str) -> tuple[str, str]:
-    """The database (or schema) and the table of a change: as its `source` block names them, else the last two parts of the topic."""
+    """The database (or schema) and the table of a change: as its `source` block names them, else
+    the last two parts of the topic.
+    """
     *_, database, table = ("", *topic.split("."))
-    return str(source.get("schema") or source.get("db") or database), str(source.get("table") or table)
+    return str(source.get("schema") or source.get("db") or database), str(
+        source.get("table") or table
+    )
 
 
 def _binlog(source: Mapping[str, Any]) -> Position:
-    """MySQL and MariaDB: file number, byte in the file, row of the event. A GTID says who, not when."""
+    """MySQL and MariaDB: file number, byte in the file, row of the event. A GTID says who, not
+    when.
+    """
     if not source.get("file"):
         return ()
     number = _FILE_NUMBER.search(source["file"])
@@ -142,19 +174,27 @@ def _binlog(source: Mapping[str, Any]) -> Position:
 
 
 def _wal(source: Mapping[str, Any]) -> Position:
-    """PostgreSQL: a position of its transaction in the order of commits, then that of the change itself.
+    """PostgreSQL: a position of its transaction in the order of commits, then that of the change
+    itself.
 
-    Changes are sent by transaction; positions of transactions that ran at the same time interleave. A row that a snapshot read
-    has the snapshot's position alone, which all transactions that it saw are below, and all others above.
+    Changes are sent by transaction; positions of transactions that ran at the same time interleave.
+    A row that a snapshot read has the snapshot's position alone, which all transactions that it saw
+    are below, and all others above.
     """
-    committed, own = orjson.loads(source["sequence"]) if source.get("sequence") else (None, source.get("lsn"))
+    committed, own = (
+        orjson.loads(source["sequence"]) if source.get("sequence") else (None, source.get("lsn"))
+    )
     return () if own is None else (int(committed or own), int(own))
 
 
 def _sql_server(source: Mapping[str, Any]) -> Position:
     if not source.get("commit_lsn"):
         return ()
-    return *_hexadecimal(source["commit_lsn"]), *_hexadecimal(source["change_lsn"]), int(source.get("event_serial_no") or 0)
+    return (
+        *_hexadecimal(source["commit_lsn"]),
+        *_hexadecimal(source["change_lsn"]),
+        int(source.get("event_serial_no") or 0),
+    )
 
 
 def _hexadecimal(lsn: str | None) -> Position:
@@ -190,10 +230,11 @@ class BinlogPosition:
 
 @dataclass(frozen=True)
 class TransactionSnapshot:
-    """Which transactions a snapshot of PostgreSQL sees: those below `end` but for the ones that were `open` then.
+    """Which transactions a snapshot of PostgreSQL sees: those below `end` but for the ones that
+    were `open` then.
 
-    All that it sees was committed below the log's position `lsn`; what lies below that and is not seen has an unseen number.
-    Numbers are those of the log, of 32 bits, which restart.
+    All that it sees was committed below the log's position `lsn`; what lies below that and is not
+    seen has an unseen number. Numbers are those of the log, of 32 bits, which restart.
     """
 
     lsn: int
@@ -211,14 +252,20 @@ class TransactionSnapshot:
             InvalidValueError: The change has no transaction.
         """
         if transaction is None:
-            raise InvalidValueError("transaction", transaction, "a change of PostgreSQL is found by the number of its transaction")
+            raise InvalidValueError(
+                "transaction",
+                transaction,
+                "a change of PostgreSQL is found by the number of its transaction",
+            )
         ahead = (transaction - self.end) % 2**32 < 2**31
         return not ahead and transaction % 2**32 not in self.open
 
 
 @dataclass(frozen=True)
 class WalPosition:
-    """A position of PostgreSQL's log: all transactions that were committed up to there are in the state, no other."""
+    """A position of PostgreSQL's log: all transactions that were committed up to there are in the
+    state, no other.
+    """
 
     lsn: int
 
@@ -227,7 +274,9 @@ class WalPosition:
 
     @property
     def position(self) -> Position:
-        """As far as positions go: their first part is where the transaction before had ended, so that one above may be below this."""
+        """As far as positions go: their first part is where the transaction before had ended, so
+        that one above may be below this.
+        """
         return (self.lsn,)
 
 
@@ -237,14 +286,15 @@ StatedPosition = BinlogPosition | WalPosition  # as a tool states for its dump
 
 _BINLOG = re.compile(r"([^:/'\s]+\.[0-9]{1,18}):([0-9]{1,18})")
 _STATEMENT = re.compile(
-    r"\b(?:MASTER|SOURCE)_LOG_FILE\s*=\s*'([^':]+\.[0-9]{1,18})'\s*,\s*(?:MASTER|SOURCE)_LOG_POS\s*=\s*([0-9]{1,18})", re.IGNORECASE
+    r"\b(?:MASTER|SOURCE)_LOG_FILE\s*=\s*'([^':]+\.[0-9]{1,18})'\s*,\s*(?:MASTER|SOURCE)_LOG_POS\s*=\s*([0-9]{1,18})",
+    re.IGNORECASE,
 )
 _LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 
 
 def stated_position(text: str) -> StatedPosition:
-    """The position that `mysql-bin.000003:1234` names, or PostgreSQL's `0/16B3748`, or the statement `CHANGE MASTER TO …` that
-    `mariadb-dump --master-data` writes.
+    """The position that `mysql-bin.000003:1234` names, or PostgreSQL's `0/16B3748`, or the
+    statement `CHANGE MASTER TO …` that `mariadb-dump --master-data` writes.
 
     Raises:
         InvalidValueError: The text is none of them.
@@ -254,7 +304,10 @@ def stated_position(text: str) -> StatedPosition:
         return BinlogPosition(binlog_position(f"{found[1]}:{found[2]}"))
     if not _LSN.fullmatch(stated):
         example = "mysql-bin.000003:1234, or 0/16B3748 of PostgreSQL"
-        remedy = f"is no position of a database's log, such as {example}; write it as the tool that made the dump prints it"
+        remedy = (
+            f"is no position of a database's log, such as {example}; write it as the tool that "
+            f"made the dump prints it"
+        )
         raise InvalidValueError("as_of", text[:80], remedy)
     return WalPosition(lsn_of(stated))
 

@@ -1,4 +1,6 @@
-"""Compares a CDC table with its database by checksums of key ranges, down to the rows that differ."""
+"""Compares a CDC table with its database by checksums of key ranges, down to the rows that
+differ.
+"""
 
 import datetime
 import uuid
@@ -33,9 +35,11 @@ class Summary:
 
 
 class Side(Protocol):
-    """One of the two tables. A range is from a key, exclusive, to another, inclusive; None is an open end.
+    """One of the two tables. A range is from a key, exclusive, to another, inclusive; None is an
+    open end.
 
-    Keys are equal on both sides exactly where their rows correspond, and both sides order them alike.
+    Keys are equal on both sides exactly where their rows correspond, and both sides order them
+    alike.
     """
 
     def summary(self, low: Key | None, high: Key | None) -> Summary: ...
@@ -54,7 +58,9 @@ class Side(Protocol):
 
 
 def chunks(side: Side, size: int) -> Iterator[Range]:
-    """All keys in ranges of so many rows of one side, so that no query takes the database long, given an index of the key."""
+    """All keys in ranges of so many rows of one side, so that no query takes the database long,
+    given an index of the key.
+    """
     low: Key | None = None
     while (high := side.middle(low, None, size - 1)) is not None:
         yield low, high
@@ -89,12 +95,18 @@ class Differences:
 
 
 def compare(
-    source: Side, lake: Side, *, ranges: Sequence[Range] = ((None, None),), leaf: int = 1_000, max_queries: int = 1_000
+    source: Side,
+    lake: Side,
+    *,
+    ranges: Sequence[Range] = ((None, None),),
+    leaf: int = 1_000,
+    max_queries: int = 1_000,
 ) -> Differences:
     """The rows in which two tables differ.
 
-    A range whose summaries differ is halved until it has at most `leaf` rows on either side; those are read. Ranges are resolved in
-    order, so that a comparison that its `max_queries` end has rows to show.
+    A range whose summaries differ is halved until it has at most `leaf` rows on either side; those
+    are read. Ranges are resolved in order, so that a comparison that its `max_queries` end has rows
+    to show.
     """
     faults, queries, source_rows, lake_rows = dict[Key, Fault](), 0, 0, 0
     ahead = list(reversed(ranges))
@@ -104,7 +116,9 @@ def compare(
         queries += 2
         middle = None
         if ours != theirs and max(ours.count, theirs.count) > leaf:
-            larger, count = (source, ours.count) if ours.count >= theirs.count else (lake, theirs.count)
+            larger, count = (
+                (source, ours.count) if ours.count >= theirs.count else (lake, theirs.count)
+            )
             middle = larger.middle(low, high, count // 2 - 1)
             queries += 1
         if middle is not None and middle != high:
@@ -120,8 +134,11 @@ def compare(
 _OF_A_RANGE = 5  # queries at most: two summaries, a middle, the rows of both sides
 
 
-def confirmed(found: Differences, source: Iterable[Row], lake: Side, *, at_once: int = 500) -> Differences:
-    """The differences that remain when the lake's rows of their keys are read again; a row on its way may have arrived.
+def confirmed(
+    found: Differences, source: Iterable[Row], lake: Side, *, at_once: int = 500
+) -> Differences:
+    """The differences that remain when the lake's rows of their keys are read again; a row on its
+    way may have arrived.
 
     Args:
         found: The differences.
@@ -135,7 +152,11 @@ def confirmed(found: Differences, source: Iterable[Row], lake: Side, *, at_once:
 
 def _faults(source: Iterable[Row], lake: Iterable[Row]) -> dict[Key, Fault]:
     ours, theirs = _by_key(source), _by_key(lake)
-    return {key: _fault(ours.get(key), theirs.get(key)) for key in ours | theirs if ours.get(key) != theirs.get(key)}
+    return {
+        key: _fault(ours.get(key), theirs.get(key))
+        for key in ours | theirs
+        if ours.get(key) != theirs.get(key)
+    }
 
 
 def _by_key(rows: Iterable[Row]) -> dict[Key, Counter[int]]:
@@ -161,15 +182,25 @@ _HASHES = {
     Dialect.POSTGRES: "('x' || left(md5(convert_to({}, 'UTF8')), 16))::bit(64)::bigint",
     Dialect.SPARK: "CAST(conv(left(md5({}), 16), 16, -10) AS BIGINT)",
 }
-_BINARY_ORDER = {Dialect.MYSQL: "CAST({} AS BINARY)", Dialect.POSTGRES: '({}) COLLATE "C"', Dialect.SPARK: "{}"}
-_DISTINCT = {Dialect.MYSQL: "COUNT(DISTINCT {})", Dialect.POSTGRES: "COUNT(DISTINCT ({}))", Dialect.SPARK: "COUNT(DISTINCT {})"}
+_BINARY_ORDER = {
+    Dialect.MYSQL: "CAST({} AS BINARY)",
+    Dialect.POSTGRES: '({}) COLLATE "C"',
+    Dialect.SPARK: "{}",
+}
+_DISTINCT = {
+    Dialect.MYSQL: "COUNT(DISTINCT {})",
+    Dialect.POSTGRES: "COUNT(DISTINCT ({}))",
+    Dialect.SPARK: "COUNT(DISTINCT {})",
+}
 
 
 @dataclass(frozen=True)
 class Query:
-    """A statement with parameters by name (`:p0`), as SQLAlchemy's `text` and Spark's `sql` take them.
+    """A statement with parameters by name (`:p0`), as SQLAlchemy's `text` and Spark's `sql` take
+    them.
 
-    Spark 4.1 beside Delta 4.4 binds them only where `spark.sql.legacy.parameterSubstitution.constantsOnly` is true.
+    Spark 4.1 beside Delta 4.4 binds them only where
+    `spark.sql.legacy.parameterSubstitution.constantsOnly` is true.
     """
 
     sql: str
@@ -194,18 +225,39 @@ class Comparison:
 
     def source(self, *table: str) -> "Queries":
         """The queries of the database's table, by the parts of its name."""
-        return self._queries(self.dialect, table, {name: found.source for name, found in self.columns.items()}, {})
+        return self._queries(
+            self.dialect, table, {name: found.source for name, found in self.columns.items()}, {}
+        )
 
     def lake(self, *table: str, only: Mapping[str, str | int] | None = None) -> "Queries":
-        """The queries of the lake's table; of its rows those alone whose columns have these values, as those of one shard."""
-        return self._queries(Dialect.SPARK, table, {name: found.lake for name, found in self.columns.items()}, only or {})
+        """The queries of the lake's table; of its rows those alone whose columns have these values,
+        as those of one shard.
+        """
+        return self._queries(
+            Dialect.SPARK,
+            table,
+            {name: found.lake for name, found in self.columns.items()},
+            only or {},
+        )
 
-    def _queries(self, dialect: Dialect, table: Sequence[str], templates: Mapping[str, str], only: Mapping[str, Any]) -> "Queries":
-        texts = {name: template.replace("{}", _column(dialect, name)) for name, template in templates.items()}
+    def _queries(
+        self,
+        dialect: Dialect,
+        table: Sequence[str],
+        templates: Mapping[str, str],
+        only: Mapping[str, Any],
+    ) -> "Queries":
+        texts = {
+            name: template.replace("{}", _column(dialect, name))
+            for name, template in templates.items()
+        }
         return Queries(
             dialect=dialect,
             table=".".join(quoted(dialect, part) for part in table),
-            keys=tuple(_key(dialect, self.columns[key], _column(dialect, key), texts[key]) for key in self.keys),
+            keys=tuple(
+                _key(dialect, self.columns[key], _column(dialect, key), texts[key])
+                for key in self.keys
+            ),
             row=_row(dialect, texts.values()),
             values=tuple(texts.values()),
             only={_column(dialect, name): value for name, value in only.items()},
@@ -214,7 +266,9 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyColumn:
-    """A column of a key: its canonical text, the expression by which rows are ordered alike everywhere, and a text as parameter."""
+    """A column of a key: its canonical text, the expression by which rows are ordered alike
+    everywhere, and a text as parameter.
+    """
 
     text: str
     order: str
@@ -223,7 +277,9 @@ class KeyColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class Queries:
-    """The queries of one side. A range is from a key, exclusive, to another, inclusive; None is an open end."""
+    """The queries of one side. A range is from a key, exclusive, to another, inclusive; None is an
+    open end.
+    """
 
     dialect: Dialect
     table: str
@@ -239,9 +295,17 @@ class Queries:
     def summary(self, low: Key | None = None, high: Key | None = None) -> Query:
         """One row: the count of rows, that of distinct keys, the sum of hashes."""
         names = [f"k{i}" for i in range(len(self.keys))]
-        inner, parameters = self._from([f"{key.order} AS {name}" for key, name in zip(self.keys, names, strict=True)], low, high)
+        inner, parameters = self._from(
+            [f"{key.order} AS {name}" for key, name in zip(self.keys, names, strict=True)],
+            low,
+            high,
+        )
         distinct = _DISTINCT[self.dialect].format(", ".join(names))
-        return Query(f"SELECT COUNT(*), {distinct}, COALESCE(SUM(CAST(h AS DECIMAL(38, 0))), 0) FROM ({inner}) r", parameters)  # noqa: S608
+        return Query(
+            f"SELECT COUNT(*), {distinct}, COALESCE(SUM(CAST(h AS DECIMAL(38, 0))), 0) FROM "
+            f"({inner}) r",
+            parameters,
+        )
 
     def rows(self, low: Key | None = None, high: Key | None = None) -> Query:
         """A row for each row: the texts of its key, and its hash."""
@@ -250,8 +314,15 @@ class Queries:
     def middle(self, low: Key | None, high: Key | None, offset: int) -> Query:
         """At most one row: the texts of the key before which so many rows of the range come."""
         where, parameters = self._range(low, high)
-        texts, order = ", ".join(key.text for key in self.keys), ", ".join(key.order for key in self.keys)
-        return Query(f"SELECT {texts} FROM {self.table} t WHERE {where} ORDER BY {order} LIMIT 1 OFFSET {int(offset)}", parameters)  # noqa: S608
+        texts, order = (
+            ", ".join(key.text for key in self.keys),
+            ", ".join(key.order for key in self.keys),
+        )
+        return Query(
+            f"SELECT {texts} FROM {self.table} t WHERE {where} ORDER BY {order} LIMIT 1 OFFSET "
+            f"{int(offset)}",
+            parameters,
+        )
 
     def at(self, keys: Sequence[Key]) -> Query:
         """As `rows`, of these keys; at least one."""
@@ -264,41 +335,70 @@ class Queries:
     def _at(self, keys: Sequence[Key], columns: Sequence[str]) -> Query:
         bound = _Bound()
         only = self._only(bound)
-        conditions = [" AND ".join(f"{one.order} = {bound(one, text)}" for one, text in zip(self.keys, key, strict=True)) for key in keys]
-        return Query(self._select(columns, [*only, f"({' OR '.join(conditions)})"]), bound.parameters)
+        conditions = [
+            " AND ".join(
+                f"{one.order} = {bound(one, text)}"
+                for one, text in zip(self.keys, key, strict=True)
+            )
+            for key in keys
+        ]
+        return Query(
+            self._select(columns, [*only, f"({' OR '.join(conditions)})"]), bound.parameters
+        )
 
-    def _from(self, columns: Sequence[str], low: Key | None, high: Key | None) -> tuple[str, Mapping[str, Any]]:
+    def _from(
+        self, columns: Sequence[str], low: Key | None, high: Key | None
+    ) -> tuple[str, Mapping[str, Any]]:
         where, parameters = self._range(low, high)
         return self._select(columns, [where]), parameters
 
     def _select(self, columns: Sequence[str], conditions: Sequence[str]) -> str:
-        return f"SELECT {', '.join(columns)}, {self.hash} AS h FROM {self.table} t WHERE {' AND '.join(conditions)}"  # noqa: S608
+        return (
+            f"SELECT {', '.join(columns)}, {self.hash} AS h FROM {self.table} t WHERE "
+            f"{' AND '.join(conditions)}"
+        )
 
     def _range(self, low: Key | None, high: Key | None) -> tuple[str, Mapping[str, Any]]:
         bound = _Bound()
         conditions = self._only(bound)
         if low is not None:
-            conditions += self._beyond(">", [bound(*each) for each in zip(self.keys, low, strict=True)], is_inclusive=False)
+            conditions += self._beyond(
+                ">", [bound(*each) for each in zip(self.keys, low, strict=True)], is_inclusive=False
+            )
         if high is not None:
-            conditions += self._beyond("<", [bound(*each) for each in zip(self.keys, high, strict=True)], is_inclusive=True)
+            conditions += self._beyond(
+                "<", [bound(*each) for each in zip(self.keys, high, strict=True)], is_inclusive=True
+            )
         return " AND ".join(conditions) or "1 = 1", bound.parameters
 
     def _only(self, bound: "_Bound") -> list[str]:
         return [f"{name} = {bound.value(value)}" for name, value in self.only.items()]
 
     def _beyond(self, sign: str, places: Sequence[str], *, is_inclusive: bool) -> list[str]:
-        """Conditions for keys on one side of another, column by column; the first one serves an index of several columns."""
+        """Conditions for keys on one side of another, column by column; the first one serves an
+        index of several columns.
+        """
         orders = [key.order for key in self.keys]
         cases = [
             " AND ".join(
                 [
-                    *(f"{order} = {place}" for order, place in zip(orders[:i], places[:i], strict=True)),
-                    f"{orders[i]} {sign}{'=' if is_inclusive and i == len(orders) - 1 else ''} {places[i]}",
+                    *(
+                        f"{order} = {place}"
+                        for order, place in zip(orders[:i], places[:i], strict=True)
+                    ),
+                    (
+                        f"{orders[i]} {sign}{'=' if is_inclusive and i == len(orders) - 1 else ''} "
+                        f"{places[i]}"
+                    ),
                 ]
             )
             for i in range(len(orders))
         ]
-        return cases if len(cases) == 1 else [f"{orders[0]} {sign}= {places[0]}", f"(({') OR ('.join(cases)}))"]
+        return (
+            cases
+            if len(cases) == 1
+            else [f"{orders[0]} {sign}= {places[0]}", f"(({') OR ('.join(cases)}))"]
+        )
 
 
 @dataclass(frozen=True)
@@ -326,9 +426,13 @@ class QueriedSide:
         return self._rows(self.queries.at(keys))
 
     def values_at(self, keys: Sequence[Key]) -> dict[Key, tuple[str | None, ...]]:
-        """Of each of these keys that exists, the canonical texts of the columns that are compared."""
+        """Of each of these keys that exists, the canonical texts of the columns that are
+        compared.
+        """
         size = len(self.queries.keys)
-        return {tuple(row[:size]): tuple(row[size:-1]) for row in self.run(self.queries.values_at(keys))}
+        return {
+            tuple(row[:size]): tuple(row[size:-1]) for row in self.run(self.queries.values_at(keys))
+        }
 
     def _rows(self, query: Query) -> list[Row]:
         return [(tuple(key), value) for *key, value in self.run(query)]
@@ -350,7 +454,9 @@ class _Bound:
 
 
 def quoted(dialect: Dialect, name: str) -> str:
-    """A name in SQL; a colon is kept from SQLAlchemy, which would take what follows for a parameter."""
+    """A name in SQL; a colon is kept from SQLAlchemy, which would take what follows for a
+    parameter.
+    """
     mark = '"' if dialect is Dialect.POSTGRES else "`"
     exact = mark + name.replace(mark, mark * 2) + mark
     return exact if dialect is Dialect.SPARK else exact.replace(":", "\\:")
@@ -362,18 +468,37 @@ def _column(dialect: Dialect, name: str) -> str:
 
 
 def _row(dialect: Dialect, texts: Iterable[str]) -> str:
-    """The text of a row: of each column its length in characters, a colon and itself, or the sign of null."""
+    """The text of a row: of each column its length in characters, a colon and itself, or the sign
+    of null.
+    """
     match dialect:
         case Dialect.MYSQL:
-            return "CONCAT(" + ", ".join(f"COALESCE(CONCAT(CHAR_LENGTH({text}), ':', {text}), '{NULL}')" for text in texts) + ")"
+            return (
+                "CONCAT("
+                + ", ".join(
+                    f"COALESCE(CONCAT(CHAR_LENGTH({text}), ':', {text}), '{NULL}')"
+                    for text in texts
+                )
+                + ")"
+            )
         case Dialect.POSTGRES:
-            return " || ".join(f"COALESCE(length({text}) || ':' || ({text}), '{NULL}')" for text in texts)
+            return " || ".join(
+                f"COALESCE(length({text}) || ':' || ({text}), '{NULL}')" for text in texts
+            )
         case Dialect.SPARK:
-            return "concat(" + ", ".join(f"coalesce(char_length({text}) || ':' || {text}, '{NULL}')" for text in texts) + ")"
+            return (
+                "concat("
+                + ", ".join(
+                    f"coalesce(char_length({text}) || ':' || {text}, '{NULL}')" for text in texts
+                )
+                + ")"
+            )
 
 
 def _key(dialect: Dialect, found: Canonical, column: str, text: str) -> KeyColumn:
-    """A column of the key, ordered by itself where every engine orders its type alike, and else by its text's bytes."""
+    """A column of the key, ordered by itself where every engine orders its type alike, and else by
+    its text's bytes.
+    """
     kind, is_spark = found.kind, dialect is Dialect.SPARK
     if kind is Kind.NUMBER and found.is_ordered_as_number:
         return KeyColumn(text=text, order=column, parameter=_number)
@@ -415,7 +540,8 @@ class Monitored:
         left_out: Keys that differ, and that changes above the snapshot have touched.
         unchecked: Of each column that is not compared, why.
         unresolved: Ranges that were not compared, as too many queries were needed.
-        is_passed: The lake had read messages above the snapshot, so that nothing below it can be on its way.
+        is_passed: The lake had read messages above the snapshot, so that nothing below it can be on
+            its way.
         is_truncated: The table was truncated after the snapshot: its rows cannot be compared.
         seconds: That it took.
     """
@@ -451,7 +577,8 @@ class Part:
     Attributes:
         database: Whose table.
         keys: The columns of the table's key.
-        shard: The values of the columns that topics' names give, which the database's table does not have.
+        shard: The values of the columns that topics' names give, which the database's table does
+            not have.
     """
 
     database: Database
@@ -475,7 +602,9 @@ class Part:
 
     def own(self, key: change.Key) -> change.Key:
         """A key of the table as the database's has it."""
-        return tuple(value for name, value in zip(self.keys, key, strict=True) if name not in self.shard)
+        return tuple(
+            value for name, value in zip(self.keys, key, strict=True) if name not in self.shard
+        )
 
     def whole(self, key: Key) -> Key:
         """A key of the database's table as that of the lake has it."""
@@ -484,22 +613,30 @@ class Part:
 
 
 def parts_of(monitor: Monitor, keys: tuple[str, ...], shards: str) -> list[Part]:
-    """What is compared of a table with which database, by its key and the expression of shards in the names of topics.
+    """What is compared of a table with which database, by its key and the expression of shards in
+    the names of topics.
 
     Raises:
         InvalidValueError: The monitor names no database.
     """
     names = shard_columns(shards)
-    return [Part(database=one, keys=keys, shard=dict(zip(names, values, strict=True))) for values, one in monitor.databases.items()]
+    return [
+        Part(database=one, keys=keys, shard=dict(zip(names, values, strict=True)))
+        for values, one in monitor.databases.items()
+    ]
 
 
 def together(table: str, shards: Mapping[str, Monitored]) -> Monitored:
-    """The comparisons of all parts of a table, by the names of their shards, as one of the table."""
+    """The comparisons of all parts of a table, by the names of their shards, as one of the
+    table.
+    """
     found = list(shards.values())
     unchecked: dict[str, str] = {}
     for one in found:
         unchecked |= one.unchecked
-    snapshots = [f"{name}: {one.snapshot}" if name else one.snapshot for name, one in shards.items()]
+    snapshots = [
+        f"{name}: {one.snapshot}" if name else one.snapshot for name, one in shards.items()
+    ]
     return Monitored(
         table=table,
         snapshot="; ".join(snapshots),
@@ -517,7 +654,9 @@ def together(table: str, shards: Mapping[str, Monitored]) -> Monitored:
 
 
 def key_shown(key: Key) -> str:
-    """A key as commands print it and take it: a JSON array of the canonical texts of its columns."""
+    """A key as commands print it and take it: a JSON array of the canonical texts of its
+    columns.
+    """
     return orjson.dumps(list(key)).decode()
 
 
@@ -531,28 +670,45 @@ def key_given(text: str, size: int) -> Key:
         parts = orjson.loads(text)
     except ValueError:
         parts = None
-    if not isinstance(parts, list) or len(parts) != size or not all(type(part) in (str, int) for part in parts):
+    if (
+        not isinstance(parts, list)
+        or len(parts) != size
+        or not all(type(part) in (str, int) for part in parts)
+    ):
         raise InvalidValueError(
-            "key", text, f"is no JSON array of {size} texts or whole numbers, such as [1]; write it as the monitor does"
+            "key",
+            text,
+            f"is no JSON array of {size} texts or whole numbers, such as [1]; write it as the "
+            f"monitor does",
         )
     return tuple(map(str, parts))
 
 
 def comparison_of(
-    dialect: Dialect, source: Mapping[str, str], lake: Mapping[str, str], keys: Sequence[str], only: Sequence[str] | None = None
+    dialect: Dialect,
+    source: Mapping[str, str],
+    lake: Mapping[str, str],
+    keys: Sequence[str],
+    only: Sequence[str] | None = None,
 ) -> Comparison:
     """What of two tables is compared, by their columns and types.
 
-    Columns are named as the database names them, also where the lake has or names one in another case.
+    Columns are named as the database names them, also where the lake has or names one in another
+    case.
 
     Raises:
-        InvalidValueError: `only` names a column that one of the tables does not have, or a column of the key cannot be compared.
+        InvalidValueError: `only` names a column that one of the tables does not have, or a column
+            of the key cannot be compared.
     """
     lake, keys = spelled_as(source, lake), tuple(spelled_as(source, dict.fromkeys(keys)))
     only = None if only is None else list(spelled_as(source, dict.fromkeys(only)))
     for name in only or ():
         if name not in source or name not in lake:
-            raise InvalidValueError("columns", name, f"is no column of both tables; they are {', '.join(n for n in source if n in lake)}")
+            raise InvalidValueError(
+                "columns",
+                name,
+                f"is no column of both tables; they are {', '.join(n for n in source if n in lake)}",
+            )
     columns, unchecked = dict[str, Canonical](), dict[str, str]()
     for name, source_type in source.items():
         if name not in lake:
@@ -561,17 +717,28 @@ def comparison_of(
             if found := canonical(dialect, source_type, lake[name]):
                 columns[name] = found
             else:
-                unchecked[name] = f"{source_type} as {lake[name]} has no text that is equal for equal values"
-    unchecked |= {name: "the database's table does not have it" for name in lake if name not in source}
+                unchecked[name] = (
+                    f"{source_type} as {lake[name]} has no text that is equal for equal values"
+                )
+    unchecked |= {
+        name: "the database's table does not have it" for name in lake if name not in source
+    }
     for key in keys:
         if key not in columns:
-            raise InvalidValueError("keys", key, unchecked.get(key, "no such column is compared; name columns of the table"))
+            raise InvalidValueError(
+                "keys",
+                key,
+                unchecked.get(key, "no such column is compared; name columns of the table"),
+            )
     return Comparison(dialect=dialect, keys=keys, columns=columns, unchecked=unchecked)
 
 
 def canonical_key(comparison: Comparison, key: change.Key) -> Key:
     """The key of a change as comparisons have it."""
-    return tuple(comparison.columns[name].twin(value) for name, value in zip(comparison.keys, key, strict=True))
+    return tuple(
+        comparison.columns[name].twin(value)
+        for name, value in zip(comparison.keys, key, strict=True)
+    )
 
 
 def in_batches(keys: Iterable[Key], size: int) -> list[list[Key]]:

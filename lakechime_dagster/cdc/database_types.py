@@ -1,14 +1,25 @@
-"""Types of a database's columns: as Debezium's connectors write them, and those of the lake that hold their values."""
+"""Types of a database's columns: as Debezium's connectors write them, and those of the lake that
+hold their values.
+"""
 
 import re
 from collections.abc import Callable, Mapping
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.values import MAX_PRECISION, SOURCE_TYPE, ConnectSchema
-from lakechime_dagster.tables.databases import BINARY, DECIMALS, INTERVALS, TIMES, UNSIGNED, Debezium
+from lakechime_dagster.tables.databases import (
+    BINARY,
+    DECIMALS,
+    INTERVALS,
+    TIMES,
+    UNSIGNED,
+    Debezium,
+)
 
 _KIND = re.compile(
-    r"(?P<word>[a-z][a-z0-9_ ]*?)\s*(?:\((?P<length>.*)\))?(?P<rest>(?: (?:unsigned|zerofill|with(?:out)? time zone))*)", re.DOTALL
+    r"(?P<word>[a-z][a-z0-9_ ]*?)\s*(?:\((?P<length>.*)\))?(?P<rest>(?: "
+    r"(?:unsigned|zerofill|with(?:out)? time zone))*)",
+    re.DOTALL,
 )
 _MICROSECONDS = 6  # digits of a second that a type of PostgreSQL has which names none
 DECIMAL, PRECISION = "org.apache.kafka.connect.data.Decimal", "connect.decimal.precision"
@@ -28,7 +39,9 @@ def connect_type(dialect: Dialect, kind: str, envelope: Debezium) -> ConnectSche
         ValueError: How it writes such values is not known.
     """
     if dialect is Dialect.POSTGRES and kind.endswith("[]"):
-        return ConnectSchema("array", items=connect_type(dialect, kind.removesuffix("[]"), envelope))
+        return ConnectSchema(
+            "array", items=connect_type(dialect, kind.removesuffix("[]"), envelope)
+        )
     found = _KIND.fullmatch(kind.strip().lower())
     made = None if found is None else _TYPES[dialect].get(found["word"] + _variant(found["rest"]))
     if found is None or made is None:
@@ -38,7 +51,13 @@ def connect_type(dialect: Dialect, kind: str, envelope: Debezium) -> ConnectSche
 
 def _variant(rest: str) -> str:
     """What of the words behind a length makes a type of its own."""
-    return " unsigned" if "unsigned" in rest or "zerofill" in rest else rest if "with time zone" in rest else ""
+    return (
+        " unsigned"
+        if "unsigned" in rest or "zerofill" in rest
+        else rest
+        if "with time zone" in rest
+        else ""
+    )
 
 
 def _named(kind: str, name: str, **parameters: str) -> ConnectSchema:
@@ -79,7 +98,11 @@ def _unsigned_bigint(length: str, envelope: Debezium) -> ConnectSchema:
 
 
 def _bits(length: str, envelope: Debezium) -> ConnectSchema:
-    return ConnectSchema("boolean") if length in ("", "1") else _named("bytes", "io.debezium.data.Bits", length=length)
+    return (
+        ConnectSchema("boolean")
+        if length in ("", "1")
+        else _named("bytes", "io.debezium.data.Bits", length=length)
+    )
 
 
 def _bits_varying(length: str, envelope: Debezium) -> ConnectSchema:
@@ -109,7 +132,9 @@ def _wall_clock(digits: int) -> Made:
                 return _named("string", "io.debezium.time.IsoTimestamp")
             case _:
                 is_short = int(length or digits) <= 3
-                return _named("int64", f"io.debezium.time.{'Timestamp' if is_short else 'MicroTimestamp'}")
+                return _named(
+                    "int64", f"io.debezium.time.{'Timestamp' if is_short else 'MicroTimestamp'}"
+                )
 
     return made
 
@@ -131,10 +156,18 @@ def _time(digits: int, default: str) -> Made:
 
 def _interval(length: str, envelope: Debezium) -> ConnectSchema:
     is_number = envelope.setting(INTERVALS) == "numeric"
-    return _named("int64", "io.debezium.time.MicroDuration") if is_number else _named("string", "io.debezium.time.Interval")
+    return (
+        _named("int64", "io.debezium.time.MicroDuration")
+        if is_number
+        else _named("string", "io.debezium.time.Interval")
+    )
 
 
-_TEXT, _JSON, _ENUM = _always("string"), _always("string", "io.debezium.data.Json"), _always("string", "io.debezium.data.Enum")
+_TEXT, _JSON, _ENUM = (
+    _always("string"),
+    _always("string", "io.debezium.data.Json"),
+    _always("string", "io.debezium.data.Enum"),
+)
 _TINY, _SHORT, _INT, _LONG = (_always(f"int{bits}") for bits in (16, 16, 32, 64))
 _INSTANT = _always("string", "io.debezium.time.ZonedTimestamp")
 _MYSQL: Mapping[str, Made] = {
@@ -181,8 +214,23 @@ _POSTGRES: Mapping[str, Made] = {
     "bit": _bits,
     "bit varying": _bits_varying,
     "numeric": _numeric,
-    **dict.fromkeys(("character", "character varying", "text", "citext", "name", "inet", "cidr", "macaddr", "macaddr8"), _TEXT),
-    **dict.fromkeys(("int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange"), _TEXT),
+    **dict.fromkeys(
+        (
+            "character",
+            "character varying",
+            "text",
+            "citext",
+            "name",
+            "inet",
+            "cidr",
+            "macaddr",
+            "macaddr8",
+        ),
+        _TEXT,
+    ),
+    **dict.fromkeys(
+        ("int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange"), _TEXT
+    ),
     "json": _JSON,
     "jsonb": _JSON,
     "xml": _always("string", "io.debezium.data.Xml"),
@@ -224,20 +272,26 @@ _POSTGRES_IN_LAKE = {
     r"real": "float",
     r"double precision": "double",
     r"boolean|bit\(1\)": "boolean",
-    r"character(?: varying)?(?:\(\d+\))?|text|citext|name|enum|jsonb?|uuid|time(?:\(\d\))? without time zone": "string",
+    r"character(?: varying)?(?:\(\d+\))?|text|citext|name|enum|jsonb?|uuid|time(?:\(\d\))? without "
+    r"time zone": "string",
     r"bytea": "binary",
     r"date": "date",
     r"timestamp(?:\(\d\))? without time zone": "timestamp_ntz",
     r"timestamp(?:\(\d\))? with time zone": "timestamp",
 }
-_IN_LAKE: Mapping[Dialect, Mapping[str, str]] = {Dialect.MYSQL: _MYSQL_IN_LAKE, Dialect.POSTGRES: _POSTGRES_IN_LAKE}
+_IN_LAKE: Mapping[Dialect, Mapping[str, str]] = {
+    Dialect.MYSQL: _MYSQL_IN_LAKE,
+    Dialect.POSTGRES: _POSTGRES_IN_LAKE,
+}
 _DECIMAL_NUMBER = re.compile(rf"(?:decimal|numeric)(?:\((\d+),(-?\d+)\))?(?:{_UNSIGNED})?")
 
 
 def lake_type(dialect: Dialect, source_type: str) -> str | None:
-    """The narrowest type that holds the values of a column exactly; None where none does, or tools write such values differently.
+    """The narrowest type that holds the values of a column exactly; None where none does, or tools
+    write such values differently.
 
-    PostgreSQL's NaN of a numeric and its endless dates are values of no decimal and no date, and are refused as they come.
+    PostgreSQL's NaN of a numeric and its endless dates are values of no decimal and no date, and
+    are refused as they come.
 
     Args:
         dialect: The database's.
@@ -246,5 +300,16 @@ def lake_type(dialect: Dialect, source_type: str) -> str | None:
     kind = source_type.lower()
     if decimal := _DECIMAL_NUMBER.fullmatch(kind):
         precision, scale = (int(part or -1) for part in decimal.groups())
-        return f"decimal({precision},{scale})" if 0 <= scale <= precision <= MAX_PRECISION else "string"
-    return next((ddl for pattern, ddl in _IN_LAKE[dialect].items() if re.fullmatch(pattern, kind, re.DOTALL)), None)
+        return (
+            f"decimal({precision},{scale})"
+            if 0 <= scale <= precision <= MAX_PRECISION
+            else "string"
+        )
+    return next(
+        (
+            ddl
+            for pattern, ddl in _IN_LAKE[dialect].items()
+            if re.fullmatch(pattern, kind, re.DOTALL)
+        ),
+        None,
+    )

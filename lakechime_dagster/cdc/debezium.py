@@ -4,7 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lakechime_dagster.cdc.change import Change, Key, Operation, position_of, table_of, transaction_of
+from lakechime_dagster.cdc.change import (
+    Change,
+    Key,
+    Operation,
+    position_of,
+    table_of,
+    transaction_of,
+)
 from lakechime_dagster.cdc.record import (
     Beat,
     Changes,
@@ -37,7 +44,9 @@ _OF_SOURCE = "__source_"
 
 
 def is_column(name: str) -> bool:
-    """Whether a field of a flattened message is a column of the row, and not one that was put beside it."""
+    """Whether a field of a flattened message is a column of the row, and not one that was put
+    beside it.
+    """
     return not name.startswith(_PREFIX)
 
 
@@ -48,15 +57,28 @@ def unflattened(payload: Mapping[str, Any]) -> dict[str, Any]:
     is_deleted = str(beside.get(_DELETED)).lower() == "true"
     operation = beside.get("__op") or (Operation.DELETE if is_deleted else Operation.UPDATE)
     gone = operation == Operation.DELETE
-    transaction = {"id": beside.get("__transaction_id"), "data_collection_order": beside.get("__transaction_data_collection_order")}
+    transaction = {
+        "id": beside.get("__transaction_id"),
+        "data_collection_order": beside.get("__transaction_data_collection_order"),
+    }
     sides = {"before": row if gone else None, "after": None if gone else row}
     return {"op": str(operation), "source": _source(beside), **sides, "transaction": transaction}
 
 
 def _source(beside: Mapping[str, Any]) -> dict[str, Any]:
-    """The source block: fields of it are named `__source_pos` or, where `add.fields` names them alone, `__pos`."""
-    found = {name.removeprefix(_PREFIX): value for name, value in beside.items() if not name.startswith(_OF_SOURCE)}
-    found |= {name.removeprefix(_OF_SOURCE): value for name, value in beside.items() if name.startswith(_OF_SOURCE)}
+    """The source block: fields of it are named `__source_pos` or, where `add.fields` names them
+    alone, `__pos`.
+    """
+    found = {
+        name.removeprefix(_PREFIX): value
+        for name, value in beside.items()
+        if not name.startswith(_OF_SOURCE)
+    }
+    found |= {
+        name.removeprefix(_OF_SOURCE): value
+        for name, value in beside.items()
+        if name.startswith(_OF_SOURCE)
+    }
     if "connector" not in found:
         if found.get("file") is not None and found.get("pos") is not None:
             found["connector"] = "mysql"
@@ -65,7 +87,9 @@ def _source(beside: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-OLD_KEY = "__debezium.oldkey"  # header of a row that was inserted under the new key of an updated one
+OLD_KEY = (
+    "__debezium.oldkey"  # header of a row that was inserted under the new key of an updated one
+)
 OPERATIONS = {operation.value: operation for operation in Operation}
 _SIDES = ("before", "after")
 _PARTS = {*_SIDES, "source", "op", "ts_ms", "ts_us", "ts_ns", "transaction"}  # of an envelope
@@ -79,11 +103,18 @@ class DebeziumReader(EnvelopeReader):
     Args:
         envelope: The declared envelope.
         keys: The columns of the table's key, in their order.
-        schemas: Where the columns of messages without a schema are found; without it they are unreadable.
+        schemas: Where the columns of messages without a schema are found; without it they are
+            unreadable.
         only: The tables whose messages are read.
     """
 
-    def __init__(self, envelope: Debezium, keys: Sequence[str], schemas: Schemas | None = None, only: TableFilter | None = None) -> None:
+    def __init__(
+        self,
+        envelope: Debezium,
+        keys: Sequence[str],
+        schemas: Schemas | None = None,
+        only: TableFilter | None = None,
+    ) -> None:
         self._only = only or TableFilter()
         placeholder = envelope.unavailable
         self._keys = tuple(keys)
@@ -93,7 +124,11 @@ class DebeziumReader(EnvelopeReader):
         self._message_keys = MessageReader(lambda schema: Columns(schema, placeholder), part="key")
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
-        columns, payload = (None, None) if record.value is None else self._values.read(record.value, is_exact=is_exact)
+        columns, payload = (
+            (None, None)
+            if record.value is None
+            else self._values.read(record.value, is_exact=is_exact)
+        )
         if payload is None:
             other = self._only.other(*table_of({}, record.topic))
             return other or Tombstone(self._key_of_tombstone(record, is_exact), coordinate(record))
@@ -104,22 +139,35 @@ class DebeziumReader(EnvelopeReader):
             return control
         payload = payload if is_envelope(payload) else unflattened(payload)
         if not isinstance(payload["op"], str) or payload["op"] not in OPERATIONS:
-            raise ValueError(f"op: a message of Debezium has one of {', '.join(OPERATIONS)}, not {shown(payload['op'])}")
+            raise ValueError(
+                f"op: a message of Debezium has one of {', '.join(OPERATIONS)}, not "
+                f"{shown(payload['op'])}"
+            )
         database, table = table_of(source_block(payload), record.topic)
         if other := self._only.other(database, table):
             return other
         known = columns or self._columns_without_schema(record.topic, payload)
-        return Changes(self._changes(record, payload, known, is_exact), known.ddl, known.defaults, placed_in(payload))
+        return Changes(
+            self._changes(record, payload, known, is_exact),
+            known.ddl,
+            known.defaults,
+            placed_in(payload),
+        )
 
     def _columns_without_schema(self, topic: str, payload: Mapping[str, Any]) -> ReadColumns:
         """The columns of a message without a schema."""
         if self._schemas is None:
-            remedy = "set value.converter.schemas.enable=true in the connector, or declare SourceSchema(read_from=…)"
+            remedy = (
+                "set value.converter.schemas.enable=true in the connector, or declare "
+                "SourceSchema(read_from=…)"
+            )
             raise ValueError(f"schema: the message has none; {remedy}")
         row = payload.get("after") or payload.get("before") or {}
         return self._schemas.columns(source_block(payload), as_object("after", row), topic)
 
-    def _changes(self, record: Record, payload: Mapping[str, Any], columns: ReadColumns, is_exact: bool) -> tuple[Change, ...]:
+    def _changes(
+        self, record: Record, payload: Mapping[str, Any], columns: ReadColumns, is_exact: bool
+    ) -> tuple[Change, ...]:
         operation, source = OPERATIONS[payload["op"]], source_block(payload)
         order = order_of(record, operation, position_of(source))
         known = {
@@ -131,32 +179,73 @@ class DebeziumReader(EnvelopeReader):
         if operation is Operation.TRUNCATE:
             return (Change(operation=operation, order=order, **known),)
         if operation is Operation.DELETE:
-            return (Change(operation=operation, order=order, key=self._deleted_key(record, payload, columns, is_exact), **known),)
+            return (
+                Change(
+                    operation=operation,
+                    order=order,
+                    key=self._deleted_key(record, payload, columns, is_exact),
+                    **known,
+                ),
+            )
         row = columns.read(as_object("after", payload.get("after")))
         key = key_of(row, self._keys, "after")
         continues = self._old_key(record, payload, columns, key, is_exact)
-        omitted = tuple(name for name in columns.ddl if name not in row) if len(row) < len(columns.ddl) else ()
-        upsert = Change(operation=operation, order=order, key=key, columns=row, omitted=omitted, continues=continues, **known)
+        omitted = (
+            tuple(name for name in columns.ddl if name not in row)
+            if len(row) < len(columns.ddl)
+            else ()
+        )
+        upsert = Change(
+            operation=operation,
+            order=order,
+            key=key,
+            columns=row,
+            omitted=omitted,
+            continues=continues,
+            **known,
+        )
         if continues is None or OLD_KEY in record.headers:  # whose deletion is a message of its own
             return (upsert,)
         return key_change(upsert, continues)
 
-    def _deleted_key(self, record: Record, payload: Mapping[str, Any], columns: ReadColumns, is_exact: bool) -> Key:
-        """The key of a deleted row: of what it was, or of the message where the database sent no more."""
-        before = {} if payload.get("before") is None else columns.read(as_object("before", payload["before"]))
+    def _deleted_key(
+        self, record: Record, payload: Mapping[str, Any], columns: ReadColumns, is_exact: bool
+    ) -> Key:
+        """The key of a deleted row: of what it was, or of the message where the database sent no
+        more.
+        """
+        before = (
+            {}
+            if payload.get("before") is None
+            else columns.read(as_object("before", payload["before"]))
+        )
         if all(before.get(name) is not None for name in keys_in(before, self._keys)):
             return key_of(before, self._keys, "before")
         found = self._key_of_message(record, columns, is_exact)
         if found is None:
             row = shown(payload.get("before"))
-            raise ValueError(f"before: a deletion has {', '.join(self._keys)} there or in its key; this one has {row}")
+            raise ValueError(
+                f"before: a deletion has {', '.join(self._keys)} there or in its key; this one has "
+                f"{row}"
+            )
         return found
 
-    def _old_key(self, record: Record, payload: Mapping[str, Any], columns: ReadColumns, key: Key, is_exact: bool) -> Key | None:
+    def _old_key(
+        self,
+        record: Record,
+        payload: Mapping[str, Any],
+        columns: ReadColumns,
+        key: Key,
+        is_exact: bool,
+    ) -> Key | None:
         """The key that this row had before, if it was another one."""
         if OLD_KEY in record.headers:
             types, old = self._message_keys.read(record.headers[OLD_KEY], is_exact=is_exact)
-            return key_of((types or columns).read(as_object(f"header {OLD_KEY}", old)), self._keys, f"header {OLD_KEY}")
+            return key_of(
+                (types or columns).read(as_object(f"header {OLD_KEY}", old)),
+                self._keys,
+                f"header {OLD_KEY}",
+            )
         if payload["op"] != Operation.UPDATE or payload.get("before") is None:
             return None
         was, after = as_object("before", payload["before"]), payload["after"]
@@ -168,7 +257,9 @@ class DebeziumReader(EnvelopeReader):
         return old if None not in old and old != key else None
 
     def _key_of_tombstone(self, record: Record, is_exact: bool) -> Key | None:
-        """The key of a message without a value, whose table its topic's name ends with; None where it is unknown how it is written."""
+        """The key of a message without a value, whose table its topic's name ends with; None where
+        it is unknown how it is written.
+        """
         try:
             known = None if self._schemas is None else self._schemas.columns({}, {}, record.topic)
         except ValueError:
@@ -177,22 +268,32 @@ class DebeziumReader(EnvelopeReader):
             known = None  # it says nothing that its deletion has not said
         return self._key_of_message(record, known, is_exact)
 
-    def _key_of_message(self, record: Record, columns: ReadColumns | None, is_exact: bool) -> Key | None:
+    def _key_of_message(
+        self, record: Record, columns: ReadColumns | None, is_exact: bool
+    ) -> Key | None:
         if record.key is None:
             return None
         types, payload = self._message_keys.read(record.key, is_exact=is_exact)
         known = types or columns
-        return None if payload is None or known is None else key_of(known.read(as_object("key", payload)), self._keys, "key")
+        return (
+            None
+            if payload is None or known is None
+            else key_of(known.read(as_object("key", payload)), self._keys, "key")
+        )
 
 
 def is_envelope(payload: Mapping[str, Any]) -> bool:
-    """Whether a message is an envelope, which may lack its `source`; a flattened row may have columns that are named like its parts."""
+    """Whether a message is an envelope, which may lack its `source`; a flattened row may have
+    columns that are named like its parts.
+    """
     if "op" not in payload:
         return False
     if isinstance(payload.get("source"), dict):
         return True
     sides = [payload[side] for side in _SIDES if side in payload]
-    is_row = any(isinstance(side, dict) for side in sides) or (payload["op"] == Operation.TRUNCATE and sides == [None, None])
+    is_row = any(isinstance(side, dict) for side in sides) or (
+        payload["op"] == Operation.TRUNCATE and sides == [None, None]
+    )
     return payload.keys() <= _PARTS and is_row
 
 
@@ -211,26 +312,43 @@ def control_of(payload: Mapping[str, Any]) -> Control | None:
         return Control.MESSAGE if payload["op"] == "m" else None
     if payload.keys() == _HEARTBEAT or payload.keys() == {"ts_ms"}:
         return Control.HEARTBEAT
-    return Control.SCHEMA_CHANGE if payload.keys() >= _SCHEMA_CHANGE and isinstance(payload["source"], dict) else None
+    return (
+        Control.SCHEMA_CHANGE
+        if payload.keys() >= _SCHEMA_CHANGE and isinstance(payload["source"], dict)
+        else None
+    )
 
 
 def source_of(record: Record, source: Mapping[str, Any]) -> str:
-    """The table that a change is of, with its connector's name, also where several tables' changes are routed into one topic."""
+    """The table that a change is of, with its connector's name, also where several tables' changes
+    are routed into one topic.
+    """
     parts = [source.get("name"), source.get("schema") or source.get("db"), source.get("table")]
     return ".".join(map(str, parts)) if all(parts) else record.topic
 
 
 def snapshot_of(source: Mapping[str, Any]) -> str | None:
-    """The mark of a row that a snapshot read: `true`, `first`, `last`, `incremental`, …; None of one that was streamed."""
+    """The mark of a row that a snapshot read: `true`, `first`, `last`, `incremental`, …; None of
+    one that was streamed.
+    """
     found = source.get("snapshot")
     mark = str(found).lower()  # older connectors wrote a boolean
     return None if found is None or mark == "false" else mark
 
 
 def _columns_of(message: ConnectSchema, placeholder: str) -> Columns:
-    """The columns of the row in messages of this schema, which is a part of an envelope and most of a flattened one."""
-    row, names = message.field("after") or message.field("before"), {name for name, _ in message.fields}
-    if row is None or row.type != "struct" or not ("source" in names or ("op" in names and names <= _PARTS)):
+    """The columns of the row in messages of this schema, which is a part of an envelope and most of
+    a flattened one.
+    """
+    row, names = (
+        message.field("after") or message.field("before"),
+        {name for name, _ in message.fields},
+    )
+    if (
+        row is None
+        or row.type != "struct"
+        or not ("source" in names or ("op" in names and names <= _PARTS))
+    ):
         row = replace(message, fields=tuple(one for one in message.fields if is_column(one[0])))
     return Columns(row, placeholder)
 
@@ -239,18 +357,29 @@ _STREAMED = {"c", "u", "d"}
 
 
 class BeatReader(ReaderBeside):
-    """Reads the messages of a table's topics, and among them those of a heartbeat table of Debezium's."""
+    """Reads the messages of a table's topics, and among them those of a heartbeat table of
+    Debezium's.
+    """
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
-        payload = None if record.value is None else payload_of(record.value, "value", is_exact=is_exact)
+        payload = (
+            None if record.value is None else payload_of(record.value, "value", is_exact=is_exact)
+        )
         return beat_of(payload) if isinstance(payload, dict) else Control.HEARTBEAT
 
 
 def beat_of(payload: dict[str, Any]) -> Reading:
-    """How far the log of a server had come with a change; a row that a snapshot read does not say."""
+    """How far the log of a server had come with a change; a row that a snapshot read does not
+    say.
+    """
     envelope = payload if is_envelope(payload) else unflattened(payload)
     source = source_block(envelope)
     server, at = source.get("name"), source.get("ts_ms")
-    if envelope["op"] not in _STREAMED or not isinstance(server, str) or not server or type(at) is not int:
+    if (
+        envelope["op"] not in _STREAMED
+        or not isinstance(server, str)
+        or not server
+        or type(at) is not int
+    ):
         return Control.HEARTBEAT
     return Beat(server, at)

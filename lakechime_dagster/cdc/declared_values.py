@@ -9,7 +9,16 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from lakechime_dagster.cdc.values import AS_WRITTEN, EXACT, MAX_PRECISION, Decode, InexactNumberError, ValueType, decoded, single
+from lakechime_dagster.cdc.values import (
+    AS_WRITTEN,
+    EXACT,
+    MAX_PRECISION,
+    Decode,
+    InexactNumberError,
+    ValueType,
+    decoded,
+    single,
+)
 from lakechime_dagster.compat import date_of_iso, datetime_of_iso
 from lakechime_dagster.tables.databases import BinaryText
 
@@ -17,7 +26,10 @@ _WHOLE = re.compile(r"-?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NO_NUMBER = ("NaN", "Infinity", "-Infinity")  # which a double may be all the same
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_MOMENT = re.compile(_DATE.pattern + r"[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(?P<zone>Z|[+-][0-9]{2}(:?[0-9]{2})?)?")
+_MOMENT = re.compile(
+    _DATE.pattern
+    + r"[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(?P<zone>Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
+)
 _ZERO_DATE = re.compile(r"0000-00-00([ T]00:00:00(\.0+)?Z?)?")
 _BOOLEANS = {"1": True, "0": False, "true": True, "false": False}
 _DECIMAL_TYPE = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
@@ -26,8 +38,9 @@ _DECIMAL_TYPE = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
 def natural_type(ddl: str, binary: BinaryText = BinaryText.BASE64) -> ValueType:
     """How values of a type of the lake are read.
 
-    Its `decode` gives None for MySQL's zero dates, raises ValueError or TypeError for what is no value of the type, and
-    `InexactNumberError`. A moment without a zone is UTC's where the type is `timestamp`; below a microsecond it is cut.
+    Its `decode` gives None for MySQL's zero dates, raises ValueError or TypeError for what is no
+    value of the type, and `InexactNumberError`. A moment without a zone is UTC's where the type is
+    `timestamp`; below a microsecond it is cut.
 
     Args:
         ddl: The type, in Spark's words.
@@ -72,8 +85,12 @@ class NaturalColumns:
         found: dict[str, Any] = {}
         for name, value in row.items():
             if name not in self.types:
-                raise ValueError(f"{where}.{name}: no type is declared for this column; name it in types=")
-            found[name] = None if value is None else decoded(f"{where}.{name}", self.types[name], value)
+                raise ValueError(
+                    f"{where}.{name}: no type is declared for this column; name it in types="
+                )
+            found[name] = (
+                None if value is None else decoded(f"{where}.{name}", self.types[name], value)
+            )
         return found
 
 

@@ -6,7 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Key, Order
-from lakechime_dagster.cdc.merge import BEFORE_ALL, Kept, Refused, Row, RowState, Soft, Window, event_of, with_changes
+from lakechime_dagster.cdc.merge import (
+    BEFORE_ALL,
+    Kept,
+    Refused,
+    Row,
+    RowState,
+    Soft,
+    Window,
+    event_of,
+    with_changes,
+)
 from lakechime_dagster.cdc.wire import Span, encoded
 from lakechime_dagster.compat import StrEnum
 
@@ -15,7 +25,8 @@ class ChangeOutcome(StrEnum):
     """What became of a change; of each of them one thing.
 
     Attributes:
-        APPLIED: The key's state rests on it: it deleted the row, is the newest upsert, or carries a column of it.
+        APPLIED: The key's state rests on it: it deleted the row, is the newest upsert, or carries a
+            column of it.
         MERGED: Newer ones of the same step say all that it said.
         STALE: What was known before the step says all that it said: it came late.
         DELIVERED_AGAIN: It was there before.
@@ -41,9 +52,9 @@ class ChangeOutcome(StrEnum):
 class Known:
     """What is known of a key before a step.
 
-    `base` and `changes` are what is remembered beside the table; of a key of which nothing is, the table's own row is the
-    base. `row` is that of the table, `waiting` the columns of the base that nobody carried, `span` where the base's row began in
-    the table's history.
+    `base` and `changes` are what is remembered beside the table; of a key of which nothing is, the
+    table's own row is the base. `row` is that of the table, `waiting` the columns of the base that
+    nobody carried, `span` where the base's row began in the table's history.
     """
 
     source: str
@@ -59,11 +70,19 @@ class Known:
         return max(*_orders(self.base), BEFORE_ALL, *(change.order for change in self.changes))
 
     def has(self, change: Change) -> bool:
-        """Whether a change was there before: one of the same event, and of the same content where that is known."""
+        """Whether a change was there before: one of the same event, and of the same content where
+        that is known.
+        """
         event = event_of(change.order)
-        if any(event_of(one.order) == event and _content(one) == _content(change) for one in self.changes):
+        if any(
+            event_of(one.order) == event and _content(one) == _content(change)
+            for one in self.changes
+        ):
             return True
-        return any(event_of(order) == event for order in (*_orders(self.base), *(order for order, _ in self.base.columns.values())))
+        return any(
+            event_of(order) == event
+            for order in (*_orders(self.base), *(order for order, _ in self.base.columns.values()))
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +93,8 @@ class KeyStep:
         key: Its values.
         source: What feeds it.
         before: The table's row before; None if it had none.
-        after: The table's row now; None if it has none. One that was deleted has a row state that ended.
+        after: The table's row now; None if it has none. One that was deleted has a row state that
+            ended.
         row_state: What is known of the key now, which stands beside the row.
         added: The changes to remember.
         waits: Its row waits for a column.
@@ -91,9 +111,11 @@ class KeyStep:
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """What a step made of some keys: each of them, the changes that were refused, and how many changes met which outcome.
+    """What a step made of some keys: each of them, the changes that were refused, and how many
+    changes met which outcome.
 
-    `change_outcomes` has the outcome of each change that is to be remembered; `kept` is what their rows rest on.
+    `change_outcomes` has the outcome of each change that is to be remembered; `kept` is what their
+    rows rest on.
     """
 
     keys: tuple[KeyStep, ...]
@@ -110,7 +132,8 @@ def merged(
     low_watermarks: Mapping[str, Order],
     soft: Soft | None = None,
 ) -> Merged:
-    """One step of a few keys; neither the order of the changes nor how they are split into steps makes a difference to the rows.
+    """One step of a few keys; neither the order of the changes nor how they are split into steps
+    makes a difference to the rows.
 
     Args:
         known: What is known of the keys, of all keys that continue one of them among them.
@@ -121,8 +144,13 @@ def merged(
     """
     fresh, outcomes = _fresh(known, changes)
     strayed, fresh = _strayed(known, fresh)
-    windows = {key: Window(source=one.source, base=one.base, changes=one.changes) for key, one in known.items()}
-    step = with_changes(Kept(windows=windows, truncated=truncated, low_watermarks=low_watermarks), fresh)
+    windows = {
+        key: Window(source=one.source, base=one.base, changes=one.changes)
+        for key, one in known.items()
+    }
+    step = with_changes(
+        Kept(windows=windows, truncated=truncated, low_watermarks=low_watermarks), fresh
+    )
     refused = (*strayed, *step.refused)
     outcomes[ChangeOutcome.QUARANTINED] += len(refused)
     dropped = {id(one.change) for one in refused}
@@ -135,13 +163,24 @@ def merged(
         before = known.get(key)
         one = _key_step(step.kept, key, before, tuple(added.get(key, ())), soft)
         ends = truncated.get(one.source, frozenset())
-        change_outcomes += [(change, _outcome(one, change, before.newest if before else BEFORE_ALL, ends)) for change in one.added]
+        change_outcomes += [
+            (change, _outcome(one, change, before.newest if before else BEFORE_ALL, ends))
+            for change in one.added
+        ]
         keys.append(one)
     outcomes.update(outcome for _, outcome in change_outcomes)
-    return Merged(keys=tuple(keys), refused=refused, outcomes=outcomes, kept=step.kept, change_outcomes=tuple(change_outcomes))
+    return Merged(
+        keys=tuple(keys),
+        refused=refused,
+        outcomes=outcomes,
+        kept=step.kept,
+        change_outcomes=tuple(change_outcomes),
+    )
 
 
-def _fresh(known: Mapping[Key, Known], changes: Iterable[Change]) -> tuple[list[Change], Counter[ChangeOutcome]]:
+def _fresh(
+    known: Mapping[Key, Known], changes: Iterable[Change]
+) -> tuple[list[Change], Counter[ChangeOutcome]]:
     """The changes that were not there before, each once, in their order."""
     fresh: list[Change] = []
     seen: dict[tuple[Key, str, Order], Change] = {}
@@ -159,28 +198,53 @@ def _fresh(known: Mapping[Key, Known], changes: Iterable[Change]) -> tuple[list[
     return fresh, outcomes
 
 
-def _strayed(known: Mapping[Key, Known], changes: Iterable[Change]) -> tuple[list[Refused], list[Change]]:
-    """The changes without a position that are in another partition than others of their key, so that their order is unknown."""
+def _strayed(
+    known: Mapping[Key, Known], changes: Iterable[Change]
+) -> tuple[list[Refused], list[Change]]:
+    """The changes without a position that are in another partition than others of their key, so
+    that their order is unknown.
+    """
     homes: dict[Key, tuple[str, int]] = {}
     refused, others = list[Refused](), list[Change]()
     for key, one in known.items():
-        without = [order for order in (one.base.upserted, *(change.order for change in one.changes)) if order and not order.position]
+        without = [
+            order
+            for order in (one.base.upserted, *(change.order for change in one.changes))
+            if order and not order.position
+        ]
         if without:
             homes[key] = without[0].topic, without[0].partition
     for change in changes:
         place = change.order.topic, change.order.partition
         if not change.order.position and homes.setdefault(change.key, place) != place:
-            reason = f"key {change.key} has changes without a position in partition {homes[change.key]} and in {place}: which came first?"
+            reason = (
+                f"key {change.key} has changes without a position in partition {homes[change.key]} "
+                f"and in {place}: which came first?"
+            )
             refused.append(Refused(change, reason))
         else:
             others.append(change)
     return refused, others
 
 
-def _key_step(kept: Kept, key: Key, before: Known | None, added: tuple[Change, ...], soft: Soft | None) -> KeyStep:
-    window, row_state = kept.windows[key], kept.row_state(key) if soft is None else soft.row_state(kept, key)
-    wanted = {name for one in window.changes if one.operation.is_upsert and one.order > row_state.deleted for name in one.omitted}
-    if before is not None and row_state.upserted is not None and (before.base.upserted or BEFORE_ALL) > row_state.deleted:
+def _key_step(
+    kept: Kept, key: Key, before: Known | None, added: tuple[Change, ...], soft: Soft | None
+) -> KeyStep:
+    window, row_state = (
+        kept.windows[key],
+        kept.row_state(key) if soft is None else soft.row_state(kept, key),
+    )
+    wanted = {
+        name
+        for one in window.changes
+        if one.operation.is_upsert and one.order > row_state.deleted
+        for name in one.omitted
+    }
+    if (
+        before is not None
+        and row_state.upserted is not None
+        and (before.base.upserted or BEFORE_ALL) > row_state.deleted
+    ):
         wanted |= before.waiting
     row = row_state.row({*row_state.columns, *wanted})
     return KeyStep(
@@ -198,7 +262,9 @@ def _outcome(step: KeyStep, change: Change, newest: Order, ends: Iterable[Order]
     row_state, order = step.row_state, change.order
     if step.waits and change.operation.is_upsert and order > row_state.deleted:
         return ChangeOutcome.WAITING
-    if order in _orders(row_state) or any(carried == order for carried, _ in row_state.columns.values()):
+    if order in _orders(row_state) or any(
+        carried == order for carried, _ in row_state.columns.values()
+    ):
         return ChangeOutcome.APPLIED
     if any(end > order for end in ends):
         return ChangeOutcome.TRUNCATED
@@ -207,7 +273,15 @@ def _outcome(step: KeyStep, change: Change, newest: Order, ends: Iterable[Order]
 
 def _orders(row_state: RowState) -> list[Order]:
     """The orders at which the row was written last, and began and ended by deletions."""
-    return [order for order in (row_state.upserted, row_state.deleted, row_state.ended and row_state.ended.order) if order is not None]
+    return [
+        order
+        for order in (
+            row_state.upserted,
+            row_state.deleted,
+            row_state.ended and row_state.ended.order,
+        )
+        if order is not None
+    ]
 
 
 def _content(change: Change) -> tuple[object, ...]:
@@ -217,8 +291,8 @@ def _content(change: Change) -> tuple[object, ...]:
 class Need:
     """What a row of the table needs.
 
-    Where deleted rows stay, one is written too that ends (`END`), that is there again after that (`RETURN`), or that ended and
-    was otherwise than was known (`AMEND`).
+    Where deleted rows stay, one is written too that ends (`END`), that is there again after that
+    (`RETURN`), or that ended and was otherwise than was known (`AMEND`).
     """
 
     INSERT, UPDATE, DELETE, NOTHING = "I", "U", "D", "="
@@ -231,11 +305,17 @@ def need_of(before: Row | None, after: Row | None, is_same: bool) -> str | None:
         return None if after is None else Need.INSERT
     if after is None:
         return Need.DELETE
-    return Need.NOTHING if is_same and all(_equal(before.get(name), value) for name, value in after.items()) else Need.UPDATE
+    return (
+        Need.NOTHING
+        if is_same and all(_equal(before.get(name), value) for name, value in after.items())
+        else Need.UPDATE
+    )
 
 
 def soft_need(need: str | None, had_ended: bool, has_ended: bool) -> str | None:
-    """The same of a row that is kept, by whether it had ended before and has now; None of one that ended, and is as it was."""
+    """The same of a row that is kept, by whether it had ended before and has now; None of one that
+    ended, and is as it was.
+    """
     match need, had_ended, has_ended:
         case (Need.UPDATE, False, True):
             return Need.END

@@ -9,7 +9,13 @@ from lakechime_dagster.cdc.change import Order
 from lakechime_dagster.cdc.debezium import BeatReader, DebeziumReader
 from lakechime_dagster.cdc.history import Tracked, TrackHistory
 from lakechime_dagster.cdc.merge import Soft
-from lakechime_dagster.cdc.record import EnvelopeReader, ShardReader, SnapshotRowReader, TableFilter, TransactionReader
+from lakechime_dagster.cdc.record import (
+    EnvelopeReader,
+    ShardReader,
+    SnapshotRowReader,
+    TableFilter,
+    TransactionReader,
+)
 from lakechime_dagster.cdc.row_messages import CanalReader, DmsReader, MaxwellReader
 from lakechime_dagster.cdc.schema import AsWritten, History, Schemas
 from lakechime_dagster.cdc.state import StateRow, TableSchema
@@ -25,7 +31,8 @@ from lakechime_dagster.triggers.consumers import Checkpoint
 
 @dataclass(frozen=True, kw_only=True)
 class MessageFormat:
-    """What must be known to read them; plain values, of which each process makes a reader of its own.
+    """What must be known to read them; plain values, of which each process makes a reader of its
+    own.
 
     Attributes:
         envelope: Who wrote them.
@@ -35,7 +42,8 @@ class MessageFormat:
         transactions: A glob of topics in which the connector reports its transactions.
         only: The tables of the database whose messages are read.
         shards: A regular expression of topics' names, whose named groups are columns.
-        is_typed_elsewhere: Messages without a schema are kept as they are written until `tables` have their columns.
+        is_typed_elsewhere: Messages without a schema are kept as they are written until `tables`
+            have their columns.
         tables: The columns of the database's tables at positions of its log.
     """
 
@@ -53,14 +61,17 @@ class MessageFormat:
         """What reads them.
 
         Raises:
-            ValueError: A column of the key has no type, or one has a type of which such tools write no values.
+            ValueError: A column of the key has no type, or one has a type of which such tools write
+                no values.
         """
         reader = self._reader(self.message_keys)
         if self.shards:
             reader = ShardReader(reader, self.shards, self.keys)
         if self.transactions:
             reader = TransactionReader(reader, self.transactions)
-        return SnapshotRowReader(BeatReader(reader, self.heartbeats) if self.heartbeats else reader, self.keys)
+        return SnapshotRowReader(
+            BeatReader(reader, self.heartbeats) if self.heartbeats else reader, self.keys
+        )
 
     @property
     def message_keys(self) -> tuple[str, ...]:
@@ -102,17 +113,21 @@ def format_of(table: BronzeTable) -> MessageFormat:
     )
 
 
-FEW = TableSize(rows=20_000, bytes=16_000_000)  # of which Python reads and merges the changes within two seconds, on one core
+FEW = TableSize(
+    rows=20_000, bytes=16_000_000
+)  # of which Python reads and merges the changes within two seconds, on one core
 
 
 @dataclass(frozen=True, kw_only=True)
 class CDCJob:
     """One execution of a CDC table, by the new rows of its bronze table.
 
-    `names` gives the table's names of columns that have others in the database; of `personal` ones the log records nothing.
-    What is older than the merge's `allowed_lateness` is forgotten when it is most of what is remembered, and more than
-    `collects_above` changes. Messages that are `few` start no workers. `reading` is what the columns of the database's table were
-    after all of its messages had been written. `start`, `may_complete_empty` and `has_committed` are as of `job.TableJob`.
+    `names` gives the table's names of columns that have others in the database; of `personal` ones
+    the log records nothing. What is older than the merge's `allowed_lateness` is forgotten when it
+    is most of what is remembered, and more than `collects_above` changes. Messages that are `few`
+    start no workers. `reading` is what the columns of the database's table were after all of its
+    messages had been written. `start`, `may_complete_empty` and `has_committed` are as of
+    `job.TableJob`.
     """
 
     name: str
@@ -139,16 +154,28 @@ class CDCJob:
         return self.merge.stored_as_scd_type == 2
 
     def after(self, empty_steps: int) -> "CDCJob":
-        """The same after so many steps in a row that left the table without a commit: beyond the most that may, this one commits."""
+        """The same after so many steps in a row that left the table without a commit: beyond the
+        most that may, this one commits.
+        """
         most = self.merge.max_continuous_empty_commits
-        return replace(self, may_complete_empty=False) if most is not None and empty_steps >= most else self
+        return (
+            replace(self, may_complete_empty=False)
+            if most is not None and empty_steps >= most
+            else self
+        )
 
     def tracked(self, truncations: Iterable[StateRow]) -> Tracked | None:
         """How histories are held, given the truncations; None where the table holds none."""
         if not self.has_history:
             return None
-        listed, excepted = self.merge.track_history_column_list, self.merge.track_history_except_column_list
-        track = TrackHistory(column_list=None if listed is None else frozenset(listed), except_column_list=frozenset(excepted))
+        listed, excepted = (
+            self.merge.track_history_column_list,
+            self.merge.track_history_except_column_list,
+        )
+        track = TrackHistory(
+            column_list=None if listed is None else frozenset(listed),
+            except_column_list=frozenset(excepted),
+        )
         return Tracked(track=track, truncated_at=_times(truncations))
 
     @property
@@ -167,7 +194,9 @@ def _times(truncations: Iterable[StateRow]) -> dict[tuple[str, Order], int | Non
 
 @dataclass(frozen=True, kw_only=True)
 class BronzeJob(SourceJob):
-    """One execution of a table that holds the messages of a source, which are read by their format."""
+    """One execution of a table that holds the messages of a source, which are read by their
+    format.
+    """
 
     source: MessageSource
     format: MessageFormat

@@ -1,4 +1,6 @@
-"""Repairs rows of a CDC table, and loads a dump: appends rows of the database to its bronze table."""
+"""Repairs rows of a CDC table, and loads a dump: appends rows of the database to its bronze
+table.
+"""
 
 import os
 import time
@@ -10,8 +12,23 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from lakechime_dagster.cdc.change import READ, REPAIRS, BinlogPosition, Order, Position, StatedPosition, WalPosition
-from lakechime_dagster.cdc.compare import Comparison, Key, QueriedSide, comparison_of, in_batches, key_shown
+from lakechime_dagster.cdc.change import (
+    READ,
+    REPAIRS,
+    BinlogPosition,
+    Order,
+    Position,
+    StatedPosition,
+    WalPosition,
+)
+from lakechime_dagster.cdc.compare import (
+    Comparison,
+    Key,
+    QueriedSide,
+    comparison_of,
+    in_batches,
+    key_shown,
+)
 from lakechime_dagster.cdc.database import column_types, database_side, settled
 from lakechime_dagster.cdc.load import (
     LOADS,
@@ -49,12 +66,16 @@ HIDDEN = "__"  # begins the names of columns that the database does not have
 _MESSAGE = """topic, topic_id, "partition", "offset", key, value"""
 _FIRST, _SECOND, _THIRD = (f"array_element(position, {part})" for part in (1, 2, 3))
 _OWN = f"topic_id LIKE '{REPAIRS}%'"  # rows of a repair or a load
-_STREAMED = f"op IN ('c', 'u', 'd', 't') AND position IS NOT NULL AND snapshot IS NULL AND NOT {_OWN}"  # changes with a position
+# changes with a position
+_STREAMED = (
+    f"op IN ('c', 'u', 'd', 't') AND position IS NOT NULL AND snapshot IS NULL AND NOT {_OWN}"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Repaired:
-    """What the database has for keys, and the commit of the bronze table that has it; None in a dry run.
+    """What the database has for keys, and the commit of the bronze table that has it; None in a dry
+    run.
 
     Attributes:
         snapshot: The position of the database's log at which they were read.
@@ -70,7 +91,8 @@ class Repaired:
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """Rows of a dump that were appended in one commit of the bronze table; `total` with those of the chunks before, `last` their last key.
+    """Rows of a dump that were appended in one commit of the bronze table; `total` with those of
+    the chunks before, `last` their last key.
 
     `version` is the commit; None in a dry run.
     """
@@ -82,8 +104,16 @@ class Chunk:
     version: int | None
 
 
-def repair_declared(platform: Platform, table: CDCTable, monitor: Monitor, keys: Sequence[Key], *, dry_run: bool = False) -> Repaired:
-    """Repair keys of a declared table, and register the commit, so that the table's trigger sees it at once.
+def repair_declared(
+    platform: Platform,
+    table: CDCTable,
+    monitor: Monitor,
+    keys: Sequence[Key],
+    *,
+    dry_run: bool = False,
+) -> Repaired:
+    """Repair keys of a declared table, and register the commit, so that the table's trigger sees it
+    at once.
 
     Raises:
         As `repaired`.
@@ -104,7 +134,8 @@ def repaired(
     dry_run: bool = False,
     pause: Callable[[float], None] = time.sleep,
 ) -> Repaired:
-    """Read these keys in the database at one snapshot, and append what it has for them to the bronze table, in one commit.
+    """Read these keys in the database at one snapshot, and append what it has for them to the
+    bronze table, in one commit.
 
     Raises:
         UnrepairableError: they cannot be written.
@@ -113,13 +144,26 @@ def repaired(
         TableAbsentError: the lake has no such table.
     """
     with _snapshot(tables, messages_form(tables), monitor, pause) as (position, writer, side):
-        found = {key: row for some in in_batches(dict.fromkeys(keys), AT_ONCE) for key, row in side.values_at(some).items()}
+        found = {
+            key: row
+            for some in in_batches(dict.fromkeys(keys), AT_ONCE)
+            for key, row in side.values_at(some).items()
+        }
     columns = writer.comparison.columns
     texts: dict[Key, Texts | None] = {
-        key: dict(zip(columns, found[key], strict=True)) if key in found else None for key in dict.fromkeys(keys)
+        key: dict(zip(columns, found[key], strict=True)) if key in found else None
+        for key in dict.fromkeys(keys)
     }
-    at = Record(topic=f"{tables.name} repaired", topic_id=REPAIRS + tables.name, value=None, offset=now_ms * 1_000_000)
-    records = [writer.record(replace(at, offset=at.offset + number), key, row) for number, (key, row) in enumerate(texts.items())]
+    at = Record(
+        topic=f"{tables.name} repaired",
+        topic_id=REPAIRS + tables.name,
+        value=None,
+        offset=now_ms * 1_000_000,
+    )
+    records = [
+        writer.record(replace(at, offset=at.offset + number), key, row)
+        for number, (key, row) in enumerate(texts.items())
+    ]
     done = Repaired(
         snapshot=str(position),
         rows=tuple(key for key, row in texts.items() if row is not None),
@@ -130,54 +174,92 @@ def repaired(
     return replace(done, version=append_records(tables, records, "repair", position, now_ms))
 
 
-def append_records(tables: ReplicaTables, records: Sequence[Record], origin: str, position: StatedPosition, now_ms: int) -> int:
-    """Append rows that were read at a position of the database's log to the bronze table, in one commit; returns the version."""
+def append_records(
+    tables: ReplicaTables,
+    records: Sequence[Record],
+    origin: str,
+    position: StatedPosition,
+    now_ms: int,
+) -> int:
+    """Append rows that were read at a position of the database's log to the bronze table, in one
+    commit; returns the version.
+    """
     reader, headers = tables.format.reader(), [(ORIGIN, origin.encode())]
-    rows = [bronze_row(Message(replace(one, headers=dict(headers)), headers, now_ms), reader) for one in records]
-    return append_rows(tables.bronze, list(COLUMNS), rows, {"lakechime.origin": origin, "lakechime.position": str(position)})
+    rows = [
+        bronze_row(Message(replace(one, headers=dict(headers)), headers, now_ms), reader)
+        for one in records
+    ]
+    return append_rows(
+        tables.bronze,
+        list(COLUMNS),
+        rows,
+        {"lakechime.origin": origin, "lakechime.position": str(position)},
+    )
 
 
 @contextmanager
 def _snapshot(
     tables: ReplicaTables, form: Form, monitor: Monitor, pause: Callable[[float], None]
 ) -> Iterator[tuple[StatedPosition, RowWriter, QueriedSide]]:
-    """A consistent snapshot of the database's table, which ends with the context: its position, what writes its rows, and the rows.
+    """A consistent snapshot of the database's table, which ends with the context: its position,
+    what writes its rows, and the rows.
 
-    Its position loses to all changes that the snapshot does not see, and wins against all that the messages had before it.
-    Changes that it sees, and of which no message had arrived yet, win too, and say the same or come before others that do; key
-    changes among them take what their rows were before the snapshot (`Order.is_read_after`).
+    Its position loses to all changes that the snapshot does not see, and wins against all that the
+    messages had before it. Changes that it sees, and of which no message had arrived yet, win too,
+    and say the same or come before others that do; key changes among them take what their rows were
+    before the snapshot (`Order.is_read_after`).
     """
-    newest = 0 if form.connector in OF_BINLOG else _newest_position(tables)  # before the snapshot, so that it is in there
+    newest = (
+        0 if form.connector in OF_BINLOG else _newest_position(tables)
+    )  # before the snapshot, so that it is in there
     (database,) = monitor.databases.values()
     where = database.source_table
-    with settled(database.address(os.environ), *where, seconds=STATEMENT_SECONDS, pause=pause) as found:
+    with settled(
+        database.address(os.environ), *where, seconds=STATEMENT_SECONDS, pause=pause
+    ) as found:
         position = snapshot_position(form, found.position, newest)
         connection = found.snapshot.connection
-        comparison = _comparison(tables, form, found.snapshot.dialect, column_types(connection, *where))
+        comparison = _comparison(
+            tables, form, found.snapshot.dialect, column_types(connection, *where)
+        )
         writer = RowWriter(form=form, position=position, comparison=comparison)
         yield found.position, writer, database_side(connection, comparison.source(*where))
 
 
-def _comparison(tables: ReplicaTables, form: Form, dialect: Any, source: Mapping[str, str]) -> Comparison:
+def _comparison(
+    tables: ReplicaTables, form: Form, dialect: Any, source: Mapping[str, str]
+) -> Comparison:
     """The columns of the database's table that rows can have.
 
     Raises:
-        UnrepairableError: the lake's table does not exist yet, or has a column that they cannot have.
+        UnrepairableError: the lake's table does not exist yet, or has a column that they cannot
+            have.
     """
-    lake = {name: kind for name, kind in DeltaRows(tables.rows).types().items() if not name.startswith(HIDDEN)}
+    lake = {
+        name: kind
+        for name, kind in DeltaRows(tables.rows).types().items()
+        if not name.startswith(HIDDEN)
+    }
     if not lake:
-        raise UnrepairableError(f"{tables.name}: the table does not exist yet; wait for its first execution")
+        raise UnrepairableError(
+            f"{tables.name}: the table does not exist yet; wait for its first execution"
+        )
     comparison = comparison_of(dialect, source, lake, tables.keys)
     if lacking := left_out(form, source, list(spelled_as(source, lake)), comparison):
         raise UnrepairableError(
-            f"{tables.name}: its rows cannot be read with {', '.join(lacking)}; repair them by a new snapshot of the connector"
+            f"{tables.name}: its rows cannot be read with {', '.join(lacking)}; repair them by a "
+            f"new snapshot of the connector"
         )
     return comparison
 
 
 def _newest_position(tables: ReplicaTables) -> int:
-    """The greatest first part of the positions in the bronze table, also of rows that were loaded."""
-    (row,) = DeltaRows(tables.bronze).query(f"SELECT max({_FIRST}) AS newest FROM t WHERE position IS NOT NULL")
+    """The greatest first part of the positions in the bronze table, also of rows that were
+    loaded.
+    """
+    (row,) = DeltaRows(tables.bronze).query(
+        f"SELECT max({_FIRST}) AS newest FROM t WHERE position IS NOT NULL"
+    )
     return row["newest"] or 0
 
 
@@ -188,30 +270,45 @@ def messages_form(tables: ReplicaTables) -> Form:
     """The form of a table's rows, by the newest message that reports one.
 
     Raises:
-        UnrepairableError: there is none, several tables feed this one, or rows that are read have no order among its messages.
+        UnrepairableError: there is none, several tables feed this one, or rows that are read have
+            no order among its messages.
     """
     if tables.format.shards:
-        raise UnrepairableError(f"{tables.name}: no row of a shard can be written yet; let the connector of that shard take a new snapshot")
+        raise UnrepairableError(
+            f"{tables.name}: no row of a shard can be written yet; let the connector of that shard "
+            f"take a new snapshot"
+        )
     bronze = DeltaRows(tables.bronze)
-    without_position = f"kind = 'change' AND op IN ('c', 'u', 'd') AND position IS NULL AND NOT {_OWN}"
-    if isinstance(tables.format.envelope, Canal) or bronze.select("offset", where=(without_position,), limit=1):
+    without_position = (
+        f"kind = 'change' AND op IN ('c', 'u', 'd') AND position IS NULL AND NOT {_OWN}"
+    )
+    if isinstance(tables.format.envelope, Canal) or bronze.select(
+        "offset", where=(without_position,), limit=1
+    ):
         tool = type(tables.format.envelope).__name__
         raise UnrepairableError(
-            f"{tables.name}: messages of {tool} without a position in the database's log have no order among rows that are read there; "
+            f"{tables.name}: messages of {tool} without a position in the database's log have no "
+            f"order among rows that are read there; "
             "load the rows again by that tool"
         )
     # a heartbeat and a message of another table have a source too
-    sources = bronze.query(f"SELECT source, max(ts_ms) AS newest FROM t WHERE kind = 'change' AND NOT {_OWN} GROUP BY source")
+    sources = bronze.query(
+        f"SELECT source, max(ts_ms) AS newest FROM t WHERE kind = 'change' AND NOT {_OWN} GROUP BY "
+        f"source"
+    )
     if len(sources) > 1:
         names = ", ".join(sorted(row["source"] for row in sources))
-        raise UnrepairableError(f"{tables.name}: several tables feed it ({names}), and the one of a key is unknown")
+        raise UnrepairableError(
+            f"{tables.name}: several tables feed it ({names}), and the one of a key is unknown"
+        )
     found = bronze.query(
         f"""SELECT {_MESSAGE} FROM t WHERE op IN ('c', 'u', 'r') AND value IS NOT NULL AND NOT {_OWN}
         ORDER BY "timestamp" DESC NULLS LAST, "offset" DESC LIMIT 1"""
     )
     if not found:
         raise UnrepairableError(
-            f"{tables.name}: no message reports a row yet, so that the form of its rows is unknown; start the connector, and wait for its "
+            f"{tables.name}: no message reports a row yet, so that the form of its rows is "
+            f"unknown; start the connector, and wait for its "
             "first change of a row"
         )
     _check_epochs(tables, sources[0]["source"])
@@ -220,29 +317,44 @@ def messages_form(tables: ReplicaTables) -> Form:
 
 def _form(tables: ReplicaTables, row: Mapping[str, Any], newest_ms: int | None) -> Form:
     """The form by one message, as the bronze table has it."""
-    record = Record(topic=row["topic"], topic_id=row["topic_id"] or "", offset=row["offset"], value=row["value"].encode())
+    record = Record(
+        topic=row["topic"],
+        topic_id=row["topic_id"] or "",
+        offset=row["offset"],
+        value=row["value"].encode(),
+    )
     return form_of(tables.name, record, tables.typed_format(), newest_ms)
 
 
 def _check_epochs(tables: ReplicaTables, source: str) -> None:
-    """Refuse a source whose positions have restarted: rows that are read have positions of its first epoch."""
+    """Refuse a source whose positions have restarted: rows that are read have positions of its
+    first epoch.
+    """
     if any(order.epoch > 0 for order in _orders(tables, "place", source)):
         raise UnrepairableError(
-            f"{tables.name}: the positions of {source} have restarted, and a repair cannot be ordered after that yet; let the connector "
+            f"{tables.name}: the positions of {source} have restarted, and a repair cannot be "
+            f"ordered after that yet; let the connector "
             "take a new snapshot"
         )
 
 
 def _orders(tables: ReplicaTables, role: str, source: str) -> list[Order]:
     """The orders that the state has of a source, in rows of a role."""
-    rows = DeltaRows(tables.state).query("""SELECT "order" FROM t WHERE role = :role AND source = :source""", role=role, source=source)
+    rows = DeltaRows(tables.state).query(
+        """SELECT "order" FROM t WHERE role = :role AND source = :source""",
+        role=role,
+        source=source,
+    )
     return [order_of(row["order"]) for row in rows]
 
 
 def first_streamed(tables: ReplicaTables) -> tuple[str, Position | None]:
     """The source of a table's changes, and the lowest position that was streamed of it."""
     bronze = DeltaRows(tables.bronze)
-    lowest = f"SELECT source, position FROM t WHERE {_STREAMED} ORDER BY {_FIRST}, {_SECOND}, {_THIRD} LIMIT 1"
+    lowest = (
+        f"SELECT source, position FROM t WHERE {_STREAMED} ORDER BY {_FIRST}, {_SECOND}, {_THIRD} "
+        f"LIMIT 1"
+    )
     if found := bronze.query(lowest):
         return found[0]["source"], tuple(found[0]["position"])
     (any_,) = bronze.query(f"SELECT source FROM t WHERE kind = 'change' AND NOT {_OWN} LIMIT 1")
@@ -253,9 +365,16 @@ def first_streamed(tables: ReplicaTables) -> tuple[str, Position | None]:
 
 
 def load_dump(
-    platform: Platform, table: CDCTable, path: Path, stated: StatedPosition, size: int, *, dry_run: bool = False
+    platform: Platform,
+    table: CDCTable,
+    path: Path,
+    stated: StatedPosition,
+    size: int,
+    *,
+    dry_run: bool = False,
 ) -> Iterator[Chunk]:
-    """Load a dump into a declared table, and register each commit, so that the table's trigger sees it at once.
+    """Load a dump into a declared table, and register each commit, so that the table's trigger sees
+    it at once.
 
     Raises:
         As `dump_loaded`.
@@ -268,11 +387,19 @@ def load_dump(
 
 
 def dump_loaded(
-    tables: ReplicaTables, path: Path, stated: StatedPosition, size: int, now: Callable[[], int], *, dry_run: bool = False
+    tables: ReplicaTables,
+    path: Path,
+    stated: StatedPosition,
+    size: int,
+    now: Callable[[], int],
+    *,
+    dry_run: bool = False,
 ) -> Iterator[Chunk]:
-    """Load a dump chunk by chunk of so many rows, once all rows were checked. A dry run gives back one chunk of all rows.
+    """Load a dump chunk by chunk of so many rows, once all rows were checked. A dry run gives back
+    one chunk of all rows.
 
-    Memory holds a chunk, however long the dump is. A dump without rows gives back nothing. Rows that are loaded again mean the same.
+    Memory holds a chunk, however long the dump is. A dump without rows gives back nothing. Rows
+    that are loaded again mean the same.
 
     Raises:
         LoadGapError: the stream does not reach back to the dump's position.
@@ -288,19 +415,35 @@ def dump_loaded(
     if repeated := first_repeated(checked.keys(dump.rows())):
         key, *where = repeated
         raise DumpError(
-            f"{tables.name}: key {key} is there twice, at {' and '.join(where)}, and only one can be its row; dump at one position"
+            f"{tables.name}: key {key} is there twice, at {' and '.join(where)}, and only one can "
+            f"be its row; dump at one position"
         )
     if dry_run:
-        yield Chunk(snapshot=str(stated), rows=checked.rows, total=checked.rows, last=checked.last, version=None)
+        yield Chunk(
+            snapshot=str(stated),
+            rows=checked.rows,
+            total=checked.rows,
+            last=checked.last,
+            version=None,
+        )
         return
     # a topic of this process alone: its offsets only go forward, whatever others append meanwhile
     at = Record(topic=f"{tables.name} loaded", topic_id=LOADS + uuid4().hex, value=None)
     rows, loaded = dump.rows(), 0
     while chunk := list(islice(rows, size)):
-        written = [_written(writer, replace(at, offset=loaded + number), *one) for number, one in enumerate(chunk)]
+        written = [
+            _written(writer, replace(at, offset=loaded + number), *one)
+            for number, one in enumerate(chunk)
+        ]
         loaded += len(chunk)
         version = append_records(tables, [record for _, record in written], "load", stated, now())
-        yield Chunk(snapshot=str(stated), rows=len(chunk), total=loaded, last=written[-1][0], version=version)
+        yield Chunk(
+            snapshot=str(stated),
+            rows=len(chunk),
+            total=loaded,
+            last=written[-1][0],
+            version=version,
+        )
 
 
 @dataclass
@@ -320,7 +463,9 @@ class _Checked:
             yield where, key_shown(self.last)
 
 
-def _written(writer: DumpWriter, at: Record, where: str, row: Mapping[str, Any]) -> tuple[Key, Record]:
+def _written(
+    writer: DumpWriter, at: Record, where: str, row: Mapping[str, Any]
+) -> tuple[Key, Record]:
     try:
         return writer.record(at, row)
     except ValueError as problem:
@@ -332,7 +477,8 @@ def _writer(tables: ReplicaTables, stated: StatedPosition, columns: tuple[str, .
 
     Raises:
         LoadGapError: the stream does not reach back to the position.
-        DumpError: it has not passed the position, or the state of what was deleted above it is gone.
+        DumpError: it has not passed the position, or the state of what was deleted above it is
+            gone.
     """
     now = messages_form(tables)
     dump_position(now, stated, (0,))  # that it is a position of such a log
@@ -345,14 +491,17 @@ def _writer(tables: ReplicaTables, stated: StatedPosition, columns: tuple[str, .
     low_watermark = max(_orders(tables, "low_watermark", source), default=BEFORE_ALL)
     if low_watermark > Order(position=position, rank=READ):
         raise DumpError(
-            f"{tables.name}: the state of rows that were deleted since {stated} is gone; declare an allowed_lateness longer than the dump "
-            f"is old, rebuild the table by `lakechime trigger seek {tables.name} --to beginning`, and load then"
+            f"{tables.name}: the state of rows that were deleted since {stated} is gone; declare "
+            f"an allowed_lateness longer than the dump "
+            f"is old, rebuild the table by `lakechime trigger seek {tables.name} --to beginning`, "
+            f"and load then"
         )
     return writer_of(now, then, position, tables.format.message_keys, columns)
 
 
 def _newest_below(tables: ReplicaTables, stated: StatedPosition) -> tuple[Position, Form]:
-    """The newest change that was streamed and is not above a position, as far as its own says it; there is one.
+    """The newest change that was streamed and is not above a position, as far as its own says it;
+    there is one.
 
     Returns:
         Its position, and the form of the rows then.
@@ -369,13 +518,21 @@ def _newest_below(tables: ReplicaTables, stated: StatedPosition) -> tuple[Positi
 
 
 def _check_passed(tables: ReplicaTables, source: str, stated: WalPosition, then: Form) -> None:
-    """See that the stream, which comes in the order of commits, is above a position of PostgreSQL's log."""
+    """See that the stream, which comes in the order of commits, is above a position of PostgreSQL's
+    log.
+    """
     if then.is_first:
         raise DumpError(
-            f"{tables.name}: {stated} lies in the first transaction that was streamed, whose position in the order of commits is unknown; "
+            f"{tables.name}: {stated} lies in the first transaction that was streamed, whose "
+            f"position in the order of commits is unknown; "
             "dump later"
         )
-    above = f"SELECT source FROM t WHERE {_STREAMED} AND ({_FIRST} > :lsn OR {_SECOND} >= :lsn) LIMIT 1"
+    above = (
+        f"SELECT source FROM t WHERE {_STREAMED} AND ({_FIRST} > :lsn OR {_SECOND} >= :lsn) LIMIT 1"
+    )
     if not DeltaRows(tables.bronze).query(above, lsn=stated.lsn):
-        problem = f"no change of {source} above the dump's position was streamed yet, so that it is unknown what lies below"
+        problem = (
+            f"no change of {source} above the dump's position was streamed yet, so that it is "
+            f"unknown what lies below"
+        )
         raise DumpError(f"{tables.name}: {problem}; wait for a change of a row")

@@ -46,9 +46,11 @@ class KeepingUp:
     """What was measured of a table.
 
     Attributes:
-        unread: By file in bytes, or by partition in messages, what the source holds and the table of messages does not.
+        unread: By file in bytes, or by partition in messages, what the source holds and the table
+            of messages does not.
         problems: Why something could not be measured that should be.
-        waiting: Rows outside of the table, as nobody sent a column; None where they are too many to be counted.
+        waiting: Rows outside of the table, as nobody sent a column; None where they are too many to
+            be counted.
     """
 
     table: str
@@ -65,9 +67,18 @@ class KeepingUp:
 
     @property
     def lags(self) -> dict[str, float]:
-        """How many seconds old the newest news are, those of the source that is furthest behind: of the messages and of the table."""
-        newest = {"messages": [one.in_messages for one in self.parsed.values()], "table": [one.in_table for one in self.parsed.values()]}
-        return {name: max((self.now_ms - at) / 1000 for at in times if at is not None) for name, times in newest.items() if any(times)}
+        """How many seconds old the newest news are, those of the source that is furthest behind: of
+        the messages and of the table.
+        """
+        newest = {
+            "messages": [one.in_messages for one in self.parsed.values()],
+            "table": [one.in_table for one in self.parsed.values()],
+        }
+        return {
+            name: max((self.now_ms - at) / 1000 for at in times if at is not None)
+            for name, times in newest.items()
+            if any(times)
+        }
 
 
 def beyond(found: KeepingUp, limits: Limits) -> list[str]:
@@ -82,9 +93,15 @@ def _stuck(found: KeepingUp, limits: Limits) -> Iterator[str]:
             yield consumer.blocked
         elif consumer.waits and consumer.open_ms is not None:
             if _is_older(found, consumer.open_ms, limits.behind):
-                yield f"{consumer.name} has been at one step for {_words(found.seconds_since(consumer.open_ms))}, and more waits"
+                yield (
+                    f"{consumer.name} has been at one step for "
+                    f"{_words(found.seconds_since(consumer.open_ms))}, and more waits"
+                )
         elif consumer.waits and consumer.ticked_ms is None:
-            yield f"{consumer.name} has something to read, and its sensor has never ticked: it is stopped, or no daemon runs"
+            yield (
+                f"{consumer.name} has something to read, and its sensor has never ticked: it is "
+                f"stopped, or no daemon runs"
+            )
         elif consumer.waits and _is_older(found, consumer.ticked_ms, limits.behind):
             yield (
                 f"{consumer.name} has something to read, and its sensor has not ticked for "
@@ -94,17 +111,33 @@ def _stuck(found: KeepingUp, limits: Limits) -> Iterator[str]:
 
 def _silent(found: KeepingUp, limits: Limits) -> Iterator[str]:
     for source, parsed in sorted(found.parsed.items()):
-        newest = max((at for at in (parsed.in_messages, parsed.heartbeat) if at is not None), default=None)
-        if limits.quiet is not None and newest is not None and _is_older(found, newest, limits.quiet):
-            yield f"{source} has sent nothing for {_words(found.seconds_since(newest))}, not even a heartbeat: is its connector stuck?"
+        newest = max(
+            (at for at in (parsed.in_messages, parsed.heartbeat) if at is not None), default=None
+        )
+        if (
+            limits.quiet is not None
+            and newest is not None
+            and _is_older(found, newest, limits.quiet)
+        ):
+            yield (
+                f"{source} has sent nothing for {_words(found.seconds_since(newest))}, not even a "
+                f"heartbeat: is its connector stuck?"
+            )
 
 
 def _outside(found: KeepingUp, limits: Limits) -> Iterator[str]:
     if found.waiting is None or found.waiting > limits.waiting:
-        many = "too many rows to be counted wait" if found.waiting is None else f"{found.waiting:,} rows wait"
+        many = (
+            "too many rows to be counted wait"
+            if found.waiting is None
+            else f"{found.waiting:,} rows wait"
+        )
         yield f"{many} outside of {found.table} for a column that nobody sent"
     if limits.quarantined is not None and found.quarantined > limits.quarantined:
-        yield f"{found.quarantined:,} rows are in {found.table}__quarantine, more than {limits.quarantined:,}"
+        yield (
+            f"{found.quarantined:,} rows are in {found.table}__quarantine, more than "
+            f"{limits.quarantined:,}"
+        )
 
 
 def _is_older(found: KeepingUp, moment_ms: int | None, limit: dt.timedelta) -> bool:
@@ -146,7 +179,8 @@ class Arrived:
     Attributes:
         changes: How many different changes of each transaction.
         outside: How many changes of each source were read of the log, and name no transaction.
-        newest: By source and partition of its topics when the newest change of a transaction was written there.
+        newest: By source and partition of its topics when the newest change of a transaction was
+            written there.
         unreadable: Messages that cannot be read, of which nobody knows the transaction.
         has_more: The source held more than was read of it.
     """
@@ -162,7 +196,9 @@ class Arrived:
         return {*self.newest, *self.outside, *(one.source for one in self.changes)}
 
     def is_past(self, source: str, at_ms: int) -> bool:
-        """Whether each partition of a source has brought a later change: what was written before is there, as each is read in order."""
+        """Whether each partition of a source has brought a later change: what was written before is
+        there, as each is read in order.
+        """
         newest = self.newest.get(source, {}).values()
         return bool(newest) and min(newest) > at_ms
 
@@ -187,7 +223,8 @@ class Lacking:
     def __str__(self) -> str:
         topic, partition, offset = self.end.where
         return (
-            f"{self.source}: of transaction {self.end.transaction}, which ended at {topic}[{partition}]@{offset}, {self.found:,} of "
+            f"{self.source}: of transaction {self.end.transaction}, which ended at "
+            f"{topic}[{partition}]@{offset}, {self.found:,} of "
             f"{self.expected:,} changes arrived"
         )
 
@@ -219,8 +256,9 @@ class Counted:
 def counted(ends: Iterable[End], arrived: Arrived, now_ms: int, patience_ms: int) -> Counted:
     """Compare what transactions say they had with what arrived.
 
-    A change that is lacking is lost once each partition of its source has brought a later one, or else once its transaction has ended
-    so long ago. While the source holds more than was read, it may be there. A message that arrived twice counts once.
+    A change that is lacking is lost once each partition of its source has brought a later one, or
+    else once its transaction has ended so long ago. While the source holds more than was read, it
+    may be there. A message that arrived twice counts once.
     """
     ended = list(ends)
     problems = dict(_problems(ended, arrived, now_ms - patience_ms))
@@ -233,7 +271,11 @@ def counted(ends: Iterable[End], arrived: Arrived, now_ms: int, patience_ms: int
         is_past = arrived.is_past(within.source, end.at_ms)
         if not arrived.has_more and (is_past or end.at_ms < now_ms - patience_ms):
             is_sure = is_past and not arrived.unreadable
-            lacking.append(Lacking(source=within.source, end=end, expected=expected, found=found, is_sure=is_sure))
+            lacking.append(
+                Lacking(
+                    source=within.source, end=end, expected=expected, found=found, is_sure=is_sure
+                )
+            )
         else:
             on_their_way += 1
     return Counted(
@@ -247,7 +289,9 @@ def counted(ends: Iterable[End], arrived: Arrived, now_ms: int, patience_ms: int
 
 
 def _by_source(ends: Iterable[End], sources: Collection[str]) -> dict[Within, tuple[End, int]]:
-    """Of each source and transaction its last end, and the most changes of any end: one that is sent again may count only the rest."""
+    """Of each source and transaction its last end, and the most changes of any end: one that is
+    sent again may count only the rest.
+    """
     tables: dict[tuple[str, str], list[str]] = {}
     found: dict[Within, tuple[End, int]] = {}
     for end in ends:
@@ -263,7 +307,9 @@ def _by_source(ends: Iterable[End], sources: Collection[str]) -> dict[Within, tu
 
 
 def _sources_of(topic: str, table: str, sources: Collection[str]) -> Iterator[str]:
-    """The sources that a topic of transactions means by a table; it is named after its server, unless somebody named it otherwise."""
+    """The sources that a topic of transactions means by a table; it is named after its server,
+    unless somebody named it otherwise.
+    """
     suffix = "." + ".".join(table.split(".")[-2:])
     named = {source: source.removesuffix(suffix) for source in sources if source.endswith(suffix)}
     own = [source for source, server in named.items() if topic.startswith(f"{server}.")]
@@ -275,8 +321,27 @@ def _problems(ends: Collection[End], arrived: Arrived, before_ms: int) -> Iterat
     in_transactions = {one.source for one in arrived.changes}
     for source, count in sorted(arrived.outside.items()):
         if source not in in_transactions:
-            remedy = "set `provide.transaction.metadata=true` in the connector, or leave transactions= out"
-            yield source, f"{count:,} changes of {source} name no transaction, so that lost ones are not found: {remedy}"
+            remedy = (
+                "set `provide.transaction.metadata=true` in the connector, or leave transactions= "
+                "out"
+            )
+            yield (
+                source,
+                (
+                    f"{count:,} changes of {source} name no transaction, so that lost ones are not "
+                    f"found: {remedy}"
+                ),
+            )
     for source in sorted(in_transactions):
-        if not ends and not arrived.has_more and max(arrived.newest[source].values(), default=before_ms) < before_ms:
-            yield source, f"changes of {source} arrived, and no end of any transaction: is transactions= the connector's topic of them?"
+        if (
+            not ends
+            and not arrived.has_more
+            and max(arrived.newest[source].values(), default=before_ms) < before_ms
+        ):
+            yield (
+                source,
+                (
+                    f"changes of {source} arrived, and no end of any transaction: is transactions= the "
+                    f"connector's topic of them?"
+                ),
+            )

@@ -7,7 +7,16 @@ from typing import Any
 import orjson
 
 from lakechime_dagster.cdc.change import REPAIRS
-from lakechime_dagster.cdc.monitor import Arrived, Consumer, Counted, End, KeepingUp, Parsed, Within, counted
+from lakechime_dagster.cdc.monitor import (
+    Arrived,
+    Consumer,
+    Counted,
+    End,
+    KeepingUp,
+    Parsed,
+    Within,
+    counted,
+)
 from lakechime_dagster.cdc.service import Replica
 from lakechime_dagster.errors import MessagesUnreadableError
 from lakechime_dagster.settings import in_project
@@ -18,13 +27,22 @@ from lakechime_dagster.triggers.schedule import DAY_MS, from_milliseconds
 
 _HEARTBEATS = "heartbeat."  # precedes the name of the server in the topic of its heartbeats
 _SINCE = """ "timestamp" >= arrow_cast(:since, 'Timestamp(Microsecond, Some("UTC"))') """
-_NEWEST = "SELECT source, max(ts_ms) AS at FROM t WHERE kind = 'change' AND ts_ms >= :since GROUP BY source"
-_NEWEST_HEARTBEATS = f"""SELECT topic, source, max("timestamp") AS at FROM t WHERE kind = 'heartbeat' AND {_SINCE} GROUP BY topic, source"""
-# a change that arrives again has its position in the log, and may have another one in its transaction; without a position that is all
+_NEWEST = (
+    "SELECT source, max(ts_ms) AS at FROM t WHERE kind = 'change' AND ts_ms >= :since GROUP BY "
+    "source"
+)
+_NEWEST_HEARTBEATS = f"""
+    SELECT topic, source, max("timestamp") AS at
+    FROM t WHERE kind = 'heartbeat' AND {_SINCE} GROUP BY topic, source
+"""
+# a change that arrives again has its position in the log, and may have another one in its
+# transaction; without a position that is all
 _CHANGES_OF_TRANSACTIONS = f"""
-    SELECT source, "transaction", count(DISTINCT op || ' ' || coalesce(array_to_string(position, ','), cast(transaction_order AS text))
+    SELECT source, "transaction", count(DISTINCT
+        op || ' ' || coalesce(array_to_string(position, ','), cast(transaction_order AS text))
         || ' ' || coalesce(row_key, '')) AS n
-    FROM t WHERE kind = 'change' AND "transaction" IS NOT NULL AND {_SINCE} GROUP BY source, "transaction"
+    FROM t WHERE kind = 'change' AND "transaction" IS NOT NULL AND {_SINCE}
+    GROUP BY source, "transaction"
 """
 _CHANGES_OF_NONE = f"""
     SELECT source, count(*) AS n FROM t
@@ -58,12 +76,16 @@ def keeping_up(replica: Replica) -> KeepingUp:
 
 
 def _parsed(replica: Replica, now_ms: int) -> dict[str, Parsed]:
-    """The newest times of each source: by what is recorded in the state, and by the messages of the last day."""
+    """The newest times of each source: by what is recorded in the state, and by the messages of the
+    last day.
+    """
     in_table: dict[str, int] = {}
     for row in replica.places():
         if row.ts_ms is not None:
             in_table[row.source] = max(row.ts_ms, in_table.get(row.source, 0))
-    recent = {row["source"]: row["at"] for row in replica.bronze.query(_NEWEST, since=now_ms - DAY_MS)}
+    recent = {
+        row["source"]: row["at"] for row in replica.bronze.query(_NEWEST, since=now_ms - DAY_MS)
+    }
     beats: dict[str, int] = {}
     for row in replica.bronze.query(_NEWEST_HEARTBEATS, since=_text(now_ms - DAY_MS)):
         server = row["source"] or row["topic"].rpartition(_HEARTBEATS)[2]
@@ -72,7 +94,10 @@ def _parsed(replica: Replica, now_ms: int) -> dict[str, Parsed]:
         source: Parsed(
             in_messages=recent.get(source, in_table.get(source)),
             in_table=in_table.get(source),
-            heartbeat=max((at for server, at in beats.items() if source.startswith(f"{server}.")), default=None),
+            heartbeat=max(
+                (at for server, at in beats.items() if source.startswith(f"{server}.")),
+                default=None,
+            ),
         )
         for source in sorted({*recent, *in_table})
     }
@@ -84,7 +109,12 @@ def _unread(replica: Replica, problems: list[str]) -> dict[str, int]:
     consumer = replica.consumer(bronze.name)
     place = consumer.checkpoint.offsets if consumer is not None else None
     try:
-        polled = open_source(bronze.source, in_project, os.environ, is_ordered_by_position=has_positions(bronze.envelope)).poll(place)
+        polled = open_source(
+            bronze.source,
+            in_project,
+            os.environ,
+            is_ordered_by_position=has_positions(bronze.envelope),
+        ).poll(place)
     except MessagesUnreadableError as error:
         problems.append(str(error))
         return {}
@@ -99,7 +129,10 @@ def _consumers(replica: Replica, is_unread: bool) -> tuple[Consumer, ...]:
     read = consumer.checkpoint.sources.get(bronze.name) if consumer is not None else None
     newest = messages.version if messages.exists() else None
     waits = newest is not None and (read is None or read.snapshot_id != str(newest))
-    return tuple(_consumer(replica, name, is_waiting) for name, is_waiting in ((bronze.name, is_unread), (replica.table.name, waits)))
+    return tuple(
+        _consumer(replica, name, is_waiting)
+        for name, is_waiting in ((bronze.name, is_unread), (replica.table.name, waits))
+    )
 
 
 def _consumer(replica: Replica, name: str, waits: bool) -> Consumer:
@@ -121,11 +154,14 @@ def _consumer(replica: Replica, name: str, waits: bool) -> Consumer:
 MOST_NAMED = 20  # tables by whose names ends are selected before they are parsed
 
 
-def transactions_counted(replica: Replica, monitor: Monitor, since_ms: int | None = None) -> Counted:
-    """The transactions that ended since a time, or within a day, with the changes of theirs that arrived.
+def transactions_counted(
+    replica: Replica, monitor: Monitor, since_ms: int | None = None
+) -> Counted:
+    """The transactions that ended since a time, or within a day, with the changes of theirs that
+    arrived.
 
-    The cost grows with the messages of that time, not with the table. A transaction whose changes may be on their way is waited for as
-    long as the monitor lets the table be behind.
+    The cost grows with the messages of that time, not with the table. A transaction whose changes
+    may be on their way is waited for as long as the monitor lets the table be behind.
     """
     now_ms = replica.platform.store.now()
     since_ms = now_ms - DAY_MS if since_ms is None else since_ms
@@ -138,12 +174,19 @@ def _arrived(replica: Replica, since_ms: int) -> Arrived:
     """The changes that arrived since a time."""
     bronze, since = replica.bronze, _text(since_ms)
     fed = bronze.log.fed(bronze.log.version) if bronze.log.exists() else None
-    newest: dict[str, dict[tuple[str, int], int]] = {row.source: {} for row in replica.places()}  # also of those without a change
+    newest: dict[str, dict[tuple[str, int], int]] = {
+        row.source: {} for row in replica.places()
+    }  # also of those without a change
     for row in bronze.query(_NEWEST_OF_PARTITIONS, since=since):
         if row["at"] is not None:
-            newest.setdefault(row["source"], {})[row["topic_id"], row["partition"]] = _milliseconds(row["at"])
+            newest.setdefault(row["source"], {})[row["topic_id"], row["partition"]] = _milliseconds(
+                row["at"]
+            )
     return Arrived(
-        changes={Within(row["source"], row["transaction"]): row["n"] for row in bronze.query(_CHANGES_OF_TRANSACTIONS, since=since)},
+        changes={
+            Within(row["source"], row["transaction"]): row["n"]
+            for row in bronze.query(_CHANGES_OF_TRANSACTIONS, since=since)
+        },
         outside={row["source"]: row["n"] for row in bronze.query(_CHANGES_OF_NONE, since=since)},
         newest=newest,
         unreadable=bronze.count(f"kind = 'unreadable' AND {_SINCE}", since=since),
@@ -152,13 +195,20 @@ def _arrived(replica: Replica, since_ms: int) -> Arrived:
 
 
 def _ends(replica: Replica, since_ms: int, sources: Iterable[str]) -> list[End]:
-    """The ends of transactions since a time that changed the sources; all ends where the sources are many."""
+    """The ends of transactions since a time that changed the sources; all ends where the sources
+    are many.
+    """
     tables = sorted({".".join(source.split(".")[-2:]) for source in sources})
-    patterns = {f"p{number}": f"%{orjson.dumps(table)[1:-1].decode()}%" for number, table in enumerate(tables)}
+    patterns = {
+        f"p{number}": f"%{orjson.dumps(table)[1:-1].decode()}%"
+        for number, table in enumerate(tables)
+    }
     if len(tables) > MOST_NAMED:
         patterns = {}
     named = " OR ".join(f"transaction_counts LIKE :{name}" for name in patterns)
-    rows = replica.bronze.query(f"{_ENDS} AND ({named})" if named else _ENDS, since=_text(since_ms), **patterns)
+    rows = replica.bronze.query(
+        f"{_ENDS} AND ({named})" if named else _ENDS, since=_text(since_ms), **patterns
+    )
     return [
         End(
             (row["topic"], row["partition"], row["offset"]),

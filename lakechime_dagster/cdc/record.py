@@ -12,7 +12,17 @@ from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
 import orjson
 
-from lakechime_dagster.cdc.change import DELETE, READ, REPAIRS, UPSERT, Change, Key, Operation, Order, Position
+from lakechime_dagster.cdc.change import (
+    DELETE,
+    READ,
+    REPAIRS,
+    UPSERT,
+    Change,
+    Key,
+    Operation,
+    Order,
+    Position,
+)
 from lakechime_dagster.cdc.values import ConnectSchema, InexactNumberError, connect_schema
 from lakechime_dagster.cdc.wire import parsed_row, row_text
 from lakechime_dagster.compat import StrEnum
@@ -22,7 +32,9 @@ from lakechime_dagster.tables.names import folded
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """A message and its Kafka coordinate; a line of a file is one of partition 0, its offset the line's number."""
+    """A message and its Kafka coordinate; a line of a file is one of partition 0, its offset the
+    line's number.
+    """
 
     topic: str
     value: bytes | None
@@ -35,7 +47,10 @@ class Record:
 
 def record_of(message: Mapping[str, Any]) -> Record:
     """A message of the bronze table."""
-    key, value = (message[f"{part}_bytes"] if message[part] is None else message[part].encode() for part in ("key", "value"))
+    key, value = (
+        message[f"{part}_bytes"] if message[part] is None else message[part].encode()
+        for part in ("key", "value")
+    )
     return Record(
         topic=message["topic"],
         topic_id=message["topic_id"] or "",
@@ -48,7 +63,9 @@ def record_of(message: Mapping[str, Any]) -> Record:
 
 
 class Placed(NamedTuple):
-    """In which transaction a change was: its name, and the number of the change among those of its table there, from 1 on."""
+    """In which transaction a change was: its name, and the number of the change among those of its
+    table there, from 1 on.
+    """
 
     transaction: str
     order: int
@@ -58,9 +75,10 @@ class Placed(NamedTuple):
 class Changes:
     """The changes of a message, in their order; most have one.
 
-    `types` is what its schema, or the declaration, says of the row's columns: name → type in Spark's words. Messages of one
-    schema share one object. `defaults` are those of columns that have a constant one, as far as it is known. `placed` says in which
-    transaction they were, where the message has one.
+    `types` is what its schema, or the declaration, says of the row's columns: name → type in
+    Spark's words. Messages of one schema share one object. `defaults` are those of columns that
+    have a constant one, as far as it is known. `placed` says in which transaction they were, where
+    the message has one.
     """
 
     changes: tuple[Change, ...]
@@ -73,7 +91,8 @@ class Changes:
 class Tombstone:
     """A key without a value: what a compacted topic keeps of a deletion.
 
-    After a deletion in an envelope it says nothing new; where no message reports deletions otherwise, it is one.
+    After a deletion in an envelope it says nothing new; where no message reports deletions
+    otherwise, it is one.
     """
 
     key: Key | None  # None where the message has none
@@ -81,12 +100,18 @@ class Tombstone:
 
     def deletion(self, source: str) -> Change | None:
         """The deletion that this is where nothing else reports it; None without a key."""
-        return None if self.key is None else Change(source=source, operation=Operation.DELETE, order=self.order, key=self.key)
+        return (
+            None
+            if self.key is None
+            else Change(source=source, operation=Operation.DELETE, order=self.order, key=self.key)
+        )
 
 
 @dataclass(frozen=True)
 class Beat:
-    """The log of a server had come to a time of its own (milliseconds since the epoch) when it wrote this message."""
+    """The log of a server had come to a time of its own (milliseconds since the epoch) when it
+    wrote this message.
+    """
 
     server: str
     ts_ms: int
@@ -121,7 +146,9 @@ class TransactionEnd:
 
 @dataclass(frozen=True)
 class OtherTable:
-    """The message is of a table that the declared filter (`database=`, `table=`) does not accept, so nothing else of it is read."""
+    """The message is of a table that the declared filter (`database=`, `table=`) does not accept,
+    so nothing else of it is read.
+    """
 
     name: str
 
@@ -154,19 +181,26 @@ class MessageReader(Generic[T]):
         self._of_schema = of_schema
         self._part = part
         self._known: dict[bytes, T] = {}
-        self._newest: tuple[bytes, T] | None = None  # the schema of the last message, which is most often that of the next one
+        self._newest: tuple[bytes, T] | None = (
+            None  # the schema of the last message, which is most often that of the next one
+        )
 
     def read(self, raw: bytes, *, is_exact: bool = False) -> tuple[T | None, Any]:
         """What was made of the schema of a message, if it brings one, and its payload.
 
         Args:
             raw: The message.
-            is_exact: Numbers with a fraction are read as decimal ones; otherwise as binary ones, which is much faster.
+            is_exact: Numbers with a fraction are read as decimal ones; otherwise as binary ones,
+                which is much faster.
 
         Raises:
             ValueError: It is no JSON, or what stands as its schema is none.
         """
-        prefix, made = self._newest if self._newest and raw.startswith(self._newest[0]) else self._schema_of(raw)
+        prefix, made = (
+            self._newest
+            if self._newest and raw.startswith(self._newest[0])
+            else self._schema_of(raw)
+        )
         if made is not None and raw.endswith(b"}"):
             try:
                 return made, _parse(raw[len(prefix) : -1], is_exact)
@@ -175,7 +209,9 @@ class MessageReader(Generic[T]):
         return self._whole(raw, prefix, is_exact)
 
     def _schema_of(self, raw: bytes) -> tuple[bytes, T | None]:
-        """The beginning of a message up to its payload, and what was made of the schema there if it is known."""
+        """The beginning of a message up to its payload, and what was made of the schema there if it
+        is known.
+        """
         head, middle, _ = raw.partition(_PAYLOAD)
         prefix = head + middle
         made = self._known.get(prefix)
@@ -217,7 +253,9 @@ def payload_of(raw: bytes, part: str, *, is_exact: bool = False) -> Any:
 
 
 def parts_of(message: Any) -> tuple[Mapping[str, Any] | None, Any]:
-    """The schema and the payload of a message; one with neither is its own payload, and one may hold a payload alone."""
+    """The schema and the payload of a message; one with neither is its own payload, and one may
+    hold a payload alone.
+    """
     if isinstance(message, dict):
         if message.keys() == {"schema", "payload"} and isinstance(message["schema"], dict | None):
             return message["schema"], message["payload"]
@@ -227,7 +265,9 @@ def parts_of(message: Any) -> tuple[Mapping[str, Any] | None, Any]:
 
 
 def _is_beginning(prefix: bytes, schema: Any) -> bool:
-    """Whether a message's beginning is all of its schema and nothing of its payload: what follows the same one is a payload then."""
+    """Whether a message's beginning is all of its schema and nothing of its payload: what follows
+    the same one is a payload then.
+    """
     try:
         return orjson.loads(prefix + b"null}") == {"schema": schema, "payload": None}
     except ValueError:
@@ -243,7 +283,8 @@ _RANKS = {Operation.READ: READ, Operation.DELETE: DELETE, Operation.TRUNCATE: DE
 
 @dataclass(frozen=True)
 class TableFilter:
-    """The tables of the database whose messages are read, by globs of their names; an empty glob accepts every name.
+    """The tables of the database whose messages are read, by globs of their names; an empty glob
+    accepts every name.
 
     Attributes:
         database: Of MySQL and MariaDB the database, of others the schema.
@@ -256,7 +297,11 @@ class TableFilter:
     def other(self, database: str, table: str) -> OtherTable | None:
         """What a message of a table is that is none of these; None where it is one of them."""
         pairs = ((database, self.database), (table, self.table))
-        return None if all(not glob or fnmatchcase(name, glob) for name, glob in pairs) else OtherTable(f"{database}.{table}")
+        return (
+            None
+            if all(not glob or fnmatchcase(name, glob) for name, glob in pairs)
+            else OtherTable(f"{database}.{table}")
+        )
 
 
 class EnvelopeReader(ABC):
@@ -274,7 +319,9 @@ class EnvelopeReader(ABC):
 
     @abstractmethod
     def _read(self, record: Record, is_exact: bool) -> Reading:
-        """What a message reports, read with decimal numbers where that is asked for; it raises ValueError with the reason."""
+        """What a message reports, read with decimal numbers where that is asked for; it raises
+        ValueError with the reason.
+        """
 
 
 class ReaderBeside(EnvelopeReader):
@@ -290,7 +337,11 @@ class ReaderBeside(EnvelopeReader):
 
     def read(self, record: Record) -> Reading:
         """What a message reports; one that cannot be read says why."""
-        return super().read(record) if fnmatchcase(record.topic, self._topics) else self._reader.read(record)
+        return (
+            super().read(record)
+            if fnmatchcase(record.topic, self._topics)
+            else self._reader.read(record)
+        )
 
 
 def message_of(record: Record, tool: str, is_exact: bool) -> Mapping[str, Any] | None:
@@ -308,29 +359,39 @@ def message_of(record: Record, tool: str, is_exact: bool) -> Mapping[str, Any] |
 def order_of(record: Record, operation: Operation, position: Position) -> Order:
     """The order of a change in a message; without a position by its Kafka coordinate alone."""
     rank = _RANKS.get(operation, UPSERT) if position else 0
-    return Order(0, position, rank, record.topic_id or record.topic, record.partition, record.offset)
+    return Order(
+        0, position, rank, record.topic_id or record.topic, record.partition, record.offset
+    )
 
 
 def coordinate(record: Record) -> Order:
     """Where a message stands in its topic."""
-    return Order(topic=record.topic_id or record.topic, partition=record.partition, offset=record.offset)
+    return Order(
+        topic=record.topic_id or record.topic, partition=record.partition, offset=record.offset
+    )
 
 
 def key_of(row: Mapping[str, Any], keys: Sequence[str], where: str) -> Key:
     """The key in a row, all of whose columns have values there.
 
     Raises:
-        ValueError: One has none; the message begins with the part of the message that the row is, and the column.
+        ValueError: One has none; the message begins with the part of the message that the row is,
+            and the column.
     """
     names = keys_in(row, keys)
     for name in names:
         if row.get(name) is None:
-            raise ValueError(f"{where}.{name}: a column of the key has a value in each row, this one has {shown(row.get(name))}")
+            raise ValueError(
+                f"{where}.{name}: a column of the key has a value in each row, this one has "
+                f"{shown(row.get(name))}"
+            )
     return tuple(row[name] for name in names)
 
 
 def keys_in(row: Mapping[str, Any], keys: Sequence[str]) -> Sequence[str]:
-    """The columns of the key by the names that they have in a row: those that Spark takes for the same."""
+    """The columns of the key by the names that they have in a row: those that Spark takes for the
+    same.
+    """
     if all(name in row for name in keys):
         return keys
     own = {folded(name): name for name in row}
@@ -338,9 +399,19 @@ def keys_in(row: Mapping[str, Any], keys: Sequence[str]) -> Sequence[str]:
 
 
 def key_change(upsert: Change, old: Key) -> tuple[Change, Change]:
-    """The changes that one with a new key is: the deletion of the old key, and after it the upsert, which continues its row."""
+    """The changes that one with a new key is: the deletion of the old key, and after it the upsert,
+    which continues its row.
+    """
     order, rank = upsert.order, DELETE if upsert.order.position else 0
-    deletion = replace(upsert, operation=Operation.DELETE, order=order._replace(rank=rank), key=old, columns={}, omitted=(), continues=None)
+    deletion = replace(
+        upsert,
+        operation=Operation.DELETE,
+        order=order._replace(rank=rank),
+        key=old,
+        columns={},
+        omitted=(),
+        continues=None,
+    )
     after = order if order.position else order._replace(item=order.item + 1)
     return deletion, replace(upsert, order=after, continues=old)
 
@@ -400,8 +471,10 @@ COLUMNS = {
     "ts_ms": "bigint",  # the database's time
     "snapshot": "string",  # the connector's mark of a row that a snapshot read
     "transaction": "string",  # in which the change was, or that has ended
-    "transaction_order": "bigint",  # the change's number among those of its table in the transaction, from 1 on
-    "transaction_counts": "string",  # of a transaction that has ended, its changes by table, as a JSON object
+    # the change's number among those of its table in the transaction, from 1 on
+    "transaction_order": "bigint",
+    # of a transaction that has ended, its changes by table, as a JSON object
+    "transaction_counts": "string",
     "problem": "string",  # why it is unreadable
 }
 
@@ -412,7 +485,9 @@ TYPE = "string"
 def shard_of(shards: re.Pattern[str], topic: str) -> dict[str, str] | None:
     """The values of columns in the name of a topic; None if it does not match."""
     found = shards.fullmatch(topic)
-    return None if found is None else {name: value or "" for name, value in found.groupdict().items()}
+    return (
+        None if found is None else {name: value or "" for name, value in found.groupdict().items()}
+    )
 
 
 class ShardReader(EnvelopeReader):
@@ -420,7 +495,8 @@ class ShardReader(EnvelopeReader):
 
     Args:
         reader: Of the messages, by the columns of the key that these have.
-        shards: A regular expression that the whole name of a topic matches, with a named group for each such column.
+        shards: A regular expression that the whole name of a topic matches, with a named group for
+            each such column.
         keys: All columns of the key, in their order.
     """
 
@@ -434,7 +510,9 @@ class ShardReader(EnvelopeReader):
             case Changes(changes, types):
                 of_shard = self._columns_in(record.topic)
                 return replace(
-                    reading, changes=tuple(self._with(change, of_shard) for change in changes), types=self._with_types(types, of_shard)
+                    reading,
+                    changes=tuple(self._with(change, of_shard) for change in changes),
+                    types=self._with_types(types, of_shard),
                 )
             case Tombstone(key) if key is not None:
                 return replace(reading, key=self._key(key, self._columns_in(record.topic)))
@@ -447,20 +525,32 @@ class ShardReader(EnvelopeReader):
     def _columns(self, topic: str) -> dict[str, str]:
         found = shard_of(self._pattern, topic)
         if found is None:
-            raise ValueError(f"topic: {shown(topic)} does not match shards={shown(self._pattern.pattern)}, which gives its columns")
+            raise ValueError(
+                f"topic: {shown(topic)} does not match shards={shown(self._pattern.pattern)}, "
+                f"which gives its columns"
+            )
         return found
 
     def _with(self, change: Change, of_shard: Mapping[str, str]) -> Change:
-        """A change of the table of all shards; a truncation is one of its own shard, as that is a source of its own."""
+        """A change of the table of all shards; a truncation is one of its own shard, as that is a
+        source of its own.
+        """
         continues = None if change.continues is None else self._key(change.continues, of_shard)
         columns = {**of_shard, **change.columns} if change.operation.is_upsert else change.columns
-        return replace(change, key=self._key(change.key, of_shard) if change.key else change.key, columns=columns, continues=continues)
+        return replace(
+            change,
+            key=self._key(change.key, of_shard) if change.key else change.key,
+            columns=columns,
+            continues=continues,
+        )
 
     def _key(self, key: Key, of_shard: Mapping[str, str]) -> Key:
         rest = iter(key)
         return tuple(of_shard[name] if name in of_shard else next(rest) for name in self._keys)
 
-    def _with_types(self, types: Mapping[str, str], of_shard: Mapping[str, str]) -> Mapping[str, str]:
+    def _with_types(
+        self, types: Mapping[str, str], of_shard: Mapping[str, str]
+    ) -> Mapping[str, str]:
         """The types with those of the shard's columns, one object for each schema."""
         if id(types) not in self._types:
             self._types[id(types)] = types, {**dict.fromkeys(of_shard, TYPE), **types}
@@ -468,19 +558,28 @@ class ShardReader(EnvelopeReader):
 
 
 BEGIN, END = "BEGIN", "END"  # states of a transaction in its topic
-_OF_POSTGRES = re.compile(r"(\d+):\d+")  # the position after it is that of the message, and another one in each of a transaction's
+_OF_POSTGRES = re.compile(
+    r"(\d+):\d+"
+)  # the position after it is that of the message, and another one in each of a transaction's
 
 
 class TransactionReader(ReaderBeside):
-    """Reads the messages of a table's topics, and among them those of the connector's topics of transactions."""
+    """Reads the messages of a table's topics, and among them those of the connector's topics of
+    transactions.
+    """
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
-        payload = None if record.value is None else payload_of(record.value, "value", is_exact=is_exact)
+        payload = (
+            None if record.value is None else payload_of(record.value, "value", is_exact=is_exact)
+        )
         if payload is None:
             return Control.TRANSACTION
         found = boundary_of(payload) if isinstance(payload, dict) else None
         if found is None:
-            raise ValueError(f"status: a message of a topic of transactions is a BEGIN or an END, not {shown(payload)}")
+            raise ValueError(
+                f"status: a message of a topic of transactions is a BEGIN or an END, not "
+                f"{shown(payload)}"
+            )
         return found
 
 
@@ -490,7 +589,11 @@ def boundary_of(payload: Mapping[str, Any]) -> Reading | None:
     Raises:
         ValueError: It is an end without the transaction's name, or without the numbers of changes.
     """
-    if payload.get("status") not in (BEGIN, END) or "event_count" not in payload or "data_collections" not in payload:
+    if (
+        payload.get("status") not in (BEGIN, END)
+        or "event_count" not in payload
+        or "data_collections" not in payload
+    ):
         return None
     return Control.TRANSACTION if payload["status"] == BEGIN else _end_of(payload)
 
@@ -501,11 +604,17 @@ def placed_in(payload: Mapping[str, Any]) -> Placed | None:
     if not isinstance(found, dict):
         return None
     identity, order = found.get("id"), found.get("data_collection_order")
-    return Placed(transaction_id(identity), order) if isinstance(identity, str) and identity and _is_whole(order) else None
+    return (
+        Placed(transaction_id(identity), order)
+        if isinstance(identity, str) and identity and _is_whole(order)
+        else None
+    )
 
 
 def transaction_id(name: str) -> str:
-    """What is the same in all messages of a transaction: a GTID, a position of the binary log, or PostgreSQL's number of it alone."""
+    """What is the same in all messages of a transaction: a GTID, a position of the binary log, or
+    PostgreSQL's number of it alone.
+    """
     of_postgres = _OF_POSTGRES.fullmatch(name)
     return of_postgres[1] if of_postgres else name
 
@@ -515,12 +624,21 @@ def _end_of(payload: Mapping[str, Any]) -> TransactionEnd:
     if not isinstance(identity, str) or not identity:
         raise ValueError(f"id: the end of a transaction names it, this one has {shown(identity)}")
     if not isinstance(collections, list | None):
-        raise ValueError(f"data_collections: the end of a transaction counts its changes by table, not {shown(collections)}")
+        raise ValueError(
+            f"data_collections: the end of a transaction counts its changes by table, not "
+            f"{shown(collections)}"
+        )
     counts: dict[str, int] = {}
     for one in collections or ():
-        name, count = (one.get("data_collection"), one.get("event_count")) if isinstance(one, dict) else (None, None)
+        name, count = (
+            (one.get("data_collection"), one.get("event_count"))
+            if isinstance(one, dict)
+            else (None, None)
+        )
         if not isinstance(name, str) or not name or not _is_whole(count):
-            raise ValueError(f"data_collections: each has a name and a number of changes, not {shown(one)}")
+            raise ValueError(
+                f"data_collections: each has a name and a number of changes, not {shown(one)}"
+            )
         counts[name] = counts.get(name, 0) + count
     return TransactionEnd(identity, counts)
 
@@ -541,7 +659,8 @@ class Message(NamedTuple):
         record: What readers read of it.
         headers: All of them; one name may be there several times.
         timestamp_ms: When it was written, where that is known.
-        problem: Why its parts cannot be read, so that its value is all that is kept; empty where they can.
+        problem: Why its parts cannot be read, so that its value is all that is kept; empty where
+            they can.
     """
 
     record: Record
@@ -567,7 +686,8 @@ class Read(NamedTuple):
 
 
 def bronze_row(message: Message, reader: EnvelopeReader) -> tuple[Any, ...]:
-    """The row of a message, in the order of the columns; nothing that a message can hold hinders it.
+    """The row of a message, in the order of the columns; nothing that a message can hold hinders
+    it.
 
     Its time is in microseconds since the epoch.
     """
@@ -575,8 +695,12 @@ def bronze_row(message: Message, reader: EnvelopeReader) -> tuple[Any, ...]:
     read = unreadable(problem) if problem else read_of(reader.read(record))
     key, key_bytes = _text_or_bytes(record.key)
     value, value_bytes = _text_or_bytes(record.value)
-    time = timestamp_ms * 1000 if timestamp_ms is not None and 0 <= timestamp_ms <= _LAST_MS else None
-    all_headers = [{"key": _clean(name), "value": content} for name, content in headers] if headers else []
+    time = (
+        timestamp_ms * 1000 if timestamp_ms is not None and 0 <= timestamp_ms <= _LAST_MS else None
+    )
+    all_headers = (
+        [{"key": _clean(name), "value": content} for name, content in headers] if headers else []
+    )
     coordinate = record.topic, record.topic_id or record.topic, record.partition, record.offset
     return (*coordinate, time, key, value, key_bytes, value_bytes, all_headers, *read)
 
@@ -588,11 +712,22 @@ def read_of(reading: Reading) -> Read:
             last = changes[-1]
             position = list(last.order.position) or None
             if position is not None and not (min(position) >= _LEAST and max(position) <= _MOST):
-                return unreadable(f"source: the position {position} has a number of more than 64 bits")
+                return unreadable(
+                    f"source: the position {position} has a number of more than 64 bits"
+                )
             key = key_text(last.key) if last.key else None
             snapshot = None if last.snapshot is None else _clean(last.snapshot)
             within = (None, None) if placed is None else (_clean(placed.transaction), placed.order)
-            return Read(_CHANGE, _clean(last.source), last.operation.value, key, position, _whole(last.event_ms), snapshot, *within)
+            return Read(
+                _CHANGE,
+                _clean(last.source),
+                last.operation.value,
+                key,
+                position,
+                _whole(last.event_ms),
+                snapshot,
+                *within,
+            )
         case Changes():
             return Read(_CHANGE)
         case Tombstone(key):
@@ -601,7 +736,12 @@ def read_of(reading: Reading) -> Read:
             return Read(Control.HEARTBEAT.value, _clean(server), ts_ms=_whole(ts_ms))
         case TransactionEnd(transaction, counts):
             counted = canonical_json({_clean(name): count for name, count in counts.items()})
-            return Read(Control.TRANSACTION.value, op=END, transaction=_clean(transaction_id(transaction)), transaction_counts=counted)
+            return Read(
+                Control.TRANSACTION.value,
+                op=END,
+                transaction=_clean(transaction_id(transaction)),
+                transaction_counts=counted,
+            )
         case Control() as control:
             return Read(control.value)
         case OtherTable(name):
@@ -647,7 +787,11 @@ def _text_or_bytes(raw: bytes | None) -> tuple[str | None, bytes | None]:
 
 def _whole(value: Any) -> int | None:
     """A number that a column of 64 bits holds; messages may hold anything else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and _LEAST <= value <= _MOST else None
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and _LEAST <= value <= _MOST
+        else None
+    )
 
 
 def _clean(text: str) -> str:
@@ -664,7 +808,8 @@ class SnapshotRows:
         types: The types of the columns, in Spark's words, as the table's messages have them.
         defaults: The constant defaults of columns.
         position: Of the snapshot in the database's log.
-        ts_ms: The newest time that the messages report. A row reports no later one, which would say that all changes before it arrived.
+        ts_ms: The newest time that the messages report. A row reports no later one, which would say
+            that all changes before it arrived.
     """
 
     source: str
@@ -675,8 +820,17 @@ class SnapshotRows:
 
     def value(self, row: Mapping[str, Any], *, is_deleted: bool = False) -> bytes:
         """A row as the value of a record; of one that the database does not have its key alone."""
-        shared = {"source": self.source, "position": self.position, "ts_ms": self.ts_ms, "types": dict(self.types)}
-        parts = {"defaults": orjson.Fragment(row_text(self.defaults)), "row": orjson.Fragment(row_text(row)), "deleted": is_deleted}
+        shared = {
+            "source": self.source,
+            "position": self.position,
+            "ts_ms": self.ts_ms,
+            "types": dict(self.types),
+        }
+        parts = {
+            "defaults": orjson.Fragment(row_text(self.defaults)),
+            "row": orjson.Fragment(row_text(row)),
+            "deleted": is_deleted,
+        }
         return orjson.dumps({**shared, **parts})
 
 
@@ -694,7 +848,11 @@ class SnapshotRowReader(EnvelopeReader):
 
     def read(self, record: Record) -> Reading:
         """What a message says; one that cannot be read says why."""
-        return super().read(record) if record.topic_id.startswith(REPAIRS) else self._reader.read(record)
+        return (
+            super().read(record)
+            if record.topic_id.startswith(REPAIRS)
+            else self._reader.read(record)
+        )
 
     def _read(self, record: Record, is_exact: bool) -> Reading:
         try:
@@ -719,4 +877,6 @@ class SnapshotRowReader(EnvelopeReader):
     def _schema(self, found: Mapping[str, Any]) -> tuple[Mapping[str, str], Mapping[str, Any]]:
         """Types and defaults, one object for all rows that have the same ones."""
         text = orjson.dumps([found["types"], found["defaults"]])
-        return self._schemas.get(text) or self._schemas.setdefault(text, (found["types"], parsed_row(found["defaults"])))
+        return self._schemas.get(text) or self._schemas.setdefault(
+            text, (found["types"], parsed_row(found["defaults"]))
+        )

@@ -39,7 +39,9 @@ class Part(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What a message says of its rows beside their columns; `database` is that of MySQL, else the schema."""
+    """What a message says of its rows beside their columns; `database` is that of MySQL, else the
+    schema.
+    """
 
     operation: Operation
     database: str
@@ -55,17 +57,23 @@ class RowReader(EnvelopeReader):
     Args:
         envelope: The declared envelope.
         keys: The columns of the table's key, in their order.
-        types: The type of each column of the table, in Spark's words. An inserted row is whole: a column that it lacks is null.
+        types: The type of each column of the table, in Spark's words. An inserted row is whole: a
+            column that it lacks is null.
         only: The tables whose messages are read.
 
     Raises:
-        ValueError: A column of the key has no type, or one has a type of which such tools write no values.
+        ValueError: A column of the key has no type, or one has a type of which such tools write no
+            values.
     """
 
     tool: ClassVar[str]
 
     def __init__(
-        self, envelope: Canal | Maxwell | Dms, keys: Sequence[str], types: Mapping[str, str], only: TableFilter | None = None
+        self,
+        envelope: Canal | Maxwell | Dms,
+        keys: Sequence[str],
+        types: Mapping[str, str],
+        only: TableFilter | None = None,
     ) -> None:
         for name in keys:
             if name not in types:
@@ -80,7 +88,8 @@ class RowReader(EnvelopeReader):
 
     @abstractmethod
     def _rows(self, payload: Mapping[str, Any]) -> Sequence[tuple[Part, Part]]:
-        """Each row of a message, and what columns of it were before: those that an update changed or more; None where unknown.
+        """Each row of a message, and what columns of it were before: those that an update changed
+        or more; None where unknown.
 
         Of a deletion the row is what it was, of which the key alone is read.
         """
@@ -105,7 +114,9 @@ class RowReader(EnvelopeReader):
             return Changes((change,), self._columns.ddl)
         changes = list[Change]()
         for index, (row, old) in enumerate(self._rows(payload)):
-            of_row = replace(change, order=change.order._replace(item=2 * index))  # and the next one, where its key changed
+            of_row = replace(
+                change, order=change.order._replace(item=2 * index)
+            )  # and the next one, where its key changed
             changes += self._changes(of_row, row, old)
         return Changes(tuple(changes), self._columns.ddl)
 
@@ -113,12 +124,18 @@ class RowReader(EnvelopeReader):
         """The changes of one row: one, or two where its key changed."""
         found = as_object(row.where, row.found)
         if change.operation is Operation.DELETE:
-            return (replace(change, key=key_of(self._key_columns(found, row.where), self._keys, row.where)),)
+            return (
+                replace(
+                    change, key=key_of(self._key_columns(found, row.where), self._keys, row.where)
+                ),
+            )
         is_whole = change.operation is not Operation.UPDATE or self._envelope.absent is Absent.NULL
         columns = self._columns.read({**self._declared, **found} if is_whole else found, row.where)
         is_partial = not is_whole and self._envelope.absent is Absent.UNCHANGED
         omitted = tuple(name for name in self._declared if name not in found) if is_partial else ()
-        upsert = replace(change, key=key_of(columns, self._keys, row.where), columns=columns, omitted=omitted)
+        upsert = replace(
+            change, key=key_of(columns, self._keys, row.where), columns=columns, omitted=omitted
+        )
         if change.operation is not Operation.UPDATE or old.found is None:
             return (upsert,)
         before = {**columns, **self._key_columns(as_object(old.where, old.found), old.where)}
@@ -129,19 +146,36 @@ class RowReader(EnvelopeReader):
         return self._columns.read({name: row[name] for name in self._keys if name in row}, where)
 
     def _spelled(self, row: Any) -> Any:
-        """A row with the names of its columns as the lake declares them; what is no row as it is."""
-        return row if not isinstance(row, dict) or row.keys() <= self._declared.keys() else spelled_as(self._declared, row)
+        """A row with the names of its columns as the lake declares them; what is no row as it
+        is.
+        """
+        return (
+            row
+            if not isinstance(row, dict) or row.keys() <= self._declared.keys()
+            else spelled_as(self._declared, row)
+        )
 
     def _operation(self, name: str, found: Any, known: Mapping[str, Operation]) -> Operation:
         operation = known.get(str(found))
         if operation is None:
-            raise ValueError(f"{name}: a message of {self.tool} about a row has one of {', '.join(known)}, not {shown(found)}")
+            raise ValueError(
+                f"{name}: a message of {self.tool} about a row has one of {', '.join(known)}, not "
+                f"{shown(found)}"
+            )
         return operation
 
 
-_OF_CANAL = {"INSERT": Operation.CREATE, "UPDATE": Operation.UPDATE, "DELETE": Operation.DELETE, "TRUNCATE": Operation.TRUNCATE}
+_OF_CANAL = {
+    "INSERT": Operation.CREATE,
+    "UPDATE": Operation.UPDATE,
+    "DELETE": Operation.DELETE,
+    "TRUNCATE": Operation.TRUNCATE,
+}
 _NAME = r"(`[^`]+`|[\w$]+)"
-_TRUNCATION = re.compile(rf"\s*(?:/\*.*?\*/\s*)*TRUNCATE\s+(?:TABLE\s+)?(?:{_NAME}\s*\.\s*)?{_NAME}\s*;?\s*", re.IGNORECASE | re.DOTALL)
+_TRUNCATION = re.compile(
+    rf"\s*(?:/\*.*?\*/\s*)*TRUNCATE\s+(?:TABLE\s+)?(?:{_NAME}\s*\.\s*)?{_NAME}\s*;?\s*",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class CanalReader(RowReader):
@@ -157,21 +191,35 @@ class CanalReader(RowReader):
         else:
             operation = self._operation("type", payload.get("type"), _OF_CANAL)
         database, table = (as_text(part, payload.get(part)) for part in ("database", "table"))
-        return Header(operation, database, table, event_ms=payload["es"] if type(payload.get("es")) is int else None)
+        return Header(
+            operation,
+            database,
+            table,
+            event_ms=payload["es"] if type(payload.get("es")) is int else None,
+        )
 
     def _rows(self, payload: Mapping[str, Any]) -> Sequence[tuple[Part, Part]]:
         data, old = payload.get("data"), payload.get("old")
         if not isinstance(data, list) or not data:
-            raise ValueError(f"data: a message of Canal that is no DDL has rows there, not {shown(data)}")
+            raise ValueError(
+                f"data: a message of Canal that is no DDL has rows there, not {shown(data)}"
+            )
         if old is not None and (not isinstance(old, list) or len(old) != len(data)):
-            raise ValueError(f"old: it is null, or has a row for each of the {len(data)} of data, not {shown(old)}")
+            raise ValueError(
+                f"old: it is null, or has a row for each of the {len(data)} of data, not "
+                f"{shown(old)}"
+            )
         before = [None] * len(data) if old is None else map(self._spelled, old)
         pairs = enumerate(zip(map(self._spelled, data), before, strict=True))
-        return [(Part(f"data[{index}]", row), Part(f"old[{index}]", was)) for index, (row, was) in pairs]
+        return [
+            (Part(f"data[{index}]", row), Part(f"old[{index}]", was)) for index, (row, was) in pairs
+        ]
 
 
 def is_truncation(payload: Mapping[str, Any]) -> bool:
-    """Whether a message has a statement that truncates its table, of whatever type it says that it is."""
+    """Whether a message has a statement that truncates its table, of whatever type it says that it
+    is.
+    """
     found = _TRUNCATION.fullmatch(str(payload.get("sql"))) if payload.get("isDdl") is True else None
     if found is None:
         return False
@@ -180,7 +228,12 @@ def is_truncation(payload: Mapping[str, Any]) -> bool:
 
 
 _BOOTSTRAP = "bootstrap-insert"
-_OF_MAXWELL = {"insert": Operation.CREATE, "update": Operation.UPDATE, "delete": Operation.DELETE, _BOOTSTRAP: Operation.READ}
+_OF_MAXWELL = {
+    "insert": Operation.CREATE,
+    "update": Operation.UPDATE,
+    "delete": Operation.DELETE,
+    _BOOTSTRAP: Operation.READ,
+}
 _OF_SCHEMAS = ("table-", "database-")  # create, alter, drop
 _OF_BOOTSTRAPS = ("bootstrap-start", "bootstrap-complete")
 
@@ -198,9 +251,18 @@ class MaxwellReader(RowReader):
             return Control.SCHEMA_CHANGE
         operation = self._operation("type", payload.get("type"), _OF_MAXWELL)
         database, table = (as_text(part, payload.get(part)) for part in ("database", "table"))
-        event_ms = 1000 * payload["ts"] if type(payload.get("ts")) is int else None  # seconds, but for DDL
+        event_ms = (
+            1000 * payload["ts"] if type(payload.get("ts")) is int else None
+        )  # seconds, but for DDL
         snapshot = kind if kind == _BOOTSTRAP else None
-        return Header(operation, database, table, event_ms, _maxwell_position(payload.get("position")), snapshot)
+        return Header(
+            operation,
+            database,
+            table,
+            event_ms,
+            _maxwell_position(payload.get("position")),
+            snapshot,
+        )
 
     def _rows(self, payload: Mapping[str, Any]) -> Sequence[tuple[Part, Part]]:
         data, old = self._spelled(payload.get("data")), self._spelled(payload.get("old"))
@@ -208,17 +270,27 @@ class MaxwellReader(RowReader):
 
 
 def _maxwell_position(found: Any) -> Position:
-    """Of the row's event in the binlog; the rows of one event are in the order of their topic. Empty where it has none."""
+    """Of the row's event in the binlog; the rows of one event are in the order of their topic.
+    Empty where it has none.
+    """
     if found is None:
         return ()
     place = binlog_position(str(found))
     if not place:
-        raise ValueError(f"position: it is a binlog file and a byte in it, such as mysql-bin.000003:120, not {shown(found)}")
+        raise ValueError(
+            f"position: it is a binlog file and a byte in it, such as mysql-bin.000003:120, not "
+            f"{shown(found)}"
+        )
     return place
 
 
 _LOAD = "load"
-_OF_DMS = {_LOAD: Operation.READ, "insert": Operation.CREATE, "update": Operation.UPDATE, "delete": Operation.DELETE}
+_OF_DMS = {
+    _LOAD: Operation.READ,
+    "insert": Operation.CREATE,
+    "update": Operation.UPDATE,
+    "delete": Operation.DELETE,
+}
 _DMS_TRUNCATION = "truncate-table"
 _OF_DMS_MESSAGE = ("data", "metadata", "control")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
@@ -234,27 +306,51 @@ class DmsReader(RowReader):
         kind, is_control = str(metadata.get("operation")), metadata.get("record-type") == "control"
         if is_control and kind != _DMS_TRUNCATION:
             return Control.SCHEMA_CHANGE
-        operation = Operation.TRUNCATE if is_control else self._operation("metadata.operation", metadata.get("operation"), _OF_DMS)
-        schema, table = (as_text(f"metadata.{name}", metadata.get(name)) for name in ("schema-name", "table-name"))
-        event_ms, snapshot = _milliseconds(metadata.get("commit-timestamp")), kind if kind == _LOAD else None
+        operation = (
+            Operation.TRUNCATE
+            if is_control
+            else self._operation("metadata.operation", metadata.get("operation"), _OF_DMS)
+        )
+        schema, table = (
+            as_text(f"metadata.{name}", metadata.get(name))
+            for name in ("schema-name", "table-name")
+        )
+        event_ms, snapshot = (
+            _milliseconds(metadata.get("commit-timestamp")),
+            kind if kind == _LOAD else None,
+        )
         return Header(operation, schema, table, event_ms, _dms_position(metadata), snapshot)
 
     def _rows(self, payload: Mapping[str, Any]) -> Sequence[tuple[Part, Part]]:
         assert isinstance(self._envelope, Dms)
-        data, prefix = self._spelled(as_object("data", payload.get("data"))), self._envelope.before_prefix
-        before = {name: value for name, value in data.items() if name.startswith(prefix) and name not in self._declared}
+        data, prefix = (
+            self._spelled(as_object("data", payload.get("data"))),
+            self._envelope.before_prefix,
+        )
+        before = {
+            name: value
+            for name, value in data.items()
+            if name.startswith(prefix) and name not in self._declared
+        }
         row = {name: value for name, value in data.items() if name not in before}
         images = [name for name in payload if name not in _OF_DMS_MESSAGE]
         if len(images) > 1:
-            raise ValueError(f"{', '.join(images)}: beside data and metadata a message of AWS DMS has a before image at most")
+            raise ValueError(
+                f"{', '.join(images)}: beside data and metadata a message of AWS DMS has a before "
+                f"image at most"
+            )
         where = images[0] if images else "data"
         image = as_object(where, payload[where] or {}) if images else {}
-        old = self._spelled({name.removeprefix(prefix): value for name, value in before.items()} | dict(image))
+        old = self._spelled(
+            {name.removeprefix(prefix): value for name, value in before.items()} | dict(image)
+        )
         return [(Part("data", row), Part(where, old))]
 
 
 def _dms_position(metadata: Mapping[str, Any]) -> Position:
-    """The position in MySQL's binlog, and below it the record's number in its transaction; empty where it has none."""
+    """The position in MySQL's binlog, and below it the record's number in its transaction; empty
+    where it has none.
+    """
     place = binlog_position(str(metadata.get("stream-position")))
     number = metadata.get("transaction-record-id")
     return (*place, number if type(number) is int else 0) if place else ()

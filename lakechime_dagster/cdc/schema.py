@@ -65,7 +65,13 @@ class Struct:
     fields: Mapping[str, "Type"]
 
     def __str__(self) -> str:
-        return "struct<" + ",".join(f"`{name.replace('`', '``')}`:{inner}" for name, inner in self.fields.items()) + ">"
+        return (
+            "struct<"
+            + ",".join(
+                f"`{name.replace('`', '``')}`:{inner}" for name, inner in self.fields.items()
+            )
+            + ">"
+        )
 
 
 Type = Simple | DecimalType | Array | Map | Struct
@@ -134,12 +140,14 @@ _WIDER = {  # of each type all that are wider, the less wide ones first
     "float": ("double",),
     "date": ("timestamp_ntz",),
 }
-# Digits of a decimal that is wider than a whole number: as many as Parquet's 32 or 64 bits may have, and Delta asks for
+# Digits of a decimal that is wider than a whole number: as many as Parquet's 32 or 64 bits may
+# have, and Delta asks for
 _DIGITS = {"tinyint": 10, "smallint": 10, "int": 10, "bigint": 20}
 
 
 def widened(known: str, seen: str) -> str | None:
-    """The least type that is as wide as both, `known` itself if that is; None if there is none, which is a conflict.
+    """The least type that is as wide as both, `known` itself if that is; None if there is none,
+    which is a conflict.
 
     A struct has the fields of both, those that are known first.
     """
@@ -152,7 +160,9 @@ def why_not_taken(name: str, ddl: str) -> str | None:
     """Why a table cannot have a column of this name and type; None where it can."""
     if why := why_refused(name):
         return why
-    found = next((why for field in _fields(parsed(ddl)) if (why := refused_characters(field))), None)
+    found = next(
+        (why for field in _fields(parsed(ddl)) if (why := refused_characters(field))), None
+    )
     return found and f"of a field in it: {found}"
 
 
@@ -177,7 +187,8 @@ class Evolution:
     """What becomes of a table's columns.
 
     Attributes:
-        columns: What the table has then, and the type of each; as before where something is refused.
+        columns: What the table has then, and the type of each; as before where something is
+            refused.
         added: The columns to be added, in the order in which they are first seen.
         widened: The columns to be widened, and to what.
         left_out: The columns that the table does not take, and why.
@@ -196,7 +207,9 @@ class Evolution:
 
 
 def spellings(known: Iterable[str], schemas: Iterable[Iterable[str]]) -> dict[str, str]:
-    """The names of columns in schemas that the table has in another case, with its own: the first one."""
+    """The names of columns in schemas that the table has in another case, with its own: the first
+    one.
+    """
     first: dict[str, str] = {}
     names = list(dict.fromkeys(name for columns in (known, *schemas) for name in columns))
     for name in names:
@@ -211,16 +224,26 @@ def doubled(columns: Iterable[str]) -> tuple[str, ...]:
     return tuple(reversed(clash))
 
 
-def evolved(known: Mapping[str, str], seen: Iterable[Mapping[str, str]], policy: Drift, keys: Collection[str] = ()) -> Evolution:
+def evolved(
+    known: Mapping[str, str],
+    seen: Iterable[Mapping[str, str]],
+    policy: Drift,
+    keys: Collection[str] = (),
+) -> Evolution:
     """What becomes of the columns that a table is known to have when rows of these schemas arrive.
 
-    A value that fits its column in one of the schemas fits it afterwards too, unless something is refused. A new table, which has no
-    columns, gets them by any policy. Values of types that no other type holds are text. Of the columns of the `keys` this is refused:
-    other keys may have the same text.
+    A value that fits its column in one of the schemas fits it afterwards too, unless something is
+    refused. A new table, which has no columns, gets them by any policy. Values of types that no
+    other type holds are text. Of the columns of the `keys` this is refused: other keys may have the
+    same text.
     """
     found = _lenient(known, list(seen))
     refused = tuple(_refused(known, found, policy, keys))
-    return replace(found, columns=dict(known), added={}, widened={}, texts={}, refused=refused) if refused else found
+    return (
+        replace(found, columns=dict(known), added={}, widened={}, texts={}, refused=refused)
+        if refused
+        else found
+    )
 
 
 def _lenient(known: Mapping[str, str], schemas: Collection[Mapping[str, str]]) -> Evolution:
@@ -235,7 +258,9 @@ def _lenient(known: Mapping[str, str], schemas: Collection[Mapping[str, str]]) -
     for name, ddls in met.items():
         wide_enough = _least_of(ddls)
         if wide_enough is None:
-            texts[name] = f"its values are {' and '.join(sorted(set(ddls)))}, which no type but text holds"
+            texts[name] = (
+                f"its values are {' and '.join(sorted(set(ddls)))}, which no type but text holds"
+            )
         least[name] = wide_enough or TEXT
     return Evolution(
         columns={**known, **least},
@@ -246,22 +271,36 @@ def _lenient(known: Mapping[str, str], schemas: Collection[Mapping[str, str]]) -
     )
 
 
-def _refused(known: Mapping[str, str], found: Evolution, policy: Drift, keys: Collection[str]) -> Iterator[str]:
+def _refused(
+    known: Mapping[str, str], found: Evolution, policy: Drift, keys: Collection[str]
+) -> Iterator[str]:
     """What of an evolution the policy does not allow, and what to do about it."""
     for name, why in found.texts.items():
         if name in keys:
-            yield f"column {name} of the key: {why}; declare another table for the messages from the change of its type on"
+            yield (
+                f"column {name} of the key: {why}; declare another table for the messages from the "
+                f"change of its type on"
+            )
     if policy in (Drift.EXCEPTION, Drift.EVOLVE):
         for name, why in found.texts.items():
-            yield f"column {name}: {why}; declare its type, leave it out, or let its values be text with on_drift=Drift.LENIENT"
+            yield (
+                f"column {name}: {why}; declare its type, leave it out, or let its values be text "
+                f"with on_drift=Drift.LENIENT"
+            )
     if policy is Drift.EXCEPTION and known:
         drift = {name: f"is new, of type {ddl}" for name, ddl in found.added.items()}
-        drift |= {name: f"is {known[name]} and its values are {ddl}" for name, ddl in found.widened.items()}
+        drift |= {
+            name: f"is {known[name]} and its values are {ddl}"
+            for name, ddl in found.widened.items()
+        }
         drift |= dict.fromkeys(sorted(found.missing), "is missing in rows that arrived")
         for name, what in drift.items():
             if name in found.texts:
                 continue  # it is refused above
-            yield f"column {name} {what}: on_drift=Drift.EXCEPTION lets no column change; declare Drift.LENIENT to apply it"
+            yield (
+                f"column {name} {what}: on_drift=Drift.EXCEPTION lets no column change; declare "
+                f"Drift.LENIENT to apply it"
+            )
 
 
 def _least_of(ddls: Sequence[str]) -> str | None:
@@ -287,7 +326,14 @@ def _least(known: Type, seen: Type) -> Type | None:
             return _least_struct(known, seen)
         case Simple(), Simple():
             wide_enough = (seen.word, *_WIDER.get(seen.word, ()))
-            return next((Simple(word) for word in (known.word, *_WIDER.get(known.word, ())) if word in wide_enough), None)
+            return next(
+                (
+                    Simple(word)
+                    for word in (known.word, *_WIDER.get(known.word, ()))
+                    if word in wide_enough
+                ),
+                None,
+            )
         case ((Simple() | DecimalType()), (Simple() | DecimalType())):
             return _least_decimal(_as_decimal(known), _as_decimal(seen))
         case _:
@@ -349,7 +395,9 @@ class Schemas(Protocol):
 
 @dataclass(frozen=True)
 class AsWritten:
-    """Values as they stand in a message: enough to keep it, with its key and its position, until their types are known."""
+    """Values as they stand in a message: enough to keep it, with its key and its position, until
+    their types are known.
+    """
 
     ddl: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -393,7 +441,9 @@ class History:
         return self._known[key]
 
     def _table(self, source: Mapping[str, Any], topic: str) -> str:
-        """The table of a row; of a flattened one that need not name it the only one that it can be."""
+        """The table of a row; of a flattened one that need not name it the only one that it can
+        be.
+        """
         name = ".".join(table_of(source, topic))
         named = source.get("table")
         if name in self._tables or (named and (source.get("schema") or source.get("db"))):
@@ -404,7 +454,8 @@ class History:
     def _index(self, table: str, position: Position) -> int:
         """How many readings of a table stand at or below a position; all without one.
 
-        In PostgreSQL that is the position of the change itself: until its transaction ends nobody else can alter the table.
+        In PostgreSQL that is the position of the change itself: until its transaction ends nobody
+        else can alter the table.
         """
         known = self._tables.get(table, [])
         if not position or not known:
@@ -415,13 +466,21 @@ class History:
     def _words(self, table: str, index: int) -> Mapping[str, str | Doubt]:
         known = self._tables.get(table)
         if not known:
-            raise ValueError(f"schema: the message brings none, and the columns of {table} were not read in the database")
-        before, after = known[index - 1] if index else None, known[index] if index < len(known) else None
+            raise ValueError(
+                f"schema: the message brings none, and the columns of {table} were not read in the "
+                f"database"
+            )
+        before, after = (
+            known[index - 1] if index else None,
+            known[index] if index < len(known) else None,
+        )
         if before is None or after is None:
             return (before or known[0]).columns
         return {**after.columns, **before.columns, **dict(self._between(before, after))}
 
-    def _between(self, before: TableSchema, after: TableSchema) -> Iterator[tuple[str, str | Doubt]]:
+    def _between(
+        self, before: TableSchema, after: TableSchema
+    ) -> Iterator[tuple[str, str | Doubt]]:
         """The columns that differ in two readings; what is written alike by both is no doubt."""
         for name, kind in before.columns.items():
             later = after.columns.get(name, kind)
@@ -429,12 +488,17 @@ class History:
                 continue
             types = [self._schema(before.dialect, one) for one in (kind, later)]
             gains_or_loses_sign = ("unsigned" in kind) != ("unsigned" in later)
-            is_ambiguous = gains_or_loses_sign and any(SOURCE_TYPE in one.parameters for one in types)
+            is_ambiguous = gains_or_loses_sign and any(
+                SOURCE_TYPE in one.parameters for one in types
+            )
             wider = None if is_ambiguous else _wider(*types)
             if wider is not None:
                 yield name, later if wider is types[1] else kind
             else:
-                when = f"{before.table} was read at {before.order.position}, and {later} at {after.order.position}"
+                when = (
+                    f"{before.table} was read at {before.order.position}, and {later} at "
+                    f"{after.order.position}"
+                )
                 yield name, Doubt(f"it was {kind} when {when}")
 
     def _columns(self, table: str, index: int, names: tuple[str, ...]) -> Columns:
@@ -443,14 +507,18 @@ class History:
         for name in names or words:
             kind = words.get(name)
             if kind is None:
-                raise ValueError(f"{name}: no such column of {table} is known at this position of the log")
+                raise ValueError(
+                    f"{name}: no such column of {table} is known at this position of the log"
+                )
             if isinstance(kind, Doubt):
                 raise ValueError(f"{name}: {kind.reason}")
             found.append((name, self._schema(dialect, kind)))
         return Columns(ConnectSchema("struct", fields=tuple(found)), self._envelope.unavailable)
 
     def _schema(self, dialect: Dialect, kind: str) -> ConnectSchema:
-        """The schema of a column's values; of a type of which it is not known how it is written none that `Columns` knows."""
+        """The schema of a column's values; of a type of which it is not known how it is written
+        none that `Columns` knows.
+        """
         try:
             return connect_type(dialect, kind, self._envelope)
         except ValueError:
@@ -458,10 +526,18 @@ class History:
 
 
 def _wider(one: ConnectSchema, other: ConnectSchema) -> ConnectSchema | None:
-    """Of two types whose values are written alike the one that holds those of both; None where they are not."""
+    """Of two types whose values are written alike the one that holds those of both; None where they
+    are not.
+    """
     if one.type in _INTEGERS and other.type in _INTEGERS and one.name == other.name:
-        return max(one, other, key=lambda each: (_INTEGERS.index(each.type), SOURCE_TYPE in each.parameters))
+        return max(
+            one,
+            other,
+            key=lambda each: (_INTEGERS.index(each.type), SOURCE_TYPE in each.parameters),
+        )
     if one.name == other.name == DECIMAL:
         is_same = one.parameters["scale"] == other.parameters["scale"]
-        return max(one, other, key=lambda each: int(each.parameters[PRECISION])) if is_same else None
+        return (
+            max(one, other, key=lambda each: int(each.parameters[PRECISION])) if is_same else None
+        )
     return other if one == other else None

@@ -12,7 +12,15 @@ from lakechime_dagster.cdc.declared_values import natural_type
 from lakechime_dagster.cdc.job import MessageFormat, format_of
 from lakechime_dagster.cdc.record import Record, record_of
 from lakechime_dagster.cdc.record import key_text as bronze_key
-from lakechime_dagster.cdc.state import PartitionPlace, StateRow, TableSchema, opened_epochs, opened_row, places_of, waiting_keys
+from lakechime_dagster.cdc.state import (
+    PartitionPlace,
+    StateRow,
+    TableSchema,
+    opened_epochs,
+    opened_row,
+    places_of,
+    waiting_keys,
+)
 from lakechime_dagster.cdc.values import decoded
 from lakechime_dagster.cdc.wire import key_text
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
@@ -29,8 +37,32 @@ from lakechime_dagster.triggers.subscription import Subscription
 
 QUARANTINE = "__quarantine"
 MOST_REMEMBERED = 100_000  # rows by which it is counted what waits
-MESSAGE = ("topic", "topic_id", "partition", "offset", "timestamp", "key", "value", "key_bytes", "value_bytes", "headers")
-READ = ("topic", "partition", "offset", "timestamp", "kind", "source", "op", "row_key", "position", "ts_ms", "snapshot", "problem")
+MESSAGE = (
+    "topic",
+    "topic_id",
+    "partition",
+    "offset",
+    "timestamp",
+    "key",
+    "value",
+    "key_bytes",
+    "value_bytes",
+    "headers",
+)
+READ = (
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "kind",
+    "source",
+    "op",
+    "row_key",
+    "position",
+    "ts_ms",
+    "snapshot",
+    "problem",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +71,8 @@ class ReplicaTables:
 
     Attributes:
         consumer: The one that commits to the table.
-        checkpoint: Reads the consumer's checkpoint of the bronze table, which may be ahead of the table's last commit.
+        checkpoint: Reads the consumer's checkpoint of the bronze table, which may be ahead of the
+            table's last commit.
     """
 
     name: str
@@ -52,7 +85,9 @@ class ReplicaTables:
     checkpoint: Callable[[], SnapshotCheckpoint | None] = lambda: None
 
     def typed_format(self) -> MessageFormat:
-        """How messages are read, with what is recorded of columns that they do not describe themselves."""
+        """How messages are read, with what is recorded of columns that they do not describe
+        themselves.
+        """
         if not self.format.is_typed_elsewhere:
             return self.format
         rows = state_rows(DeltaRows(self.state).select(where=("role = 'schema'",)))
@@ -76,7 +111,9 @@ class Replica:
 
         def checkpoint() -> SnapshotCheckpoint | None:
             consumer = self.consumer(table.name)
-            return consumer.checkpoint.sources.get(table.bronze.name) if consumer is not None else None
+            return (
+                consumer.checkpoint.sources.get(table.bronze.name) if consumer is not None else None
+            )
 
         return ReplicaTables(
             name=table.name,
@@ -128,8 +165,12 @@ class Replica:
         return self.state.count("role = 'change'")
 
     def waiting(self) -> int | None:
-        """How many rows wait for a column; None where so much is remembered that it is not counted."""
-        rows = self._state("key IN (SELECT key FROM t WHERE omitted IS NOT NULL) OR role = 'truncation'")
+        """How many rows wait for a column; None where so much is remembered that it is not
+        counted.
+        """
+        rows = self._state(
+            "key IN (SELECT key FROM t WHERE omitted IS NOT NULL) OR role = 'truncation'"
+        )
         while keys := {row.continues for row in rows if row.continues} - {row.key for row in rows}:
             found = self._state(texts("key", *sorted(keys)))
             if not found:
@@ -147,11 +188,19 @@ class Replica:
         """The values of a key, as JSON has them, as those of the columns' types.
 
         Raises:
-            InvalidValueError: they are not as many as the key has columns, or one is not of its column's type.
+            InvalidValueError: they are not as many as the key has columns, or one is not of its
+                column's type.
         """
-        names, types = self.table.keys, dict(self.table.bronze.schema.types or {}) | self.target.types()
+        names, types = (
+            self.table.keys,
+            dict(self.table.bronze.schema.types or {}) | self.target.types(),
+        )
         if len(values) != len(names):
-            raise InvalidValueError("key", json.dumps(values, default=str), f"has {len(values)} values; give those of {', '.join(names)}")
+            raise InvalidValueError(
+                "key",
+                json.dumps(values, default=str),
+                f"has {len(values)} values; give those of {', '.join(names)}",
+            )
         try:
             return tuple(
                 value if name not in types else decoded(name, natural_type(types[name]), value)
@@ -174,7 +223,13 @@ class Replica:
 
     def messages_of(self, key: Key, limit: int) -> list[dict[str, Any]]:
         """The newest messages of a key."""
-        return self.bronze.select(*READ, "value", where=(texts("row_key", bronze_key(key)),), newest=("timestamp", "offset"), limit=limit)
+        return self.bronze.select(
+            *READ,
+            "value",
+            where=(texts("row_key", bronze_key(key)),),
+            newest=("timestamp", "offset"),
+            limit=limit,
+        )
 
     # Several
 
@@ -183,11 +238,21 @@ class Replica:
         found = self.quarantine.select(newest=("step",), limit=limit)
         refused = [(row, json.loads(row["row"], parse_float=Decimal)) for row in found]
         parts = ("topic", "partition", "offset", "key", "message")
-        return [{**{name: text.get(name) for name in parts}, "reason": row["reason"], "step": row["step"]} for row, text in refused]
+        return [
+            {
+                **{name: text.get(name) for name in parts},
+                "reason": row["reason"],
+                "step": row["step"],
+            }
+            for row, text in refused
+        ]
 
     def sample(self, limit: int) -> list[Record]:
         """The newest messages of the bronze table."""
-        return [record_of(row) for row in self.bronze.select(*MESSAGE, newest=("timestamp", "offset"), limit=limit)]
+        return [
+            record_of(row)
+            for row in self.bronze.select(*MESSAGE, newest=("timestamp", "offset"), limit=limit)
+        ]
 
     def _state(self, *where: Any) -> list[StateRow]:
         return state_rows(self.state.select(where=where, limit=MOST_REMEMBERED))
@@ -222,7 +287,15 @@ class Epochs:
     @property
     def next(self) -> int:
         """The epoch of the source asked about that is not open yet."""
-        return max([self.opened.get(self.asks, 0), *(one.epoch for one in self.places if one.source == self.asks)]) + 1
+        return (
+            max(
+                [
+                    self.opened.get(self.asks, 0),
+                    *(one.epoch for one in self.places if one.source == self.asks),
+                ]
+            )
+            + 1
+        )
 
 
 def epochs_of(replica: Replica) -> Epochs:
@@ -231,7 +304,11 @@ def epochs_of(replica: Replica) -> Epochs:
     places, opened = tuple(places_of(rows)), opened_epochs(rows)
     name, ledger = replica.table.name, replica.platform.ledger
     consumer, row = replica.consumer(name), ledger.subscription(name)
-    asked = _ASKED.search(consumer.state_reason) if consumer is not None and consumer.state is ConsumerState.BLOCKED else None
+    asked = (
+        _ASKED.search(consumer.state_reason)
+        if consumer is not None and consumer.state is ConsumerState.BLOCKED
+        else None
+    )
     if asked is None or row is None:
         return Epochs(places=places, opened=opened)
     step = next(iter(ledger.open_executions(row)), None)
@@ -239,7 +316,8 @@ def epochs_of(replica: Replica) -> Epochs:
 
 
 def confirm_epoch(replica: Replica, subscription: Subscription, epochs: Epochs, by: By) -> int:
-    """Let the source asked about enter its next epoch, and retry the execution; idempotent for one attempt.
+    """Let the source asked about enter its next epoch, and retry the execution; idempotent for one
+    attempt.
 
     Raises:
         ConsumerConflictError: nothing asks for it.
@@ -248,9 +326,13 @@ def confirm_epoch(replica: Replica, subscription: Subscription, epochs: Epochs, 
     name, ledger = replica.table.name, replica.platform.ledger
     row = ledger.subscription(name)
     if row is None or epochs.step is None:
-        raise ConsumerConflictError(f"no execution of {name} asks whether positions may restart; nothing was changed")
+        raise ConsumerConflictError(
+            f"no execution of {name} asks whether positions may restart; nothing was changed"
+        )
     step, epoch = epochs.step, epochs.next
     row_of_epoch = {"step": step.step, **opened_row(epochs.asks, epoch)._asdict()}
-    is_new = append_once(replica.state.log, [row_of_epoch], f"lakechime/epoch/{step.execution_id}", step.attempt)
+    is_new = append_once(
+        replica.state.log, [row_of_epoch], f"lakechime/epoch/{step.execution_id}", step.attempt
+    )
     Interventions(ledger).resume(row, by, ends=ends_of_held(replica.platform, subscription, row))
     return epoch if is_new else epochs.opened[epochs.asks]

@@ -32,7 +32,12 @@ from lakechime_dagster.spark.job import TableResult
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.spark.session import Batches, record_batches, struct_of
 from lakechime_dagster.tables.sources import JsonLines, KafkaTopic
-from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, FileOffsets, KafkaOffsets
+from lakechime_dagster.triggers.consumers import (
+    Checkpoint,
+    CommitMetadata,
+    FileOffsets,
+    KafkaOffsets,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +50,9 @@ class Messages:
     def __call__(self, batches: Batches) -> Batches:
         reader = self.reader()
         for batch in batches:
-            yield from record_batches([bronze_row(_message(row), reader) for row in batch.to_pylist()], self.out)
+            yield from record_batches(
+                [bronze_row(_message(row), reader) for row in batch.to_pylist()], self.out
+            )
 
 
 def _message(row: Mapping[str, Any]) -> Message:
@@ -59,25 +66,37 @@ def _message(row: Mapping[str, Any]) -> Message:
         value=row["value"],
         headers={name: content for name, content in headers if content is not None},
     )
-    return Message(record=record, headers=headers, timestamp_ms=round(row["timestamp"].timestamp() * 1000))
+    return Message(
+        record=record, headers=headers, timestamp_ms=round(row["timestamp"].timestamp() * 1000)
+    )
 
 
 def message_of(name: str, at: int, line: bytes, written_ms: int | None) -> Message:
-    """A line that is the value of a message: its topic is the file, its offset the byte at which it begins there."""
+    """A line that is the value of a message: its topic is the file, its offset the byte at which it
+    begins there.
+    """
     return Message(record=Record(topic=name, value=line, offset=at), timestamp_ms=written_ms)
 
 
 def record_of(name: str, at: int, line: bytes, written_ms: int | None) -> Message:
-    """A line that holds the parts of a message as Kafka has them; another one is an unreadable message whose value it is."""
+    """A line that holds the parts of a message as Kafka has them; another one is an unreadable
+    message whose value it is.
+    """
     try:
         return _record(line)
     except ValueError as problem:
-        return Message(record=Record(topic=name, value=line, offset=at), timestamp_ms=written_ms, problem=f"record: {problem}")
+        return Message(
+            record=Record(topic=name, value=line, offset=at),
+            timestamp_ms=written_ms,
+            problem=f"record: {problem}",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """Reads the messages of some slices as rows of the bronze table; asked by the numbers of tasks."""
+    """Reads the messages of some slices as rows of the bronze table; asked by the numbers of
+    tasks.
+    """
 
     out: pa.Schema
     folder: Path
@@ -94,7 +113,12 @@ class Lines:
     def _rows(self, parts: Sequence[Slice], reader: EnvelopeReader) -> Batches:
         of_line = record_of if self.is_records else message_of
         for found in batches(self.folder, parts):
-            rows = [bronze_row(of_line(one.name, one.at, one.content, one.written_ns // 1_000_000), reader) for one in found]
+            rows = [
+                bronze_row(
+                    of_line(one.name, one.at, one.content, one.written_ns // 1_000_000), reader
+                )
+                for one in found
+            ]
             yield from record_batches(rows, self.out)
 
 
@@ -112,15 +136,29 @@ def _record(line: bytes) -> Message:
             "key": str() | None as key,
             "value": str() | None as value,
         } if 0 <= partition < 2**31 and 0 <= offset < 2**63:
-            headers, written_ms, topic_id = found.get("headers") or [], found.get("timestamp_ms"), found.get("topic_id", "")
+            headers, written_ms, topic_id = (
+                found.get("headers") or [],
+                found.get("timestamp_ms"),
+                found.get("topic_id", ""),
+            )
         case _:
-            raise ValueError(f"a line is an object of topic, partition, offset, key and value, not {shown(found)}")
+            raise ValueError(
+                f"a line is an object of topic, partition, offset, key and value, not "
+                f"{shown(found)}"
+            )
     if not isinstance(written_ms, int | None) or not isinstance(topic_id, str):
-        raise ValueError(f"timestamp_ms is a whole number, and topic_id text, not {shown((written_ms, topic_id))}")
+        raise ValueError(
+            f"timestamp_ms is a whole number, and topic_id text, not "
+            f"{shown((written_ms, topic_id))}"
+        )
     try:
-        pairs = [(str(name), None if content is None else content.encode()) for name, content in headers]
+        pairs = [
+            (str(name), None if content is None else content.encode()) for name, content in headers
+        ]
     except (AttributeError, TypeError, ValueError) as problem:
-        raise ValueError(f"headers are pairs of a name and a text, not {shown(headers)}") from problem
+        raise ValueError(
+            f"headers are pairs of a name and a text, not {shown(headers)}"
+        ) from problem
     record = Record(
         topic=topic,
         topic_id=topic_id,
@@ -134,11 +172,17 @@ def _record(line: bytes) -> Message:
 
 
 DDL = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
-STATISTICS = {LISTED: "topic,topic_id,partition,offset,timestamp,kind,source,op,ts_ms,transaction"}  # not of what rows hold
+STATISTICS = {
+    LISTED: "topic,topic_id,partition,offset,timestamp,kind,source,op,ts_ms,transaction"
+}  # not of what rows hold
 
 
-def ingest(spark: SparkSession, job: BronzeJob, commit_metadata: CommitMetadata, open_log: OpenLog) -> TableResult:
-    """One attempt at one step of a table of messages, as `sources.step.ingest_step` says; its rows are counted by their kinds."""
+def ingest(
+    spark: SparkSession, job: BronzeJob, commit_metadata: CommitMetadata, open_log: OpenLog
+) -> TableResult:
+    """One attempt at one step of a table of messages, as `sources.step.ingest_step` says; its rows
+    are counted by their kinds.
+    """
     properties = PROPERTIES | STATISTICS
     return ingest_step(
         spark,
@@ -157,7 +201,9 @@ def bronze_schema() -> StructType:
     return struct_of(DDL)
 
 
-def _rows(spark: SparkSession, job: BronzeJob, start: Checkpoint | None, end: Checkpoint) -> DataFrame | None:
+def _rows(
+    spark: SparkSession, job: BronzeJob, start: Checkpoint | None, end: Checkpoint
+) -> DataFrame | None:
     """The messages between two checkpoints; None where there is none."""
     match job.source:
         case JsonLines():
@@ -168,7 +214,9 @@ def _rows(spark: SparkSession, job: BronzeJob, start: Checkpoint | None, end: Ch
             assert_never(job.source)
 
 
-def _of_topics(spark: SparkSession, job: BronzeJob, source: KafkaTopic, start: KafkaOffsets, end: KafkaOffsets) -> DataFrame | None:
+def _of_topics(
+    spark: SparkSession, job: BronzeJob, source: KafkaTopic, start: KafkaOffsets, end: KafkaOffsets
+) -> DataFrame | None:
     messages = read_topics(spark, source, start, end, job.environment)
     if messages is None or messages.isEmpty():
         return None
@@ -177,12 +225,20 @@ def _of_topics(spark: SparkSession, job: BronzeJob, source: KafkaTopic, start: K
     return messages.mapInArrow(read, schema)  # type: ignore[arg-type]
 
 
-def _of_files(spark: SparkSession, job: BronzeJob, source: JsonLines, start: FileOffsets, end: FileOffsets) -> DataFrame | None:
+def _of_files(
+    spark: SparkSession, job: BronzeJob, source: JsonLines, start: FileOffsets, end: FileOffsets
+) -> DataFrame | None:
     folder, spans = Path(job.folder), end.spans_after(start)
     check_there(folder, spans)
     if not has_message(folder, spans):
         return None
     parts = tasks(spans, SLICE)
     schema = bronze_schema()
-    read = Lines(out=to_arrow_schema(schema), folder=folder, parts=parts, is_records=source.records, reader=job.format.reader)
+    read = Lines(
+        out=to_arrow_schema(schema),
+        folder=folder,
+        parts=parts,
+        is_records=source.records,
+        reader=job.format.reader,
+    )
     return spark.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)  # type: ignore[arg-type]

@@ -14,7 +14,16 @@ import pyarrow as pa
 from lakechime_dagster.cdc.canonical import text_of
 from lakechime_dagster.cdc.change import Change, Key, Operation, Order
 from lakechime_dagster.cdc.history import Histories, Tracked, history
-from lakechime_dagster.cdc.incremental_merge import ChangeOutcome, KeyStep, Known, Merged, Need, merged, need_of, soft_need
+from lakechime_dagster.cdc.incremental_merge import (
+    ChangeOutcome,
+    KeyStep,
+    Known,
+    Merged,
+    Need,
+    merged,
+    need_of,
+    soft_need,
+)
 from lakechime_dagster.cdc.merge import AFTER_ALL, BEFORE_ALL, Ended, Row, Soft
 from lakechime_dagster.cdc.record import (
     Beat,
@@ -28,7 +37,16 @@ from lakechime_dagster.cdc.record import (
     record_of,
 )
 from lakechime_dagster.cdc.schema import doubled, why_not_taken
-from lakechime_dagster.cdc.state import Defaults, Role, Schema, StateRow, change_of, change_row, known_of, remembered
+from lakechime_dagster.cdc.state import (
+    Defaults,
+    Role,
+    Schema,
+    StateRow,
+    change_of,
+    change_row,
+    known_of,
+    remembered,
+)
 from lakechime_dagster.cdc.wire import (
     Span,
     encoded,
@@ -45,43 +63,77 @@ from lakechime_dagster.cdc.wire import (
 )
 from lakechime_dagster.compat import UTC
 from lakechime_dagster.spark.session import CHUNK, Batches, record_batches, rows_of
-from lakechime_dagster.tables.names import DELETED_AT, END_AT, END_SEQ, HIDDEN, OWN_COLUMNS, START_AT, START_SEQ, spelled_as
+from lakechime_dagster.tables.names import (
+    DELETED_AT,
+    END_AT,
+    END_SEQ,
+    HIDDEN,
+    OWN_COLUMNS,
+    START_AT,
+    START_SEQ,
+    spelled_as,
+)
 from lakechime_dagster.triggers.consumers import HOUR_MS
 
 SPAN_TYPES = {START_AT: "timestamp", END_AT: "timestamp", START_SEQ: "string", END_SEQ: "string"}
-MESSAGE = ("topic", "topic_id", "partition", "offset", "key", "value", "key_bytes", "value_bytes", "headers")
+MESSAGE = (
+    "topic",
+    "topic_id",
+    "partition",
+    "offset",
+    "key",
+    "value",
+    "key_bytes",
+    "value_bytes",
+    "headers",
+)
 STATE_DDL = (
-    "`role` string, `key` string, `source` string, `order` string, `op` string, `columns` string, `omitted` string, `continues` string, "
+    "`role` string, `key` string, `source` string, `order` string, `op` string, `columns` string, "
+    "`omitted` string, `continues` string, "
     "`transaction` bigint, `ts_ms` bigint, `snapshot` string, `span` string"
 )
 COORDINATE_DDL = "`topic` string, `partition` int, `offset` bigint"
 SCHEMA_DDL = "`schema` string, `types` string, `defaults` string"
-PARSED_DDL = f"`outcome` string, {STATE_DDL}, {SCHEMA_DDL}, {COORDINATE_DDL}, `reason` string, `message` string"
+PARSED_DDL = (
+    f"`outcome` string, {STATE_DDL}, {SCHEMA_DDL}, {COORDINATE_DDL}, `reason` string, `message` "
+    f"string"
+)
 GROUPED_DDL = f"`group` string, {STATE_DDL}, `is_new` boolean, {COORDINATE_DDL}"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NO_SCHEMA = (None, None, None)
 NOTHING = StateRow(*[None] * len(StateRow._fields))  # type: ignore[arg-type]
 
 
-def table_columns(columns: Mapping[str, str], *, has_history: bool, keeps_deleted: bool) -> dict[str, str]:
+def table_columns(
+    columns: Mapping[str, str], *, has_history: bool, keeps_deleted: bool
+) -> dict[str, str]:
     """All columns of a table whose database's table has these."""
     kept = SPAN_TYPES if has_history else {DELETED_AT: "timestamp"} if keeps_deleted else {}
     return {**columns, **kept, HIDDEN: "string"}
 
 
 def shared_columns(columns: Mapping[str, str]) -> dict[str, str]:
-    """The columns of a table that its database's table has too, without those that no table can have."""
+    """The columns of a table that its database's table has too, without those that no table can
+    have.
+    """
     return {name: ddl for name, ddl in columns.items() if why_not_taken(name, ddl) is None}
 
 
 def merged_ddl(columns: Mapping[str, str]) -> str:
-    """What merging gives back: a table's row and its operation, what is to be remembered, what was refused, and counts."""
+    """What merging gives back: a table's row and its operation, what is to be remembered, what was
+    refused, and counts.
+    """
     row = ", ".join(f"`{name.replace('`', '``')}`: {ddl}" for name, ddl in columns.items())
-    return f"`what` string, `operation` string, `row` struct<{row}>, {STATE_DDL}, {COORDINATE_DDL}, `reason` string, `count` bigint"
+    return (
+        f"`what` string, `operation` string, `row` struct<{row}>, {STATE_DDL}, {COORDINATE_DDL}, "
+        f"`reason` string, `count` bigint"
+    )
 
 
 class What:
-    """The kinds of rows that merging gives back, and of counts: of operations, of refusals, of outcomes, of late changes by hour."""
+    """The kinds of rows that merging gives back, and of counts: of operations, of refusals, of
+    outcomes, of late changes by hour.
+    """
 
     ROW, STATE, REFUSED = "row", "state", "refused"
     COUNTS = ROWS, REFUSALS, OUTCOME, LATE = "rows", "refusals", "outcome", "late"
@@ -91,9 +143,9 @@ class What:
 class Reading:
     """How the messages of a table are read: by a reader, which each process makes for itself.
 
-    `names` are the table's names of columns that have others in the database; it `takes` some of them.
-    `ignores_truncates` and `ignores_nulls` are what `CDCMerge` says; `has_bare_tombstones` says that a key without a value
-    is a deletion, as nothing else reports it.
+    `names` are the table's names of columns that have others in the database; it `takes` some of
+    them. `ignores_truncates` and `ignores_nulls` are what `CDCMerge` says; `has_bare_tombstones`
+    says that a key without a value is a deletion, as nothing else reports it.
     """
 
     out: pa.Schema
@@ -105,7 +157,9 @@ class Reading:
     has_bare_tombstones: bool = False
 
     def __call__(self, batches: Batches) -> Batches:
-        """For each message of a batch (`MESSAGE`) the rows of `PARSED_DDL`: a row for each change, or one that says what else it is."""
+        """For each message of a batch (`MESSAGE`) the rows of `PARSED_DDL`: a row for each change,
+        or one that says what else it is.
+        """
         reader, schemas = self.reader(), dict[int, _Schema]()
         for batch in batches:
             rows: list[tuple[Any, ...]] = []
@@ -113,28 +167,56 @@ class Reading:
                 rows += self._rows(reader, message, schemas)
             yield from record_batches(rows, self.out)
 
-    def _rows(self, reader: EnvelopeReader, message: Mapping[str, Any], schemas: dict[int, "_Schema"]) -> list[tuple[Any, ...]]:
+    def _rows(
+        self, reader: EnvelopeReader, message: Mapping[str, Any], schemas: dict[int, "_Schema"]
+    ) -> list[tuple[Any, ...]]:
         at = message["topic"], message["partition"], message["offset"]
         record = record_of(message)
         match reading := reader.read(record):
             case Changes(changes, types, defaults):
-                schema = schemas.get(id(types)) or schemas.setdefault(id(types), self._schema(types, defaults))
+                schema = schemas.get(id(types)) or schemas.setdefault(
+                    id(types), self._schema(types, defaults)
+                )
                 if schema.doubled and any(change.operation.is_upsert for change in changes):
                     one, other = schema.doubled
                     remedy = f"name one of them by names={{{other!r}: …}}"
-                    return [_unreadable(message, f"columns {one} and {other}, which differ in case alone, are one to Spark; {remedy}")]
+                    return [
+                        _unreadable(
+                            message,
+                            f"columns {one} and {other}, which differ in case alone, are one to "
+                            f"Spark; {remedy}",
+                        )
+                    ]
                 try:
                     rows = [self._row(change, schema) for change in changes]
-                except (TypeError, ValueError) as problem:  # such as half of a surrogate in a text, which no table holds
+                except (
+                    TypeError,
+                    ValueError,
+                ) as problem:  # such as half of a surrogate in a text, which no table holds
                     return [_unreadable(message, f"value: it has no form in a table: {problem}")]
                 shown: list[tuple[str | None, str | None]] = [(None, None)] * len(rows)
                 if rows and not schema.is_shown:
-                    shown[0], schema.is_shown = (schema.taken.types_text, schema.taken.defaults_text), True
-                return [(*row, schema.taken.name, *texts, *at, None, None) for row, texts in zip(rows, shown, strict=True)]
+                    shown[0], schema.is_shown = (
+                        (schema.taken.types_text, schema.taken.defaults_text),
+                        True,
+                    )
+                return [
+                    (*row, schema.taken.name, *texts, *at, None, None)
+                    for row, texts in zip(rows, shown, strict=True)
+                ]
             case Tombstone() as tombstone:
                 deletion = tombstone.deletion(record.topic) if self.has_bare_tombstones else None
                 row = NOTHING if deletion is None else change_row(deletion)
-                return [(None if deletion else ChangeOutcome.CONTROL.value, *row, *NO_SCHEMA, *at, None, None)]
+                return [
+                    (
+                        None if deletion else ChangeOutcome.CONTROL.value,
+                        *row,
+                        *NO_SCHEMA,
+                        *at,
+                        None,
+                        None,
+                    )
+                ]
             case Beat(server, ts_ms):
                 return [
                     (
@@ -147,7 +229,11 @@ class Reading:
                     )
                 ]
             case Control() | TransactionEnd() | OtherTable():
-                outcome = ChangeOutcome.OTHER_TABLE if isinstance(reading, OtherTable) else ChangeOutcome.CONTROL
+                outcome = (
+                    ChangeOutcome.OTHER_TABLE
+                    if isinstance(reading, OtherTable)
+                    else ChangeOutcome.CONTROL
+                )
                 return [(outcome.value, *NOTHING, *NO_SCHEMA, *at, None, None)]
             case Unreadable(reason):
                 return [_unreadable(message, reason)]
@@ -156,16 +242,27 @@ class Reading:
         spelled = spelled_as(self.names, {name: name for name in types})
         named = {name: self.names.get(there, there) for there, name in spelled.items()}
         columns = {here: types[there] for there, here in named.items() if self.takes(here)}
-        taken = Schema(columns, {here: defaults[there] for there, here in named.items() if there in defaults and here in columns})
+        taken = Schema(
+            columns,
+            {
+                here: defaults[there]
+                for there, here in named.items()
+                if there in defaults and here in columns
+            },
+        )
         names = None if columns == types else named
-        return _Schema(types=types, columns=columns, names=names, taken=taken, doubled=doubled(columns))
+        return _Schema(
+            types=types, columns=columns, names=names, taken=taken, doubled=doubled(columns)
+        )
 
     def _row(self, change: Change, schema: "_Schema") -> tuple[Any, ...]:
         """A change with its outcome, where that is known at once."""
         if change.operation is Operation.TRUNCATE:
-            return (ChangeOutcome.CONTROL.value if self.ignores_truncates else ChangeOutcome.APPLIED.value), *change_row(
-                change, Role.TRUNCATION
-            )
+            return (
+                ChangeOutcome.CONTROL.value
+                if self.ignores_truncates
+                else ChangeOutcome.APPLIED.value
+            ), *change_row(change, Role.TRUNCATION)
         return None, *change_row(self._as_declared(change, schema))
 
     def _as_declared(self, change: Change, schema: "_Schema") -> Change:
@@ -173,8 +270,14 @@ class Reading:
             return change
         columns, omitted = change.columns, change.omitted
         if schema.names is not None:
-            columns = {here: value for name, value in columns.items() if (here := schema.names.get(name, name)) in schema.columns}
-            omitted = tuple(here for name in omitted if (here := schema.names.get(name, name)) in schema.columns)
+            columns = {
+                here: value
+                for name, value in columns.items()
+                if (here := schema.names.get(name, name)) in schema.columns
+            }
+            omitted = tuple(
+                here for name in omitted if (here := schema.names.get(name, name)) in schema.columns
+            )
         if self.ignores_nulls and change.operation is Operation.UPDATE:
             columns = {name: value for name, value in columns.items() if value is not None}
         return replace(change, columns=columns, omitted=omitted)
@@ -182,7 +285,9 @@ class Reading:
 
 @dataclass
 class _Schema:
-    """What a table makes of the columns of a schema; `types` is held, as it is known by its identity."""
+    """What a table makes of the columns of a schema; `types` is held, as it is known by its
+    identity.
+    """
 
     types: Mapping[str, str]
     columns: Mapping[str, str]
@@ -200,7 +305,9 @@ def _unreadable(message: Mapping[str, Any], reason: str) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Respelled:
-    """Changes with the table's own names of columns (`PARSED_DDL`): `names` by those of messages, schemas by those that had them."""
+    """Changes with the table's own names of columns (`PARSED_DDL`): `names` by those of messages,
+    schemas by those that had them.
+    """
 
     out: pa.Schema
     names: Mapping[str, str]
@@ -212,12 +319,16 @@ class Respelled:
             columns = list(batch.columns)
             for name, change in respelled.items():
                 index = self.out.get_field_index(name)
-                values = [None if one is None else change(one) for one in columns[index].to_pylist()]
+                values = [
+                    None if one is None else change(one) for one in columns[index].to_pylist()
+                ]
                 columns[index] = pa.array(values, pa.string())
             yield pa.RecordBatch.from_arrays(columns, schema=self.out)
 
     def _columns(self, text: str) -> str:
-        return orjson.dumps({self.names.get(name, name): value for name, value in orjson.loads(text).items()}).decode()
+        return orjson.dumps(
+            {self.names.get(name, name): value for name, value in orjson.loads(text).items()}
+        ).decode()
 
     def _omitted(self, text: str) -> str:
         return orjson.dumps([self.names.get(name, name) for name in orjson.loads(text)]).decode()
@@ -228,7 +339,9 @@ class Respelled:
 
 @dataclass(frozen=True)
 class TargetRows:
-    """The rows of a table as what merging starts from: `GROUPED_DDL`, each in the group of its key."""
+    """The rows of a table as what merging starts from: `GROUPED_DDL`, each in the group of its
+    key.
+    """
 
     out: pa.Schema
     keys: tuple[str, ...]
@@ -245,7 +358,9 @@ class TargetRows:
                 hidden, span = row[HIDDEN], row_span(row) if START_SEQ in row else None
                 source = "" if hidden is None else orjson.loads(hidden)["source"]
                 role = Role.CLOSED if hidden is None else Role.TARGET
-                state_row = StateRow(role.value, text, source, hidden or "", columns=row_text(values), span=span)
+                state_row = StateRow(
+                    role.value, text, source, hidden or "", columns=row_text(values), span=span
+                )
                 found.append((self.groups.get(text, text), *state_row, False, None, None, None))
             yield from record_batches(found, self.out)
 
@@ -259,33 +374,45 @@ class KeyColumns:
     def __call__(self, batches: Batches) -> Batches:
         for batch in batches:
             keys = [key_of(text) for text in batch.column(0).to_pylist()]
-            arrays = [pa.array([conformed(key[i], one.type) for key in keys], one.type) for i, one in enumerate(self.out)]
+            arrays = [
+                pa.array([conformed(key[i], one.type) for key in keys], one.type)
+                for i, one in enumerate(self.out)
+            ]
             yield pa.RecordBatch.from_arrays(arrays, schema=self.out)
 
 
 @dataclass(frozen=True)
 class AsText:
-    """Rows of which some columns become text, since no other type holds all their values any more."""
+    """Rows of which some columns become text, since no other type holds all their values any
+    more.
+    """
 
     out: pa.Schema
 
     def __call__(self, batches: Batches) -> Batches:
         for batch in batches:
-            yield pa.RecordBatch.from_arrays([self._column(batch.column(one.name), one.type) for one in self.out], schema=self.out)
+            yield pa.RecordBatch.from_arrays(
+                [self._column(batch.column(one.name), one.type) for one in self.out],
+                schema=self.out,
+            )
 
     def _column(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
         if values.type == kind:
             return values
-        return pa.array([conformed(python_value(value, values.type), kind) for value in values.to_pylist()], kind)
+        return pa.array(
+            [conformed(python_value(value, values.type), kind) for value in values.to_pylist()],
+            kind,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Merging:
-    """Merges the changes of each group of keys, which come one group after another, into `merged_ddl`.
+    """Merges the changes of each group of keys, which come one group after another, into
+    `merged_ddl`.
 
-    A row has the defaults of columns that were added while it existed. A table holds histories where they
-    are `tracked`, or keeps deleted rows where its deletions are `soft`. Hours before `complete_ms` were complete before the
-    execution; None counts no late changes.
+    A row has the defaults of columns that were added while it existed. A table holds histories
+    where they are `tracked`, or keeps deleted rows where its deletions are `soft`. Hours before
+    `complete_ms` were complete before the execution; None counts no late changes.
     """
 
     out: pa.Schema
@@ -305,11 +432,16 @@ class Merging:
             if len(found) >= CHUNK:
                 yield from record_batches(found, self.out)
                 found = []
-        counted = [(*kind, None, *NOTHING, None, None, None, None, count) for kind, count in counts.items()]
+        counted = [
+            (*kind, None, *NOTHING, None, None, None, None, count) for kind, count in counts.items()
+        ]
         yield from record_batches(found + counted, self.out)
 
     def _merged(
-        self, rows: Sequence[tuple[Any, ...]], types: Mapping[str, pa.DataType], counts: Counter[tuple[str, str | None]]
+        self,
+        rows: Sequence[tuple[Any, ...]],
+        types: Mapping[str, pa.DataType],
+        counts: Counter[tuple[str, str | None]],
     ) -> Iterator[tuple[Any, ...]]:
         size = len(StateRow._fields)
         known: dict[Key, Known] = {}
@@ -347,24 +479,38 @@ class Merging:
             for kept in remembered(one, known.get(one.key), as_it_came):
                 yield (What.STATE, None, None, *kept, None, None, None, None, None)
             before = targets.get(key_text(one.key), [])
-            for operation, row in self._row(one, before, types) if histories is None else self._history(one, before, histories, types):
+            for operation, row in (
+                self._row(one, before, types)
+                if histories is None
+                else self._history(one, before, histories, types)
+            ):
                 counts[What.ROWS, operation] += 1
                 has_changed = has_changed or operation != Need.NOTHING
                 yield (What.ROW, operation, row, *NOTHING, None, None, None, None, None)
         if has_changed and self.complete_ms is not None:
-            counts.update((What.LATE, str(hour)) for hour in self._late_hours(step, self.complete_ms // HOUR_MS * HOUR_MS))
+            counts.update(
+                (What.LATE, str(hour))
+                for hour in self._late_hours(step, self.complete_ms // HOUR_MS * HOUR_MS)
+            )
 
     def _late_hours(self, step: Merged, end_ms: int) -> Iterator[int]:
         """The hour of each late change that these rows changed by. A time of zero is none.
 
-        What newer changes said before says nothing new, but to a history or to a key that continues another one.
+        What newer changes said before says nothing new, but to a history or to a key that continues
+        another one.
         """
         says_all = self.tracked is not None or len(step.keys) > 1
         for change, outcome in step.change_outcomes:
-            if change.event_ms and change.event_ms < end_ms and (says_all or outcome in (ChangeOutcome.APPLIED, ChangeOutcome.MERGED)):
+            if (
+                change.event_ms
+                and change.event_ms < end_ms
+                and (says_all or outcome in (ChangeOutcome.APPLIED, ChangeOutcome.MERGED))
+            ):
                 yield change.event_ms // HOUR_MS
 
-    def _row(self, step: KeyStep, targets: Sequence[StateRow], types: Mapping[str, pa.DataType]) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _row(
+        self, step: KeyStep, targets: Sequence[StateRow], types: Mapping[str, pa.DataType]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
         """What the row of a key needs."""
         row_state = step.row_state
         given = self.defaults.given(step.source, row_state.upserted or BEFORE_ALL, row_state.end)
@@ -372,18 +518,35 @@ class Merging:
         now = row_state_text(row_state, step.source)
         need = need_of(step.before, after, bool(targets) and targets[0].order == now)
         if self.soft is not None:
-            need = soft_need(need, bool(targets) and has_ended(targets[0].order), row_state.ended is not None)
+            need = soft_need(
+                need, bool(targets) and has_ended(targets[0].order), row_state.ended is not None
+            )
         if need is not None:
-            own = {HIDDEN: now} if self.soft is None else {DELETED_AT: deleted_at(row_state.ended), HIDDEN: now}
-            yield need, {**after, **own} if after is not None else self._key_columns(step.key, types)
+            own = (
+                {HIDDEN: now}
+                if self.soft is None
+                else {DELETED_AT: deleted_at(row_state.ended), HIDDEN: now}
+            )
+            yield (
+                need,
+                {**after, **own} if after is not None else self._key_columns(step.key, types),
+            )
 
     def _history(
-        self, step: KeyStep, targets: Sequence[StateRow], histories: Histories, types: Mapping[str, pa.DataType]
+        self,
+        step: KeyStep,
+        targets: Sequence[StateRow],
+        histories: Histories,
+        types: Mapping[str, pa.DataType],
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """What the rows of a key's history need, by the order that each begins at."""
         assert self.tracked is not None
         found = history(histories, step.key, track=self.tracked.track)
-        old = {span.start_seq: (row, span) for row in targets if (span := span_of(row.span or "")).start_seq >= found.since}
+        old = {
+            span.start_seq: (row, span)
+            for row in targets
+            if (span := span_of(row.span or "")).start_seq >= found.since
+        }
         for one in found.rows:
             row, span = old.pop(one.start_seq, (None, None))
             given = self.defaults.given(step.source, one.start_seq, one.end_seq or AFTER_ALL)
@@ -394,27 +557,47 @@ class Merging:
             now_span = Span(one.start_seq, one.start_at, one.end_seq, one.end_at)
             before = None if row is None else row_of(row.columns or "{}")
             is_same = row is not None and span == now_span and (row.order or None) == now
-            yield need_of(before, after, is_same) or Need.NOTHING, {**after, HIDDEN: now, **span_columns(now_span)}
+            yield (
+                need_of(before, after, is_same) or Need.NOTHING,
+                {**after, HIDDEN: now, **span_columns(now_span)},
+            )
         for start in old:
             yield Need.DELETE, {**self._key_columns(step.key, types), START_SEQ: order_text(start)}
 
     def _columns(self, row: Row, types: Mapping[str, pa.DataType]) -> dict[str, Any]:
-        return {name: conformed(row.get(name), kind) for name, kind in types.items() if name not in OWN_COLUMNS}
+        return {
+            name: conformed(row.get(name), kind)
+            for name, kind in types.items()
+            if name not in OWN_COLUMNS
+        }
 
     def _key_columns(self, key: Key, types: Mapping[str, pa.DataType]) -> dict[str, Any]:
-        return {name: conformed(value, types[name]) for name, value in zip(self.keys, key, strict=True)}
+        return {
+            name: conformed(value, types[name]) for name, value in zip(self.keys, key, strict=True)
+        }
 
 
 def span_columns(span: Span) -> dict[str, Any]:
     """The columns of a row of a history that say when it was there."""
-    start_at, end_at = (None if at is None else EPOCH + timedelta(milliseconds=at) for at in (span.start_at, span.end_at))
+    start_at, end_at = (
+        None if at is None else EPOCH + timedelta(milliseconds=at)
+        for at in (span.start_at, span.end_at)
+    )
     end_seq = None if span.end_seq is None else order_text(span.end_seq)
-    return {START_AT: start_at, END_AT: end_at, START_SEQ: order_text(span.start_seq), END_SEQ: end_seq}
+    return {
+        START_AT: start_at,
+        END_AT: end_at,
+        START_SEQ: order_text(span.start_seq),
+        END_SEQ: end_seq,
+    }
 
 
 def row_span(row: Mapping[str, Any]) -> str:
     """The same of a row, as text."""
-    start_at, end_at = (None if at is None else (at - EPOCH) // timedelta(milliseconds=1) for at in (row[START_AT], row[END_AT]))
+    start_at, end_at = (
+        None if at is None else (at - EPOCH) // timedelta(milliseconds=1)
+        for at in (row[START_AT], row[END_AT])
+    )
     end_seq = None if row[END_SEQ] is None else order_of(row[END_SEQ])
     return span_text(Span(order_of(row[START_SEQ]), start_at, end_seq, end_at))
 
@@ -425,7 +608,9 @@ def deleted_at(ended: Ended | None) -> datetime | None:
 
 
 def conformed(value: Any, kind: pa.DataType) -> Any:
-    """A value of a narrower type as one of the table's type, which is text where no other type holds all values of a column."""
+    """A value of a narrower type as one of the table's type, which is text where no other type
+    holds all values of a column.
+    """
     if value is None:
         return None
     if pa.types.is_string(kind):

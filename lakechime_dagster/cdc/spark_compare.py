@@ -40,7 +40,14 @@ from lakechime_dagster.errors import SourceUnreadableError
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.spark.driver import Driver, open_driver
 from lakechime_dagster.spark.ranges import pinned
-from lakechime_dagster.spark.session import Batches, arrow_of, columns_of, on_batches, record_batches, session_confs
+from lakechime_dagster.spark.session import (
+    Batches,
+    arrow_of,
+    columns_of,
+    on_batches,
+    record_batches,
+    session_confs,
+)
 from lakechime_dagster.tables.databases import Monitor
 from lakechime_dagster.tables.names import DELETED_AT, END_SEQ, OWN_COLUMNS
 
@@ -49,26 +56,42 @@ RANGE = 500_000  # rows of a range, which the database reads by one statement
 AT_ONCE = 500  # keys of a statement
 STATEMENT_SECONDS = 300
 POLL_SECONDS = 2.0  # between two readings of the lake, while what is missing may still arrive
-_BOUND = {"spark.sql.legacy.parameterSubstitution.constantsOnly": "true"}  # else Delta's parser does not bind parameters in Spark 4.1
+_BOUND = {
+    "spark.sql.legacy.parameterSubstitution.constantsOnly": "true"
+}  # else Delta's parser does not bind parameters in Spark 4.1
 _KEYS_DDL = "`key` string"
-_TRANSACTION = "coalesce(get_json_object(value, '$.payload.source.txId'), get_json_object(value, '$.source.txId'))"
+_TRANSACTION = (
+    "coalesce(get_json_object(value, '$.payload.source.txId'), get_json_object(value, "
+    "'$.source.txId'))"
+)
 
 
-def opened_driver(platform: Platform, log: Callable[[str], None]) -> "AbstractContextManager[Driver]":
+def opened_driver(
+    platform: Platform, log: Callable[[str], None]
+) -> "AbstractContextManager[Driver]":
     """A driver of Spark as the settings ask for it."""
     settings = platform.settings
     return open_driver(settings.spark, settings.home, jars=settings.jars, log=log)
 
 
-def monitored(spark: SparkSession, tables: ReplicaTables, monitor: Monitor, *, pause: Callable[[float], None] = time.sleep) -> Monitored:
-    """Compare a table with that of the database, once; of shards each with its own, one after the other.
+def monitored(
+    spark: SparkSession,
+    tables: ReplicaTables,
+    monitor: Monitor,
+    *,
+    pause: Callable[[float], None] = time.sleep,
+) -> Monitored:
+    """Compare a table with that of the database, once; of shards each with its own, one after the
+    other.
 
-    The database is read at a consistent snapshot, the lake at its newest version. Keys that changes above the snapshot touched are left
-    out. A row that differs otherwise is read again, until nothing below the snapshot can be on its way, or for as long as the monitor
-    lets the lake be behind.
+    The database is read at a consistent snapshot, the lake at its newest version. Keys that changes
+    above the snapshot touched are left out. A row that differs otherwise is read again, until
+    nothing below the snapshot can be on its way, or for as long as the monitor lets the lake be
+    behind.
 
     Raises:
-        InvalidValueError: the environment has no URL, or the monitor names a column that does not exist.
+        InvalidValueError: the environment has no URL, or the monitor names a column that does not
+            exist.
         SourceUnreadableError: the database cannot be queried.
         NotFoundError: it has no such table.
         TableAbsentError: the lake has none.
@@ -82,27 +105,50 @@ def monitored(spark: SparkSession, tables: ReplicaTables, monitor: Monitor, *, p
     return together(tables.name, found)
 
 
-def _compared(spark: SparkSession, tables: ReplicaTables, monitor: Monitor, part: Part, pause: Callable[[float], None]) -> Monitored:
+def _compared(
+    spark: SparkSession,
+    tables: ReplicaTables,
+    monitor: Monitor,
+    part: Part,
+    pause: Callable[[float], None],
+) -> Monitored:
     start, where = time.monotonic(), part.database.source_table
     with taken(part.database.address(os.environ), seconds=STATEMENT_SECONDS) as snapshot:
         version = version_of(tables)
         rows = _current_rows(spark, tables, version)
-        lake_types = {name: kind for name, kind in columns_of(rows.schema).items() if name not in part.shard}
+        lake_types = {
+            name: kind for name, kind in columns_of(rows.schema).items() if name not in part.shard
+        }
         source_types = column_types(snapshot.connection, *where)
-        comparison = comparison_of(snapshot.dialect, source_types, lake_types, part.own_keys, monitor.columns)
+        comparison = comparison_of(
+            snapshot.dialect, source_types, lake_types, part.own_keys, monitor.columns
+        )
         source = database_side(snapshot.connection, comparison.source(*where))
         lake = comparison.lake(VIEW, only=part.shard)
         compared = compare(source, _side(spark, rows, lake), ranges=list(chunks(source, RANGE)))
         kept = [row for keys in in_batches(compared.faults, AT_ONCE) for row in source.at(keys)]
-    found, touched = _without_touched(spark, tables, version, snapshot.position, part, comparison, compared)
+    found, touched = _without_touched(
+        spark, tables, version, snapshot.position, part, comparison, compared
+    )
     left_out = len(compared.faults) - len(found.faults)
     end = start + monitor.within.total_seconds()
-    while found.faults and not (touched.is_passed or touched.is_truncated) and (left := end - time.monotonic()) > 0:
+    while (
+        found.faults
+        and not (touched.is_passed or touched.is_truncated)
+        and (left := end - time.monotonic()) > 0
+    ):
         pause(min(POLL_SECONDS, left))
         if (newest := version_of(tables)) != version:
             version = newest
-            again = confirmed(found, kept, _side(spark, _current_rows(spark, tables, version), lake), at_once=AT_ONCE)
-            found, touched = _without_touched(spark, tables, version, snapshot.position, part, comparison, again)
+            again = confirmed(
+                found,
+                kept,
+                _side(spark, _current_rows(spark, tables, version), lake),
+                at_once=AT_ONCE,
+            )
+            found, touched = _without_touched(
+                spark, tables, version, snapshot.position, part, comparison, again
+            )
             left_out += len(again.faults) - len(found.faults)
     return Monitored(
         table=tables.name,
@@ -125,7 +171,9 @@ def _compared(spark: SparkSession, tables: ReplicaTables, monitor: Monitor, part
 
 @dataclass(frozen=True, kw_only=True)
 class Version:
-    """A version of the table's rows, and the version of its bronze table that is merged in it; None where that is unknown."""
+    """A version of the table's rows, and the version of its bronze table that is merged in it; None
+    where that is unknown.
+    """
 
     rows: int
     bronze: int | None
@@ -141,13 +189,25 @@ def version_of(tables: ReplicaTables) -> Version:
     version = tables.rows.version
     committed = tables.rows.last_committed(tables.consumer)
     uid = tables.bronze.uid if tables.bronze.exists() else None
-    ends = [checkpoint, committed.commit_metadata.end.sources.get(tables.bronze.table) if committed else None]
-    merged = [int(one.snapshot_id) for one in ends if one is not None and one.snapshot_id is not None and one.table_uid == uid]
-    return Version(rows=max(version, int(committed.version) if committed else 0), bronze=max(merged, default=None))
+    ends = [
+        checkpoint,
+        committed.commit_metadata.end.sources.get(tables.bronze.table) if committed else None,
+    ]
+    merged = [
+        int(one.snapshot_id)
+        for one in ends
+        if one is not None and one.snapshot_id is not None and one.table_uid == uid
+    ]
+    return Version(
+        rows=max(version, int(committed.version) if committed else 0),
+        bronze=max(merged, default=None),
+    )
 
 
 def _current_rows(spark: SparkSession, tables: ReplicaTables, version: Version) -> DataFrame:
-    """The rows that the database's table has, as the lake has them: without ended and soft-deleted ones."""
+    """The rows that the database's table has, as the lake has them: without ended and soft-deleted
+    ones.
+    """
     rows = pinned(spark, tables.rows.location, version.rows)
     for end in (END_SEQ, DELETED_AT):
         rows = rows.where(F.col(end).isNull()) if end in rows.columns else rows
@@ -164,7 +224,9 @@ def lake_side(spark: SparkSession, queries: Queries) -> QueriedSide:
 
     def run(query: Query) -> Sequence[tuple[Any, ...]]:
         with session_confs(spark, _BOUND):
-            return [tuple(row) for row in spark.sql(query.sql, args=dict(query.parameters)).collect()]
+            return [
+                tuple(row) for row in spark.sql(query.sql, args=dict(query.parameters)).collect()
+            ]
 
     return QueriedSide(queries, run)
 
@@ -179,7 +241,8 @@ class Touched:
     Attributes:
         keys: Of the rows.
         is_truncated: All rows, by a truncation.
-        is_passed: Each partition that brings such changes has brought one above the snapshot: all below it has arrived.
+        is_passed: Each partition that brings such changes has brought one above the snapshot: all
+            below it has arrived.
     """
 
     keys: frozenset[change.Key] = frozenset()
@@ -201,23 +264,40 @@ def _without_touched(
         return found, Touched()
     touched = touched_above(spark, tables, version, position, part.shard)
     keys = {canonical_key(comparison, part.own(key)) for key in touched.keys}
-    return replace(found, faults={key: fault for key, fault in found.faults.items() if key not in keys}), touched
+    return replace(
+        found, faults={key: fault for key, fault in found.faults.items() if key not in keys}
+    ), touched
 
 
-def touched_above(spark: SparkSession, tables: ReplicaTables, version: Version, position: LogPosition, shard: Mapping[str, str]) -> Touched:
-    """What the messages that are merged in a version report of changes above a position; one without a position is ignored.
+def touched_above(
+    spark: SparkSession,
+    tables: ReplicaTables,
+    version: Version,
+    position: LogPosition,
+    shard: Mapping[str, str],
+) -> Touched:
+    """What the messages that are merged in a version report of changes above a position; one
+    without a position is ignored.
 
     Of a `shard`, which is named by what its topics name, only they count.
     """
     if version.bronze is None:
         return Touched()
-    rows = pinned(spark, tables.bronze.location, version.bronze).where((F.col("kind") == "change") & F.col("position").isNotNull())
+    rows = pinned(spark, tables.bronze.location, version.bronze).where(
+        (F.col("kind") == "change") & F.col("position").isNotNull()
+    )
     if shard:
         shards = re.compile(tables.format.shards)
-        topics = [topic for (topic,) in rows.select("topic").distinct().collect() if shard_of(shards, topic) == shard]
+        topics = [
+            topic
+            for (topic,) in rows.select("topic").distinct().collect()
+            if shard_of(shards, topic) == shard
+        ]
         rows = rows.where(F.col("topic").isin(topics))
     is_above = _is_above(position)
-    passed = rows.groupBy("topic_id", "partition").agg(F.bool_or(is_above).alias("passed")).collect()
+    passed = (
+        rows.groupBy("topic_id", "partition").agg(F.bool_or(is_above).alias("passed")).collect()
+    )
     passed = [row["passed"] for row in passed if not row["topic_id"].startswith(REPAIRS)]
     if not any(passed):
         return Touched()
@@ -241,18 +321,30 @@ class Keys:
         reader = self.reader()
         for batch in batches:
             readings = [reader.read(record_of(message)) for message in batch.to_pylist()]
-            changes = [change for reading in readings if isinstance(reading, Changes) for change in reading.changes]
-            keys = {None if change.operation is Operation.TRUNCATE else key_text(change.key) for change in changes}
+            changes = [
+                change
+                for reading in readings
+                if isinstance(reading, Changes)
+                for change in reading.changes
+            ]
+            keys = {
+                None if change.operation is Operation.TRUNCATE else key_text(change.key)
+                for change in changes
+            }
             yield from record_batches([(key,) for key in keys], self.out)
 
 
 def _is_above(position: LogPosition) -> Column:
-    """Whether a message reports a change that is not in the snapshot, as `LogPosition.includes` defines it."""
+    """Whether a message reports a change that is not in the snapshot, as `LogPosition.includes`
+    defines it.
+    """
     if isinstance(position, BinlogPosition):
         file, byte = position.position[:2]
         at_file, at_byte = F.col("position")[0], F.col("position")[1]
         return (at_file > file) | ((at_file == file) & (at_byte >= byte))
     transaction = F.expr(_TRANSACTION).cast("bigint")
     is_later = F.pmod(transaction - position.end, F.lit(2**32)) < 2**31
-    is_open = F.pmod(transaction, F.lit(2**32)).isin(*position.open) if position.open else F.lit(False)
+    is_open = (
+        F.pmod(transaction, F.lit(2**32)).isin(*position.open) if position.open else F.lit(False)
+    )
     return F.coalesce(is_later | is_open, F.col("position")[1] >= position.lsn)

@@ -24,7 +24,12 @@ from lakechime_dagster.cdc.spark_changes import (
     table_columns,
 )
 from lakechime_dagster.cdc.spark_parse import AS_OF, Merge, Parsed, Parsing, bad_rows, known_until
-from lakechime_dagster.cdc.spark_remembered import collected_state, components, is_worth_while, orders_of
+from lakechime_dagster.cdc.spark_remembered import (
+    collected_state,
+    components,
+    is_worth_while,
+    orders_of,
+)
 from lakechime_dagster.cdc.spark_rows import Computing, Here, InWorkers, Rows
 from lakechime_dagster.cdc.state import COLUMNS, Role
 from lakechime_dagster.dce.events import SnapshotId
@@ -47,10 +52,27 @@ from lakechime_dagster.spark.commit import (
     replace_all,
 )
 from lakechime_dagster.spark.job import Counts, Outcome, SourceResult, TableResult
-from lakechime_dagster.spark.ranges import MAX_LISTED, RangeRead, ReadMethod, are_listed, narrowed, read_range
+from lakechime_dagster.spark.ranges import (
+    MAX_LISTED,
+    RangeRead,
+    ReadMethod,
+    are_listed,
+    narrowed,
+    read_range,
+)
 from lakechime_dagster.spark.refresh import OpenLog, quarantine, quarantine_location, skipped
 from lakechime_dagster.spark.rows import OPERATION
-from lakechime_dagster.spark.session import MAX_LITERALS, Phases, arrow_of, column, columns_of, ddl_of, on_batches, session_confs, struct_of
+from lakechime_dagster.spark.session import (
+    MAX_LITERALS,
+    Phases,
+    arrow_of,
+    column,
+    columns_of,
+    ddl_of,
+    on_batches,
+    session_confs,
+    struct_of,
+)
 from lakechime_dagster.tables.cdc import STATE
 from lakechime_dagster.tables.names import DELETED_AT, HIDDEN, SPAN, START_SEQ
 from lakechime_dagster.triggers.consumers import COMPLETE, LATE, CommitMetadata, Committed
@@ -58,7 +80,8 @@ from lakechime_dagster.triggers.consumers import COMPLETE, LATE, CommitMetadata,
 SMALL = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
-    "spark.databricks.delta.merge.materializeSource": "none",  # which is for rows that may be others when they are computed again
+    # which is for rows that may be others when they are computed again
+    "spark.databricks.delta.merge.materializeSource": "none",
 }
 
 
@@ -73,16 +96,22 @@ def write_rows(
     may_complete_empty: bool,
     has_deletion_vectors: bool,
 ) -> Committed | None:
-    """Bring the table of these columns to the merged rows, and say whose commit the step holds; None where it holds all already.
+    """Bring the table of these columns to the merged rows, and say whose commit the step holds;
+    None where it holds all already.
 
-    Where it `is_new`, what the table held before is replaced. Where columns were widened, all rows are rewritten: no reader
-    needs to know how Delta widens a column in place. Rows that are all new are appended: a merge would look for their keys again.
+    Where it `is_new`, what the table held before is replaced. Where columns were widened, all rows
+    are rewritten: no reader needs to know how Delta widens a column in place. Rows that are all new
+    are appended: a merge would look for their keys again.
     """
     evolution = merged.evolution
     if not evolution.columns:
         return None
     schema = struct_of(columns)
-    properties = CHANGE_FEED | {"delta.enableDeletionVectors": str(has_deletion_vectors).lower()} | properties_of(schema, target)
+    properties = (
+        CHANGE_FEED
+        | {"delta.enableDeletionVectors": str(has_deletion_vectors).lower()}
+        | properties_of(schema, target)
+    )
     create_if_missing(spark, target, schema, properties)
     keep_listed(spark, target, schema)
     need = F.col("operation")
@@ -94,18 +123,27 @@ def write_rows(
         if is_new and target.log.version > 0:
             return lambda: replace_all(changes.drop(OPERATION), target)
         if evolution.widened:
-            return lambda: replace_all(_rewritten(spark, target, changes, columns, evolution.texts), target)
+            return lambda: replace_all(
+                _rewritten(spark, target, changes, columns, evolution.texts), target
+            )
         if 0 < merged.changed == merged.rows(Need.INSERT):
             return lambda: append(changes.drop(OPERATION), target)
         if merged.changed or (evolution.added and not is_new):
-            return lambda: _merge(spark, target, changes, is_small=merged.found.are_here and merged.changed <= MAX_LISTED)
+            return lambda: _merge(
+                spark,
+                target,
+                changes,
+                is_small=merged.found.are_here and merged.changed <= MAX_LISTED,
+            )
         return None if may_complete_empty else lambda: append_nothing(spark, target)
 
     return commit(spark, target, commit_metadata, prepare)
 
 
 def _merge(spark: SparkSession, target: Target, changes: DataFrame, *, is_small: bool) -> None:
-    """Few changes whose keys a condition lists meet as few rows: their shuffles have one part, and need no plan of their own."""
+    """Few changes whose keys a condition lists meet as few rows: their shuffles have one part, and
+    need no plan of their own.
+    """
     if not is_small or not are_listed([changes.schema[key].dataType for key in target.keys]):
         merge(spark, target, changes, is_bounded=True)
         return
@@ -113,23 +151,39 @@ def _merge(spark: SparkSession, target: Target, changes: DataFrame, *, is_small:
         merge(spark, target, changes, is_bounded=True, listed=MAX_LISTED)
 
 
-def _rewritten(spark: SparkSession, target: Target, changes: DataFrame, columns: str, texts: Collection[str]) -> DataFrame:
+def _rewritten(
+    spark: SparkSession, target: Target, changes: DataFrame, columns: str, texts: Collection[str]
+) -> DataFrame:
     """All rows in the types that the columns have now; some became text."""
     now, keys, wanted = target.read(spark), list(target.keys), struct_of(columns)
     before = columns_of(now.schema)
     if any(before.get(name, TEXT) != TEXT for name in texts):
         ddl = ddl_of({name: TEXT if name in texts else kind for name, kind in before.items()})
         now = on_batches(now, AsText(arrow_of(ddl)), ddl)
-    cast = [(column(one.name) if one.name in now.columns else F.lit(None)).cast(one.dataType).alias(one.name) for one in wanted]
-    stays = now.select(*cast).join(changes.select(*map(column, keys)), keys, "left_anti").select(*map(column, wanted.names))
+    cast = [
+        (column(one.name) if one.name in now.columns else F.lit(None))
+        .cast(one.dataType)
+        .alias(one.name)
+        for one in wanted
+    ]
+    stays = (
+        now.select(*cast)
+        .join(changes.select(*map(column, keys)), keys, "left_anti")
+        .select(*map(column, wanted.names))
+    )
     return stays.unionByName(changes.where(F.col(OPERATION) != Need.DELETE).drop(OPERATION))
 
 
-STATE_STATISTICS = {LISTED: "step,role,source,transaction,ts_ms"}  # not of the values and keys of rows
+STATE_STATISTICS = {
+    LISTED: "step,role,source,transaction,ts_ms"
+}  # not of the values and keys of rows
 
 
-def refresh_cdc(spark: SparkSession, job: CDCJob, commit_metadata: CommitMetadata, open_log: OpenLog) -> TableResult:
-    """One attempt at one step: merge the changes of the range and commit the outcome with the commit metadata, at most once ever.
+def refresh_cdc(
+    spark: SparkSession, job: CDCJob, commit_metadata: CommitMetadata, open_log: OpenLog
+) -> TableResult:
+    """One attempt at one step: merge the changes of the range and commit the outcome with the
+    commit metadata, at most once ever.
 
     An attempt that finds the step remembered by another one takes that one's range.
 
@@ -137,11 +191,13 @@ def refresh_cdc(spark: SparkSession, job: CDCJob, commit_metadata: CommitMetadat
         spark: The session; its confs are as before when this returns.
         job: What to read and how to merge.
         commit_metadata: Consumer, step, attempt and the end that the commits will record.
-        open_log: Gives the log of a table by location and table name, such as `capture.delta.DeltaLog`.
+        open_log: Gives the log of a table by location and table name, such as
+            `capture.delta.DeltaLog`.
 
     Raises:
         ConsumerConflictError: the consumer has moved on.
-        ConsumerBlockedError: a person must decide: positions restart, or the columns changed in a way that is not declared.
+        ConsumerBlockedError: a person must decide: positions restart, or the columns changed in a
+            way that is not declared.
         TableUnreadableError: the bronze table, or the snapshot to read of it, is not there.
     """
     location, log_of = job.location.rstrip("/") + STATE, open_log
@@ -160,10 +216,16 @@ def refresh_cdc(spark: SparkSession, job: CDCJob, commit_metadata: CommitMetadat
         last = newest_commit(target, commit_metadata)
         if last and last.commit_metadata.step == commit_metadata.step:
             return skipped(last)
-        job = job.after(empty_steps=commit_metadata.step - 1 - (last.commit_metadata.step if last else 0))
+        job = job.after(
+            empty_steps=commit_metadata.step - 1 - (last.commit_metadata.step if last else 0)
+        )
         decided = newest_commit(state, commit_metadata)
         decided = (
-            decided if decided and decided.commit_metadata.step == commit_metadata.step and not decided.is_commit_metadata_lost else None
+            decided
+            if decided
+            and decided.commit_metadata.step == commit_metadata.step
+            and not decided.is_commit_metadata_lost
+            else None
         )
         if job.bronze.range is None:
             return _nothing_new(spark, job, commit_metadata, target, state)
@@ -175,8 +237,12 @@ def refresh_cdc(spark: SparkSession, job: CDCJob, commit_metadata: CommitMetadat
             return result
 
 
-def _nothing_new(spark: SparkSession, job: CDCJob, commit_metadata: CommitMetadata, target: Target, state: Target) -> TableResult:
-    """The result where the bronze table has nothing new; a later attempt leaves a fence (law 13)."""
+def _nothing_new(
+    spark: SparkSession, job: CDCJob, commit_metadata: CommitMetadata, target: Target, state: Target
+) -> TableResult:
+    """The result where the bronze table has nothing new; a later attempt leaves a fence (law
+    13).
+    """
     if state.log.exists():
         commit(spark, state, commit_metadata, lambda: lambda: append_nothing(spark, state))
     if job.may_complete_empty or not target.log.exists():
@@ -184,12 +250,17 @@ def _nothing_new(spark: SparkSession, job: CDCJob, commit_metadata: CommitMetada
     commit_metadata = replace(commit_metadata, watermark=target.log.watermark())
     held = commit(spark, target, commit_metadata, lambda: lambda: append_nothing(spark, target))
     assert held is not None  # since something was to be written
-    return TableResult(outcome=Outcome.FENCED, committed=held) if is_own(held, commit_metadata) else skipped(held)
+    return (
+        TableResult(outcome=Outcome.FENCED, committed=held)
+        if is_own(held, commit_metadata)
+        else skipped(held)
+    )
 
 
 @dataclass
 class Step:
-    """The frames of one attempt, which are computed here where its messages are few; what it keeps is let go when it ends.
+    """The frames of one attempt, which are computed here where its messages are few; what it keeps
+    is let go when it ends.
 
     `decided` is the commit by which another attempt remembered the step.
     """
@@ -214,7 +285,9 @@ class Step:
         self._compute.close()
 
     def run(self) -> TableResult | None:
-        """The attempt's result; None when another attempt remembered the step first, with another end."""
+        """The attempt's result; None when another attempt remembered the step first, with another
+        end.
+        """
         with self._phase("read"):
             read = self._read()
             self._check_replacing(read)
@@ -222,7 +295,9 @@ class Step:
                 self.job = replace(self.job, merge=self.job.merge.spelled_as(self._table.columns))
             self._compute = Here(self._compute.workers) if self._is_few(read) else self._compute
         with self._phase("read"), session_confs(self.spark, self._compute.confs):
-            parsed = self._parsing.parsed(read, () if read.changes is None or self._table is None else self._table.columns)
+            parsed = self._parsing.parsed(
+                read, () if read.changes is None or self._table is None else self._table.columns
+            )
             self._complete_ms = self._complete_before(parsed)
             complete = self._complete(parsed, known_until(self.job, parsed))
             self.commit_metadata = self._with_watermark(complete)
@@ -236,7 +311,10 @@ class Step:
             quarantined = self._quarantine(parsed, merge)
         with self._phase("remember"):
             committed = self._remember(parsed, merge)
-            if committed.commit_metadata.end != self.commit_metadata.end and not committed.is_commit_metadata_lost:
+            if (
+                committed.commit_metadata.end != self.commit_metadata.end
+                and not committed.is_commit_metadata_lost
+            ):
                 return None
         with self._phase("write"):
             held = write_rows(
@@ -266,7 +344,15 @@ class Step:
 
     @property
     def _parsing(self) -> Parsing:
-        return Parsing(self.spark, self.job, self.state, self.decided, self.commit_metadata.step, self.open_log, self._compute)
+        return Parsing(
+            self.spark,
+            self.job,
+            self.state,
+            self.decided,
+            self.commit_metadata.step,
+            self.open_log,
+            self._compute,
+        )
 
     def _read(self) -> RangeRead:
         """The range of the bronze table up to the end that the commit metadata records."""
@@ -284,49 +370,99 @@ class Step:
     def _is_few(self, read: RangeRead) -> bool:
         """Whether the log says that the messages are few."""
         if read.changes is None:
-            return self.open_log(self.job.bronze.location, self.job.bronze.table).size(read.version) <= self.job.few
-        return read.method in (ReadMethod.LOG_FILES, ReadMethod.NOTHING) and TableSize.of(read.files) <= self.job.few
+            return (
+                self.open_log(self.job.bronze.location, self.job.bronze.table).size(read.version)
+                <= self.job.few
+            )
+        return (
+            read.method in (ReadMethod.LOG_FILES, ReadMethod.NOTHING)
+            and TableSize.of(read.files) <= self.job.few
+        )
 
     def _check_replacing(self, read: RangeRead) -> None:
-        """Hold the consumer where the table would be rebuilt, and nobody asked for that or knows that it can be."""
+        """Hold the consumer where the table would be rebuilt, and nobody asked for that or knows
+        that it can be.
+        """
         name, location = self.job.name, self.job.location
-        if read.must_replace and self.job.start is not None and self.job.start.sources.get(self.job.bronze.table):
+        if (
+            read.must_replace
+            and self.job.start is not None
+            and self.job.start.sources.get(self.job.bronze.table)
+        ):
             raise ConsumerBlockedError(
-                f"{name}: the new messages of {self.job.bronze.table} cannot be distinguished from others ({read.verdict.value}: "
-                f"{read.note}); if it still holds all of them, `lakechime trigger seek {name} --to beginning` rebuilds the table"
+                f"{name}: the new messages of {self.job.bronze.table} cannot be distinguished from "
+                f"others ({read.verdict.value}: "
+                f"{read.note}); if it still holds all of them, `lakechime trigger seek {name} --to "
+                f"beginning` rebuilds the table"
             )
         if read.changes is None and self._table is not None and HIDDEN not in self._table.columns:
             raise ConsumerBlockedError(
-                f"{name}: there is a table at {location} that replicates no database; move it away, or declare another location="
+                f"{name}: there is a table at {location} that replicates no database; move it "
+                f"away, or declare another location="
             )
         if read.changes is not None and self._table is not None:
             self._check_kept(self._table.columns)
 
     def _check_kept(self, columns: Collection[str]) -> None:
-        """Hold the consumer where the table keeps what was deleted otherwise than is declared, but for one that begins to keep it."""
+        """Hold the consumer where the table keeps what was deleted otherwise than is declared, but
+        for one that begins to keep it.
+        """
         name, has = self.job.name, {*SPAN, DELETED_AT} & {*columns}
-        keeps = "histories" if SPAN[0] in has else "rows that were deleted" if has else "what is there alone"
-        if has != {*self._columns(Evolution(columns={}))} - {HIDDEN} and (has or self.job.has_history):
+        keeps = (
+            "histories"
+            if SPAN[0] in has
+            else "rows that were deleted"
+            if has
+            else "what is there alone"
+        )
+        if has != {*self._columns(Evolution(columns={}))} - {HIDDEN} and (
+            has or self.job.has_history
+        ):
             raise ConsumerBlockedError(
-                f"{name}: the table holds {keeps}, and is not declared so any more; declare stored_as_scd_type= and deletes= as before, or "
-                f"give this execution up (`lakechime execution skip`) and rebuild it (`lakechime trigger seek {name} --to beginning`)"
+                f"{name}: the table holds {keeps}, and is not declared so any more; declare "
+                f"stored_as_scd_type= and deletes= as before, or "
+                f"give this execution up (`lakechime execution skip`) and rebuild it (`lakechime "
+                f"trigger seek {name} --to beginning`)"
             )
 
     def _evolution(self, parsed: Parsed) -> Evolution:
         known = {} if parsed.is_new or self._table is None else columns_of(self._table.schema)
         schemas = [schema.types for schema in parsed.seen.schemas]
-        evolution = evolved(shared_columns(known), map(shared_columns, schemas), self.job.on_drift, self.job.merge.keys)
+        evolution = evolved(
+            shared_columns(known),
+            map(shared_columns, schemas),
+            self.job.on_drift,
+            self.job.merge.keys,
+        )
         if evolution.refused:
             raise ConsumerBlockedError(f"{self.job.name}: {'; '.join(evolution.refused)}")
-        begins = {DELETED_AT: "timestamp"} if self.job.keeps_deleted and known and DELETED_AT not in known else {}
-        refused = {name: why for types in schemas for name, ddl in types.items() if (why := why_not_taken(name, ddl))}
-        remedies = {name: f"{why}; give it another name by names={{{name!r}: …}}" for name, why in refused.items()}
-        return replace(evolution, added={**evolution.added, **begins}, left_out={**evolution.left_out, **remedies})
+        begins = (
+            {DELETED_AT: "timestamp"}
+            if self.job.keeps_deleted and known and DELETED_AT not in known
+            else {}
+        )
+        refused = {
+            name: why
+            for types in schemas
+            for name, ddl in types.items()
+            if (why := why_not_taken(name, ddl))
+        }
+        remedies = {
+            name: f"{why}; give it another name by names={{{name!r}: …}}"
+            for name, why in refused.items()
+        }
+        return replace(
+            evolution,
+            added={**evolution.added, **begins},
+            left_out={**evolution.left_out, **remedies},
+        )
 
     def _complete(self, parsed: Parsed, at_ms: int | None) -> tuple[int, int] | None:
-        """From when up to when the execution reports hours as complete; None where that adds nothing to the table's watermark.
+        """From when up to when the execution reports hours as complete; None where that adds
+        nothing to the table's watermark.
 
-        It repeats what executions without a commit reported. A table that is rewritten may report less than before.
+        It repeats what executions without a commit reported. A table that is rewritten may report
+        less than before.
         """
         before = self._watermark
         if parsed.is_new and before is not None and at_ms is not None:
@@ -336,7 +472,8 @@ class Step:
         return None if end is None or adds_nothing else (before or end, end)
 
     def _complete_before(self, parsed: Parsed) -> int | None:
-        """Up to when earlier executions reported the table as complete, those without a commit included.
+        """Up to when earlier executions reported the table as complete, those without a commit
+        included.
 
         None for a new table, and for one without complete hours.
         """
@@ -347,15 +484,26 @@ class Step:
         return max((one for one in (remembered, self._watermark) if one is not None), default=None)
 
     def _with_watermark(self, complete: tuple[int, int] | None) -> CommitMetadata:
-        """The commit metadata that says up to when the table is complete; a step that says nothing new repeats what was known."""
+        """The commit metadata that says up to when the table is complete; a step that says nothing
+        new repeats what was known.
+        """
         if complete is None:
             return replace(self.commit_metadata, watermark=self._watermark)
-        return replace(self.commit_metadata, watermark=complete[1], facts={**self.commit_metadata.facts, COMPLETE: list(complete)})
+        return replace(
+            self.commit_metadata,
+            watermark=complete[1],
+            facts={**self.commit_metadata.facts, COMPLETE: list(complete)},
+        )
 
     def _with_late(self, merge: Merge) -> CommitMetadata:
-        """The commit metadata of the table's commit, which names the hours of late changes, so that whoever finds it registers them."""
+        """The commit metadata of the table's commit, which names the hours of late changes, so that
+        whoever finds it registers them.
+        """
         return (
-            replace(self.commit_metadata, facts={**self.commit_metadata.facts, LATE: [*merge.late.items()]})
+            replace(
+                self.commit_metadata,
+                facts={**self.commit_metadata.facts, LATE: [*merge.late.items()]},
+            )
             if merge.late
             else self.commit_metadata
         )
@@ -390,10 +538,16 @@ class Step:
 
     def _columns(self, evolution: Evolution) -> dict[str, str]:
         """All columns of the table."""
-        return table_columns(evolution.columns, has_history=self.job.has_history, keeps_deleted=self.job.keeps_deleted)
+        return table_columns(
+            evolution.columns,
+            has_history=self.job.has_history,
+            keeps_deleted=self.job.keeps_deleted,
+        )
 
     def _merged(self, parsed: Parsed, groups: Mapping[str, str], evolution: Evolution) -> Rows:
-        """The changes of each key, merged with what is known of it and of all keys that continue it; of all keys if it concerns all."""
+        """The changes of each key, merged with what is known of it and of all keys that continue
+        it; of all keys if it concerns all.
+        """
         new = parsed.rows.where({"role": [Role.CHANGE.value]})
         together = new.shaped(GROUPED_DDL, {"group": "key"}, {"is_new": True})
         touched = None if parsed.concerns_all else self._touched(new, groups)
@@ -402,7 +556,9 @@ class Step:
         if not parsed.is_new and self._table is not None:
             together = together.union(self._target_rows(self._table, touched, evolution))
         grouped = together.translated("group", groups) if groups else together
-        return grouped.on_batches(self._merging(parsed, evolution), self._ddl(evolution), by="group")
+        return grouped.on_batches(
+            self._merging(parsed, evolution), self._ddl(evolution), by="group"
+        )
 
     def _touched(self, new: Rows, groups: Mapping[str, str]) -> Rows:
         """The keys of new changes, and all that are merged together with one."""
@@ -410,7 +566,9 @@ class Step:
         if not groups:
             return keys
         met = {groups[key] for (key,) in keys.where({"key": list(groups)}).tuples("key")}
-        linked = self._compute.made([(key,) for key, group in groups.items() if group in met], "`key` string")
+        linked = self._compute.made(
+            [(key,) for key, group in groups.items() if group in met], "`key` string"
+        )
         return keys.union(linked).distinct("key").kept()
 
     def _check_deletions(self, merge: Merge) -> None:
@@ -418,8 +576,10 @@ class Step:
         deleted, before = merge.deleted, merge.deleted + merge.rows(Need.UPDATE, Need.NOTHING)
         if deleted > self.job.merge.max_delete_ratio * before:
             raise ConsumerBlockedError(
-                f"{self.job.name}: a complete snapshot lacks {deleted:,} of {before:,} rows, more than max_delete_ratio="
-                f"{self.job.merge.max_delete_ratio:g}; is it whole? If it is, declare a greater max_delete_ratio and resume"
+                f"{self.job.name}: a complete snapshot lacks {deleted:,} of {before:,} rows, more "
+                f"than max_delete_ratio="
+                f"{self.job.merge.max_delete_ratio:g}; is it whole? If it is, declare a greater "
+                f"max_delete_ratio and resume"
             )
 
     def _target_rows(self, rows: DataFrame, touched: Rows | None, evolution: Evolution) -> Rows:
@@ -427,38 +587,68 @@ class Step:
         if touched is not None:
             ddl = ddl_of({name: evolution.columns[name] for name in keys})
             values = touched.on_batches(KeyColumns(arrow_of(ddl)), ddl)
-            rows = narrowed(rows, values.frame, {name: column(name) for name in keys}, MAX_LISTED if values.are_here else MAX_LITERALS)
-        here = self._compute.rows(rows, are_few=touched is None or not self.job.has_history)  # of a key there are many rows in a history
+            rows = narrowed(
+                rows,
+                values.frame,
+                {name: column(name) for name in keys},
+                MAX_LISTED if values.are_here else MAX_LITERALS,
+            )
+        here = self._compute.rows(
+            rows, are_few=touched is None or not self.job.has_history
+        )  # of a key there are many rows in a history
         return here.on_batches(TargetRows(arrow_of(GROUPED_DDL), keys), GROUPED_DDL, keep=False)
 
     # Writing
 
     def _remember(self, parsed: Parsed, merge: Merge) -> Committed:
-        """Commit what is to be remembered, be it nothing: the range of each step is found here, whatever became of the ledger.
+        """Commit what is to be remembered, be it nothing: the range of each step is found here,
+        whatever became of the ledger.
 
-        Now and then what need not be remembered any more is forgotten, though not while the source holds more, whose times are unknown.
+        Now and then what need not be remembered any more is forgotten, though not while the source
+        holds more, whose times are unknown.
         """
         before, known = parsed.before, parsed.known
-        rows = merge.found.where({"what": [What.STATE]}).shaped(STATE_DDL).union(self._compute.made(parsed.of_sources, STATE_DDL))
-        write, version = (append, self._parsing.version_before()) if before is not None else (replace_all, None)
+        rows = (
+            merge.found.where({"what": [What.STATE]})
+            .shaped(STATE_DDL)
+            .union(self._compute.made(parsed.of_sources, STATE_DDL))
+        )
+        write, version = (
+            (append, self._parsing.version_before()) if before is not None else (replace_all, None)
+        )
         if before is not None and not parsed.has_more and self._collects(before, version):
             known = parsed.seen.added_to(known, parsed.ended, parsed.marks)
             state, ends = before.union(rows), known.truncations
             kept = self.job.tracked(ends), self.job.soft(ends)
-            rows = collected_state(self._compute.workers, state.frame, known, self.job.merge.allowed_lateness, merge.groups, *kept)
+            rows = collected_state(
+                self._compute.workers,
+                state.frame,
+                known,
+                self.job.merge.allowed_lateness,
+                merge.groups,
+                *kept,
+            )
             write = replace_all
         frame = rows.shaped(ddl_of(COLUMNS), values={"step": self.commit_metadata.step}).frame
         create_if_missing(self.spark, self.state, frame.schema, STATE_STATISTICS)
-        commit_metadata = replace(self.commit_metadata, facts={**self.commit_metadata.facts, AS_OF: version})
-        held = commit(self.spark, self.state, commit_metadata, lambda: lambda: write(frame, self.state))
+        commit_metadata = replace(
+            self.commit_metadata, facts={**self.commit_metadata.facts, AS_OF: version}
+        )
+        held = commit(
+            self.spark, self.state, commit_metadata, lambda: lambda: write(frame, self.state)
+        )
         assert held is not None  # since something was to be written
         return held
 
     def _collects(self, before: Rows, version: int | None) -> bool:
-        """Whether enough need not be remembered any more; the log says that there may be so much at all."""
+        """Whether enough need not be remembered any more; the log says that there may be so much at
+        all.
+        """
         least = self.job.collects_above
         rows = None if version is None else self.state.log.size(version).rows
-        return (rows is None or rows >= least) and is_worth_while(before.frame, self.job.merge.allowed_lateness, least)
+        return (rows is None or rows >= least) and is_worth_while(
+            before.frame, self.job.merge.allowed_lateness, least
+        )
 
     def _quarantine(self, parsed: Parsed, merge: Merge) -> int:
         """Keep what cannot be taken, and say how much that is."""
@@ -467,11 +657,20 @@ class Step:
         if not quarantined:
             return 0
         location, name = quarantine_location(self.job.location), f"{self.job.name}__quarantine"
-        table = Target(name=name, location=location, log=self.open_log(location, name), comment=f"Changes that {self.job.name} refused")
-        quarantine(self.spark, table, self.commit_metadata, bad_rows(parsed.rows.frame, merge.found.frame))
+        table = Target(
+            name=name,
+            location=location,
+            log=self.open_log(location, name),
+            comment=f"Changes that {self.job.name} refused",
+        )
+        quarantine(
+            self.spark, table, self.commit_metadata, bad_rows(parsed.rows.frame, merge.found.frame)
+        )
         return quarantined
 
-    def _result(self, read: RangeRead, held: Committed | None, merge: Merge, outcomes: Mapping[str, int]) -> TableResult:
+    def _result(
+        self, read: RangeRead, held: Committed | None, merge: Merge, outcomes: Mapping[str, int]
+    ) -> TableResult:
         if held is not None and not is_own(held, self.commit_metadata):
             return skipped(held)
         evolution, quarantined = merge.evolution, outcomes[ChangeOutcome.QUARANTINED.value]
@@ -485,7 +684,13 @@ class Step:
             quarantined=quarantined,
         )
         record = commit_at(self.target.log, int(held.version)) if held is not None else None
-        outcome = Outcome.NOTHING if held is None else Outcome.COMMITTED if counts.changed or evolution.added else Outcome.FENCED
+        outcome = (
+            Outcome.NOTHING
+            if held is None
+            else Outcome.COMMITTED
+            if counts.changed or evolution.added
+            else Outcome.FENCED
+        )
         return TableResult(
             outcome=outcome,
             committed=held,
@@ -510,9 +715,13 @@ def _known_rows(before: Rows, touched: Rows | None) -> Rows:
 
 
 def _counted(found: Rows) -> Counter[tuple[str, str | None]]:
-    """Counts of rows, refusals and outcomes, each the sum of what every part of the merging counted."""
+    """Counts of rows, refusals and outcomes, each the sum of what every part of the merging
+    counted.
+    """
     counted = Counter[tuple[str, str | None]]()
-    for what, operation, count in found.where({"what": What.COUNTS}).tuples("what", "operation", "count"):
+    for what, operation, count in found.where({"what": What.COUNTS}).tuples(
+        "what", "operation", "count"
+    ):
         counted[what, operation] += count
     return counted
 
@@ -535,6 +744,11 @@ def _source(job: CDCJob, read: RangeRead) -> SourceResult:
 def _notes(evolution: Evolution) -> tuple[str, ...]:
     notes = [f"column {name} was added, as {ddl}" for name, ddl in evolution.added.items()]
     why = {name: f", as {why}" for name, why in evolution.texts.items()}
-    notes += [f"column {name} was widened to {ddl}{why.get(name, '')}; all rows were rewritten" for name, ddl in evolution.widened.items()]
-    notes += [f"column {name} is not taken: {why}" for name, why in sorted(evolution.left_out.items())]
+    notes += [
+        f"column {name} was widened to {ddl}{why.get(name, '')}; all rows were rewritten"
+        for name, ddl in evolution.widened.items()
+    ]
+    notes += [
+        f"column {name} is not taken: {why}" for name, why in sorted(evolution.left_out.items())
+    ]
     return tuple(notes)

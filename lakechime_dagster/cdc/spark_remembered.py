@@ -50,11 +50,12 @@ OF_SOURCES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """Schemas, key changes, truncations, heartbeats, the first and last rows of snapshots; the low watermarks and epochs that are known.
+    """Schemas, key changes, truncations, heartbeats, the first and last rows of snapshots; the low
+    watermarks and epochs that are known.
 
-    `used` are the names of a step's schemas by source, with the oldest change of each, `columns` since when sources have those that are
-    remembered, `tables` the columns of the database's tables where messages do not bring them. `outcomes` counts the messages whose outcome
-    is known at once.
+    `used` are the names of a step's schemas by source, with the oldest change of each, `columns`
+    since when sources have those that are remembered, `tables` the columns of the database's tables
+    where messages do not bring them. `outcomes` counts the messages whose outcome is known at once.
     """
 
     schemas: tuple[Schema, ...] = ()
@@ -76,23 +77,34 @@ class Seen:
         for (source, name), order in self.used.items():
             at = source, now[name].name if name in now else name
             used[at] = min(order, used.get(at, order))
-        return replace(self, schemas=tuple({one.name: one for one in now.values()}.values()), used=used)
+        return replace(
+            self, schemas=tuple({one.name: one for one in now.values()}.values()), used=used
+        )
 
     def columns_met(self) -> list[list[str]]:
         """The columns of the step's schemas, those first that have the oldest change."""
         oldest: dict[str, Order] = {}
         for (_, name), order in self.used.items():
             oldest[name] = min(order, oldest.get(name, order))
-        return [list(one.types) for one in sorted(self.schemas, key=lambda one: (oldest.get(one.name, Order()), one.types_text))]
+        return [
+            list(one.types)
+            for one in sorted(
+                self.schemas, key=lambda one: (oldest.get(one.name, Order()), one.types_text)
+            )
+        ]
 
     def ended(self, known: "Seen") -> list[StateRow]:
-        """The truncations that snapshots mean which are complete with what was known before, and are not known themselves."""
+        """The truncations that snapshots mean which are complete with what was known before, and
+        are not known themselves.
+        """
         _, complete = Snapshots().with_changes(map(change_of, [*known.marks, *self.marks]))
         before = {(row.source, row.order) for row in known.truncations}
         rows = [change_row(change, Role.TRUNCATION) for change in complete]
         return [row for row in rows if (row.source, row.order) not in before]
 
-    def added_to(self, known: "Seen", ended: Sequence[StateRow], marks: Sequence[StateRow]) -> "Seen":
+    def added_to(
+        self, known: "Seen", ended: Sequence[StateRow], marks: Sequence[StateRow]
+    ) -> "Seen":
         """What was known, and of this step what is to be remembered."""
         return replace(
             known,
@@ -112,11 +124,15 @@ class Seen:
         for row in self.places:
             order, epochs = order_of(row.order), found.get(row.source, Epochs())
             if row.op == OPENED:
-                found[row.source] = Epochs(opened=max(epochs.opened, order.epoch), places=epochs.places)
+                found[row.source] = Epochs(
+                    opened=max(epochs.opened, order.epoch), places=epochs.places
+                )
                 continue
             partition = order.topic, order.partition
             place = max(epochs.places.get(partition, (0, ())), (order.epoch, order.position))
-            found[row.source] = Epochs(opened=max(epochs.opened, order.epoch), places={**epochs.places, partition: place})
+            found[row.source] = Epochs(
+                opened=max(epochs.opened, order.epoch), places={**epochs.places, partition: place}
+            )
         return found
 
     @property
@@ -142,11 +158,14 @@ class Seen:
     def beaten(self, newest_ms: Mapping[str, int]) -> dict[str, int]:
         """The newest time of each source, or that to which a heartbeat says that its log had come.
 
-        Of what was remembered only: the messages that came before a heartbeat lie in partitions whose ends were asked after it was
-        read, which a later step knows of its messages.
+        Of what was remembered only: the messages that came before a heartbeat lie in partitions
+        whose ends were asked after it was read, which a later step knows of its messages.
         """
         beats = [Beat(row.source, row.ts_ms) for row in self.beats if row.ts_ms is not None]
-        return {source: max([at, *(one.ts_ms for one in beats if one.is_of(source))]) for source, at in newest_ms.items()}
+        return {
+            source: max([at, *(one.ts_ms for one in beats if one.is_of(source))])
+            for source, at in newest_ms.items()
+        }
 
     @property
     def low_watermark(self) -> dict[str, Order]:
@@ -158,27 +177,48 @@ class Seen:
         return found
 
 
-def place_row(source: str, partition: Partition, place: tuple[int, Position], offset: int, newest_ms: int | None) -> StateRow:
+def place_row(
+    source: str,
+    partition: Partition,
+    place: tuple[int, Position],
+    offset: int,
+    newest_ms: int | None,
+) -> StateRow:
     """How far a partition has come, and the newest time that it reported."""
-    order = Order(epoch=place[0], position=place[1], topic=partition[0], partition=partition[1], offset=offset)
+    order = Order(
+        epoch=place[0], position=place[1], topic=partition[0], partition=partition[1], offset=offset
+    )
     return StateRow(Role.PLACE.value, None, source, order_text(order), ts_ms=newest_ms)
 
 
 def seen_before(state: Rows) -> Seen:
     """The same of what was remembered."""
     found: dict[str, list[StateRow]] = {}
-    for row in state.where({"role": [role.value for role in OF_SOURCES], "continues": None}).tuples(*STATE_COLUMNS):
+    for row in state.where({"role": [role.value for role in OF_SOURCES], "continues": None}).tuples(
+        *STATE_COLUMNS
+    ):
         found.setdefault(row[0], []).append(StateRow(*row))
     rows: dict[str, Any] = {name: tuple(found.get(role, ())) for role, name in OF_SOURCES.items()}
-    links = {(row.key or "", row.continues): None for of_role in found.values() for row in of_role if row.continues is not None}
+    links = {
+        (row.key or "", row.continues): None
+        for of_role in found.values()
+        for row in of_role
+        if row.continues is not None
+    }
     return Seen(**rows, links=tuple(links))
 
 
 def columns_in(seen: Seen, known: Seen) -> tuple[StateRow, ...]:
-    """Since when sources have the columns of schemas of a step of which nothing was known before."""
+    """Since when sources have the columns of schemas of a step of which nothing was known
+    before.
+    """
     before = {(row.source, row.op or "") for row in known.columns}
     schemas = {schema.name: schema for schema in seen.schemas}
-    return tuple(schemas[name].row(source, order) for (source, name), order in seen.used.items() if (source, name) not in before)
+    return tuple(
+        schemas[name].row(source, order)
+        for (source, name), order in seen.used.items()
+        if (source, name) not in before
+    )
 
 
 def orders_of(truncations: Iterable[StateRow]) -> dict[str, frozenset[Order]]:
@@ -209,7 +249,9 @@ COLLECTED_DDL = f"`group` string, {STATE_DDL}"
 
 
 def is_worth_while(state: DataFrame, lateness: timedelta, least: int) -> bool:
-    """Whether half of what is remembered, and at least so many changes, are older than is waited for."""
+    """Whether half of what is remembered, and at least so many changes, are older than is waited
+    for.
+    """
     newest = state.groupBy("source").agg(F.max("ts_ms").alias("newest"))
     aged = state.where(F.col("role") == Role.CHANGE.value).join(F.broadcast(newest), "source")
     old = F.count_if(F.col("ts_ms") < F.col("newest") - _milliseconds(lateness))
@@ -226,14 +268,24 @@ def collected_state(
     tracked: Tracked | None,
     soft: Soft | None,
 ) -> Rows:
-    """All that is still to be remembered (`STATE_DDL`) of what is; `seen` is what of it concerns more than its keys.
+    """All that is still to be remembered (`STATE_DDL`) of what is; `seen` is what of it concerns
+    more than its keys.
 
     Nothing is forgotten of a source of which a snapshot is being taken.
     """
-    low_watermarks = {**seen.low_watermark, **_low_watermarks(state, lateness, open_snapshots(seen.marks))}
-    rows = workers.rows(state).where({"role": [Role.BASE.value, Role.CHANGE.value]}).shaped(COLLECTED_DDL, {"group": "key"})
+    low_watermarks = {
+        **seen.low_watermark,
+        **_low_watermarks(state, lateness, open_snapshots(seen.marks)),
+    }
+    rows = (
+        workers.rows(state)
+        .where({"role": [Role.BASE.value, Role.CHANGE.value]})
+        .shaped(COLLECTED_DDL, {"group": "key"})
+    )
     together = rows.translated("group", groups) if groups else rows
-    collecting = Collecting(arrow_of(STATE_DDL), orders_of(seen.truncations), low_watermarks, tracked, soft)
+    collecting = Collecting(
+        arrow_of(STATE_DDL), orders_of(seen.truncations), low_watermarks, tracked, soft
+    )
     kept = together.on_batches(collecting, STATE_DDL, by="group", keep=False)
     whole = [*seen.places, *seen.beats, *seen.truncations, *seen.marks, *seen.columns, *seen.tables]
     return kept.union(workers.made(list(compacted(whole, low_watermarks)), STATE_DDL))
@@ -243,9 +295,15 @@ def _low_watermarks(state: DataFrame, lateness: timedelta, without: set[str]) ->
     """By source the order up to which nothing is waited for any more."""
     newest = state.groupBy("source").agg(F.max("ts_ms").alias("newest"))
     changes = state.where(F.col("role") == Role.CHANGE.value).join(F.broadcast(newest), "source")
-    young = changes.where(F.coalesce(F.col("ts_ms") >= F.col("newest") - _milliseconds(lateness), F.lit(True)))
+    young = changes.where(
+        F.coalesce(F.col("ts_ms") >= F.col("newest") - _milliseconds(lateness), F.lit(True))
+    )
     least = {source: order for (source,), order in oldest(young.select("source", "order")).items()}
-    found = {source: low_watermark_before(order) for source, order in least.items() if source not in without}
+    found = {
+        source: low_watermark_before(order)
+        for source, order in least.items()
+        if source not in without
+    }
     return {source: order for source, order in found.items() if order is not None}
 
 
@@ -266,7 +324,9 @@ class Collecting:
     def __call__(self, batches: Batches) -> Batches:
         found: list[tuple[Any, ...]] = []
         for rows in self._groups(batches):
-            found += collected_rows(rows, self.truncated, self.low_watermarks, self.tracked, self.soft)
+            found += collected_rows(
+                rows, self.truncated, self.low_watermarks, self.tracked, self.soft
+            )
             if len(found) >= CHUNK:
                 yield from record_batches(found, self.out)
                 found = []

@@ -40,7 +40,9 @@ class Rows(Protocol):
 
     @property
     def are_here(self) -> bool:
-        """Whether they are data of plans that read their frame, which is the same whenever it is asked for."""
+        """Whether they are data of plans that read their frame, which is the same whenever it is
+        asked for.
+        """
         ...
 
     @property
@@ -52,8 +54,15 @@ class Rows(Protocol):
         """Those of which any of these columns holds what is said."""
         ...
 
-    def shaped(self, ddl: str, names: Mapping[str, str] | None = None, values: Mapping[str, Any] | None = None) -> "Rows":
-        """With the columns of a list: each from the one that `names` gives for it, else its own, a value, or null."""
+    def shaped(
+        self,
+        ddl: str,
+        names: Mapping[str, str] | None = None,
+        values: Mapping[str, Any] | None = None,
+    ) -> "Rows":
+        """With the columns of a list: each from the one that `names` gives for it, else its own, a
+        value, or null.
+        """
         ...
 
     def translated(self, name: str, values: Mapping[str, str]) -> "Rows":
@@ -70,8 +79,11 @@ class Rows(Protocol):
 
     def union(self, others: "Rows") -> "Rows": ...
 
-    def on_batches(self, function: OnBatches, ddl: str, *, by: str | None = None, keep: bool = True) -> "Rows":
-        """The rows that a function makes of these; `by` names the column whose equal values come one after another.
+    def on_batches(
+        self, function: OnBatches, ddl: str, *, by: str | None = None, keep: bool = True
+    ) -> "Rows":
+        """The rows that a function makes of these; `by` names the column whose equal values come
+        one after another.
 
         They are kept, unless they are asked for only once.
         """
@@ -87,7 +99,8 @@ class Rows(Protocol):
 
 
 class Computing(Protocol):
-    """Where functions over rows are computed, and where rows that are asked for twice are kept until it is closed.
+    """Where functions over rows are computed, and where rows that are asked for twice are kept
+    until it is closed.
 
     `confs` are the settings under which frames are best asked for.
     """
@@ -152,10 +165,11 @@ class InWorkers:
 
 @dataclass(frozen=True)
 class Here:
-    """In this process, where rows are few: Spark is asked for those that lie in tables, and for nothing more.
+    """In this process, where rows are few: Spark is asked for those that lie in tables, and for
+    nothing more.
 
-    Nor does it keep plans: it would plan each one again that reads a table to which a step commits. Rows that turn out to be more
-    than `MOST` are left to the workers.
+    Nor does it keep plans: it would plan each one again that reads a table to which a step commits.
+    Rows that turn out to be more than `MOST` are left to the workers.
     """
 
     workers: InWorkers
@@ -168,11 +182,21 @@ class Here:
     def rows(self, frame: DataFrame, *, are_few: bool = False) -> Rows:
         """Where it is not known, a limit looks at one part of the frame after another."""
         table = (frame if are_few else frame.limit(MOST + 1)).toArrow()
-        table = table.cast(pa.schema([one.with_nullable(True) for one in table.schema]))  # as rows have it that functions made
-        return Brought(table, frame.schema, self) if table.num_rows <= MOST else Spread(frame, self.workers)
+        table = table.cast(
+            pa.schema([one.with_nullable(True) for one in table.schema])
+        )  # as rows have it that functions made
+        return (
+            Brought(table, frame.schema, self)
+            if table.num_rows <= MOST
+            else Spread(frame, self.workers)
+        )
 
     def made(self, rows: Sequence[tuple[Any, ...]], ddl: str) -> Rows:
-        return Brought(pa.Table.from_batches(record_batches(rows, arrow_of(ddl)), arrow_of(ddl)), struct_of(ddl), self)
+        return Brought(
+            pa.Table.from_batches(record_batches(rows, arrow_of(ddl)), arrow_of(ddl)),
+            struct_of(ddl),
+            self,
+        )
 
     def of_version(self, log: TargetLog, version: int, ddl: str) -> Rows:
         """Few rows are read without Spark, where the table has nothing that only Spark reads."""
@@ -200,34 +224,65 @@ class Spread:
         return False
 
     def where(self, holds: Holds) -> Rows:
-        conditions = [F.col(name).isNotNull() if values is None else F.col(name).isin(*values) for name, values in holds.items()]
+        conditions = [
+            F.col(name).isNotNull() if values is None else F.col(name).isin(*values)
+            for name, values in holds.items()
+        ]
         return replace(self, frame=self.frame.where(reduce(lambda a, b: a | b, conditions)))
 
-    def shaped(self, ddl: str, names: Mapping[str, str] | None = None, values: Mapping[str, Any] | None = None) -> Rows:
+    def shaped(
+        self,
+        ddl: str,
+        names: Mapping[str, str] | None = None,
+        values: Mapping[str, Any] | None = None,
+    ) -> Rows:
         names, values = names or {}, values or {}
 
         def column(name: str) -> Any:
             there = names.get(name, name)
-            return F.col(there) if there in self.frame.columns and name not in values else F.lit(values.get(name))
+            return (
+                F.col(there)
+                if there in self.frame.columns and name not in values
+                else F.lit(values.get(name))
+            )
 
-        return replace(self, frame=self.frame.select(*[column(one.name).cast(one.dataType).alias(one.name) for one in struct_of(ddl)]))
+        return replace(
+            self,
+            frame=self.frame.select(
+                *[column(one.name).cast(one.dataType).alias(one.name) for one in struct_of(ddl)]
+            ),
+        )
 
     def translated(self, name: str, values: Mapping[str, str]) -> Rows:
-        table = self.frame.sparkSession.createDataFrame(list(values.items()), ddl_of({name: "string", "__other": "string"}))
+        table = self.frame.sparkSession.createDataFrame(
+            list(values.items()), ddl_of({name: "string", "__other": "string"})
+        )
         other = F.coalesce("__other", name).alias(name)
         joined = self.frame.join(F.broadcast(table), name, "left")
-        return replace(self, frame=joined.select(*[other if one == name else F.col(one) for one in self.frame.columns]))
+        return replace(
+            self,
+            frame=joined.select(
+                *[other if one == name else F.col(one) for one in self.frame.columns]
+            ),
+        )
 
     def distinct(self, name: str) -> Rows:
         return replace(self, frame=self.frame.select(name).distinct())
 
     def among(self, name: str, others: Rows) -> Rows:
-        return replace(self, frame=self.frame.join(others.frame.select(name), name, "left_semi").select(*self.frame.columns))
+        return replace(
+            self,
+            frame=self.frame.join(others.frame.select(name), name, "left_semi").select(
+                *self.frame.columns
+            ),
+        )
 
     def union(self, others: Rows) -> Rows:
         return replace(self, frame=self.frame.unionByName(others.frame))
 
-    def on_batches(self, function: OnBatches, ddl: str, *, by: str | None = None, keep: bool = True) -> Rows:
+    def on_batches(
+        self, function: OnBatches, ddl: str, *, by: str | None = None, keep: bool = True
+    ) -> Rows:
         rows = self.frame if by is None else self.frame.repartition(by).sortWithinPartitions(by)
         found = replace(self, frame=on_batches(rows, function, ddl))
         return found.kept() if keep else found
@@ -257,14 +312,26 @@ class Brought:
     def frame(self) -> DataFrame:
         """As data of the plans that read it; pyspark takes no columns without a chunk."""
         nothing = pa.RecordBatch.from_pylist([], self.table.schema)
-        return self.here.workers.spark.createDataFrame(self.table if self.table.num_rows else pa.Table.from_batches([nothing]), self.schema)
+        return self.here.workers.spark.createDataFrame(
+            self.table if self.table.num_rows else pa.Table.from_batches([nothing]), self.schema
+        )
 
     def where(self, holds: Holds) -> Rows:
         columns = [(self.table[name], values) for name, values in holds.items()]
-        masks = [_compute.is_valid(one) if values is None else _compute.is_in(one, pa.array(values, one.type)) for one, values in columns]
+        masks = [
+            _compute.is_valid(one)
+            if values is None
+            else _compute.is_in(one, pa.array(values, one.type))
+            for one, values in columns
+        ]
         return replace(self, table=self.table.filter(reduce(_compute.or_, masks)))
 
-    def shaped(self, ddl: str, names: Mapping[str, str] | None = None, values: Mapping[str, Any] | None = None) -> Rows:
+    def shaped(
+        self,
+        ddl: str,
+        names: Mapping[str, str] | None = None,
+        values: Mapping[str, Any] | None = None,
+    ) -> Rows:
         names, values, schema = names or {}, values or {}, arrow_of(ddl)
 
         def column(one: pa.Field) -> Any:
@@ -273,31 +340,52 @@ class Brought:
                 return self.table[there].cast(one.type)
             return pa.repeat(pa.scalar(values.get(one.name), one.type), self.table.num_rows)
 
-        return replace(self, table=pa.table([column(one) for one in schema], schema=schema), schema=struct_of(ddl))
+        return replace(
+            self,
+            table=pa.table([column(one) for one in schema], schema=schema),
+            schema=struct_of(ddl),
+        )
 
     def translated(self, name: str, values: Mapping[str, str]) -> Rows:
         place, now = self.table.schema.get_field_index(name), self.table[name]
         there = pa.array([values.get(one, one) for one in now.to_pylist()], now.type)
-        return replace(self, table=self.table.set_column(place, self.table.schema.field(place), there))
+        return replace(
+            self, table=self.table.set_column(place, self.table.schema.field(place), there)
+        )
 
     def distinct(self, name: str) -> Rows:
-        found = pa.table([self.table[name].unique()], schema=pa.schema([self.table.schema.field(name)]))
+        found = pa.table(
+            [self.table[name].unique()], schema=pa.schema([self.table.schema.field(name)])
+        )
         return replace(self, table=found, schema=StructType([self.schema[name]]))
 
     def among(self, name: str, others: Rows) -> Rows:
         if not isinstance(others, Brought):
             return self._spread.among(name, others)
-        return replace(self, table=self.table.filter(_compute.is_in(self.table[name], others.table[name].combine_chunks())))
+        return replace(
+            self,
+            table=self.table.filter(
+                _compute.is_in(self.table[name], others.table[name].combine_chunks())
+            ),
+        )
 
     def union(self, others: Rows) -> Rows:
         if not isinstance(others, Brought):
             return self._spread.union(others)
-        return replace(self, table=pa.concat_tables([self.table, others.table.select(self.table.column_names)]))
+        return replace(
+            self, table=pa.concat_tables([self.table, others.table.select(self.table.column_names)])
+        )
 
-    def on_batches(self, function: OnBatches, ddl: str, *, by: str | None = None, keep: bool = True) -> Rows:
+    def on_batches(
+        self, function: OnBatches, ddl: str, *, by: str | None = None, keep: bool = True
+    ) -> Rows:
         in_order = self.table if by is None or not self.table.num_rows else self.table.sort_by(by)
         batches = in_order.to_batches(max_chunksize=CHUNK)
-        return replace(self, table=pa.Table.from_batches(function(iter(batches)), arrow_of(ddl)), schema=struct_of(ddl))
+        return replace(
+            self,
+            table=pa.Table.from_batches(function(iter(batches)), arrow_of(ddl)),
+            schema=struct_of(ddl),
+        )
 
     def kept(self) -> Rows:
         return self
@@ -314,7 +402,9 @@ Group = tuple[Any, ...]
 
 
 def oldest(changes: DataFrame) -> dict[Group, Order]:
-    """Of changes with these columns, their order the last one, the least order by all the others."""
+    """Of changes with these columns, their order the last one, the least order by all the
+    others.
+    """
     ddl = ddl_of(columns_of(changes.schema))
     found = on_batches(changes, Oldest(arrow_of(ddl)), ddl).collect()
     return _least(tuple(row) for row in found)
@@ -327,7 +417,10 @@ class Oldest:
     out: pa.Schema
 
     def __call__(self, batches: Batches) -> Batches:
-        yield from record_batches([(*group, order_text(order)) for group, order in _least(rows_of(batches)).items()], self.out)
+        yield from record_batches(
+            [(*group, order_text(order)) for group, order in _least(rows_of(batches)).items()],
+            self.out,
+        )
 
 
 def _least(rows: Iterable[Group]) -> dict[Group, Order]:

@@ -1,4 +1,6 @@
-"""What is kept of changes beside a table's rows, how far each source has been read, its epochs, and what may be forgotten."""
+"""What is kept of changes beside a table's rows, how far each source has been read, its epochs, and
+what may be forgotten.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +15,15 @@ from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.change import BEFORE_READ, Change, Key, Operation, Order, Position
 from lakechime_dagster.cdc.history import Tracked
 from lakechime_dagster.cdc.incremental_merge import KeyStep, Known, merged
-from lakechime_dagster.cdc.merge import AFTER_ALL, BEFORE_ALL, Kept, RowState, Soft, Window, collected
+from lakechime_dagster.cdc.merge import (
+    AFTER_ALL,
+    BEFORE_ALL,
+    Kept,
+    RowState,
+    Soft,
+    Window,
+    collected,
+)
 from lakechime_dagster.cdc.wire import (
     Span,
     key_of,
@@ -36,30 +46,50 @@ MARKS = _FIRST + _LAST
 
 @dataclass(frozen=True)
 class Snapshots:
-    """The snapshots that were begun or ended, by their source and the order that comes before all their rows.
+    """The snapshots that were begun or ended, by their source and the order that comes before all
+    their rows.
 
-    The rows that a snapshot read share one position. The connector marks its first and its last row of a table; of a table
-    with a single row it marks one end alone, and of an empty table none: of such a snapshot it is not known whether it is
-    complete. An incremental snapshot has no such marks.
+    The rows that a snapshot read share one position. The connector marks its first and its last row
+    of a table; of a table with a single row it marks one end alone, and of an empty table none: of
+    such a snapshot it is not known whether it is complete. An incremental snapshot has no such
+    marks.
     """
 
-    ends: Mapping[tuple[str, Order], Mapping[bool, int | None]] = field(default_factory=dict)  # whether it is the last one, and its time
+    ends: Mapping[tuple[str, Order], Mapping[bool, int | None]] = field(
+        default_factory=dict
+    )  # whether it is the last one, and its time
 
     def with_changes(self, changes: Iterable[Change]) -> tuple["Snapshots", tuple[Change, ...]]:
-        """With these changes too; and for each snapshot of which both ends are seen now the truncation that it means.
+        """With these changes too; and for each snapshot of which both ends are seen now the
+        truncation that it means.
 
-        A complete snapshot speaks for its whole source: a row that it does not hold was deleted before it. The truncation
-        stands below all rows of the snapshot and above all before it, at the time of the first one. It is reported once.
+        A complete snapshot speaks for its whole source: a row that it does not hold was deleted
+        before it. The truncation stands below all rows of the snapshot and above all before it, at
+        the time of the first one. It is reported once.
         """
         ends, complete = dict(self.ends), list[Change]()
         for change in changes:
-            if change.operation is not Operation.READ or change.snapshot not in MARKS or not change.order.position:
+            if (
+                change.operation is not Operation.READ
+                or change.snapshot not in MARKS
+                or not change.order.position
+            ):
                 continue
             order = Order(change.order.epoch, change.order.position, BEFORE_READ)
             before = ends.get((change.source, order), {})
-            ends[change.source, order] = found = {change.snapshot in _LAST: change.event_ms, **before}
+            ends[change.source, order] = found = {
+                change.snapshot in _LAST: change.event_ms,
+                **before,
+            }
             if len(found) > len(before) == 1:
-                complete.append(Change(source=change.source, operation=Operation.TRUNCATE, order=order, event_ms=found[False]))
+                complete.append(
+                    Change(
+                        source=change.source,
+                        operation=Operation.TRUNCATE,
+                        order=order,
+                        event_ms=found[False],
+                    )
+                )
         return Snapshots(ends), tuple(complete)
 
 
@@ -72,7 +102,8 @@ class Epochs:
 
     Attributes:
         opened: The newest epoch that may be entered.
-        places: By partition the epoch that it is in and the newest position there; a partition enters an epoch by itself.
+        places: By partition the epoch that it is in and the newest position there; a partition
+            enters an epoch by itself.
     """
 
     opened: int = 0
@@ -91,7 +122,8 @@ class Assignment:
         epochs: How far they have come by that.
         changes: The changes whose epoch is known, in it.
         delivered_again: Those that were there before.
-        held: Those whose position went back and that were not there before, and all that follow them in their partitions.
+        held: Those whose position went back and that were not there before, and all that follow
+            them in their partitions.
     """
 
     epochs: Epochs
@@ -100,20 +132,26 @@ class Assignment:
     held: tuple[Change, ...] = ()
 
 
-def assigned(epochs: Epochs, changes: Sequence[Change], was_seen: Callable[[Change], bool]) -> Assignment:
+def assigned(
+    epochs: Epochs, changes: Sequence[Change], was_seen: Callable[[Change], bool]
+) -> Assignment:
     """The epochs of changes of one source.
 
     Args:
         epochs: How far they had come.
-        changes: In the order of their offsets within each partition, from the first one that is not assigned.
-        was_seen: Whether a change of the same position and content was there before, at a lower offset.
+        changes: In the order of their offsets within each partition, from the first one that is not
+            assigned.
+        was_seen: Whether a change of the same position and content was there before, at a lower
+            offset.
     """
     found = _assigned(epochs, changes, was_seen)
     _, complete = Snapshots().with_changes(found.held)
     return _assigned(epochs.confirmed(), changes, was_seen) if complete else found
 
 
-def _assigned(epochs: Epochs, changes: Sequence[Change], was_seen: Callable[[Change], bool]) -> Assignment:
+def _assigned(
+    epochs: Epochs, changes: Sequence[Change], was_seen: Callable[[Change], bool]
+) -> Assignment:
     places, done, again, held = dict(epochs.places), list[Change](), list[Change](), list[Change]()
     closed = set[Partition]()
     for change in changes:
@@ -128,10 +166,19 @@ def _assigned(epochs: Epochs, changes: Sequence[Change], was_seen: Callable[[Cha
             closed.add(partition)
             held.append(change)
         else:
-            place = (epoch + 1, position) if position and position < newest else (epoch, position or newest)
+            place = (
+                (epoch + 1, position)
+                if position and position < newest
+                else (epoch, position or newest)
+            )
             places[partition] = place
             done.append(replace(change, order=change.order._replace(epoch=place[0])))
-    return Assignment(epochs=replace(epochs, places=places), changes=tuple(done), delivered_again=tuple(again), held=tuple(held))
+    return Assignment(
+        epochs=replace(epochs, places=places),
+        changes=tuple(done),
+        delivered_again=tuple(again),
+        held=tuple(held),
+    )
 
 
 class Role(StrEnum):
@@ -147,7 +194,8 @@ class Role(StrEnum):
         PLACE: How far a partition of a source has come, or which epoch of a source may be entered.
         BEAT: How far the log of a server had come.
         COLUMNS: Since when a source has the columns of a schema (`defaults.Schema`).
-        SCHEMA: The columns of a database's table at a place of its log (`table_schema.TableSchema`).
+        SCHEMA: The columns of a database's table at a place of its log
+            (`table_schema.TableSchema`).
         LOW_WATERMARK: The order of a source below which it is forgotten which rows were deleted.
     """
 
@@ -172,13 +220,19 @@ class StateRow(NamedTuple):
     source: str
     order: str  # of a base and of the table's row: what is known beside the values of the columns
     op: str | None = None  # of Role.COLUMNS the schema's name
-    columns: str | None = None  # of Role.COLUMNS those that have a default, with it; of Role.SCHEMA the types
+    columns: str | None = (
+        None  # of Role.COLUMNS those that have a default, with it; of Role.SCHEMA the types
+    )
     omitted: str | None = None  # a JSON array; of Role.COLUMNS all of the schema
     continues: str | None = None
     transaction: int | None = None
     ts_ms: int | None = None
     snapshot: str | None = None  # of Role.SCHEMA the database's dialect
-    span: str | None = None  # of a row of a history, or of a base whose row is open: when it begins and ends (`wire.Span`)
+    span: str | None = (
+        # of a row of a history, or of a base whose row is open: when it begins and ends
+        # (`wire.Span`)
+        None
+    )
 
 
 COLUMNS = {
@@ -237,7 +291,9 @@ def known_of(rows: Iterable[StateRow]) -> Known | None:
     by_role: dict[str, list[StateRow]] = {}
     for row in rows:
         by_role.setdefault(row.role, []).append(row)
-    targets, bases, changes = (by_role.get(role, []) for role in (Role.TARGET, Role.BASE, Role.CHANGE))
+    targets, bases, changes = (
+        by_role.get(role, []) for role in (Role.TARGET, Role.BASE, Role.CHANGE)
+    )
     known_rows = [*bases, *changes, *targets]
     if not known_rows:
         return None
@@ -245,27 +301,57 @@ def known_of(rows: Iterable[StateRow]) -> Known | None:
     base, waiting, span = RowState(), frozenset[str](), None
     for one in bases or ([] if changes else targets):
         _, base = row_state_of(one.order, row_of(one.columns or "{}"))
-        waiting, span = frozenset(_names(one.omitted)), None if one.span is None else span_of(one.span)
-    return Known(source=known_rows[0].source, row=row, base=base, waiting=waiting, span=span, changes=tuple(map(change_of, changes)))
+        waiting, span = (
+            frozenset(_names(one.omitted)),
+            None if one.span is None else span_of(one.span),
+        )
+    return Known(
+        source=known_rows[0].source,
+        row=row,
+        base=base,
+        waiting=waiting,
+        span=span,
+        changes=tuple(map(change_of, changes)),
+    )
 
 
-def remembered(step: KeyStep, known: Known | None, row_of_change: Callable[[Change], StateRow] = change_row) -> list[StateRow]:
-    """What is to be remembered of a key after a step: its new changes, and before the first of them what was known."""
+def remembered(
+    step: KeyStep, known: Known | None, row_of_change: Callable[[Change], StateRow] = change_row
+) -> list[StateRow]:
+    """What is to be remembered of a key after a step: its new changes, and before the first of them
+    what was known.
+    """
     rows = [row_of_change(change) for change in step.added]
-    if not rows or known is None or known.changes or not (known.base.upserted or known.base.deleted > BEFORE_ALL):
+    if (
+        not rows
+        or known is None
+        or known.changes
+        or not (known.base.upserted or known.base.deleted > BEFORE_ALL)
+    ):
         return rows
     return [base_row(step.key, known.source, known.base, known.waiting, known.span), *rows]
 
 
 def base_row(
-    key: Key, source: str, row_state: RowState, waiting: Iterable[str] = (), span: Span | None = None, role: Role = Role.BASE
+    key: Key,
+    source: str,
+    row_state: RowState,
+    waiting: Iterable[str] = (),
+    span: Span | None = None,
+    role: Role = Role.BASE,
 ) -> StateRow:
     """What is known of a key."""
     values = {name: value for name, (_, value) in row_state.columns.items()}
     omitted = orjson.dumps(sorted(waiting)).decode() if waiting else None
     written_span = None if span is None else span_text(span)
     return StateRow(
-        role.value, key_text(key), source, row_state_text(row_state, source), columns=row_text(values), omitted=omitted, span=written_span
+        role.value,
+        key_text(key),
+        source,
+        row_state_text(row_state, source),
+        columns=row_text(values),
+        omitted=omitted,
+        span=written_span,
     )
 
 
@@ -278,7 +364,9 @@ OPENED = "opened"  # of a row of Role.PLACE that says which epoch of its source 
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionPlace:
-    """How far a partition of a source has come: its epoch, the newest position there, and the offset up to which that is known."""
+    """How far a partition of a source has come: its epoch, the newest position there, and the
+    offset up to which that is known.
+    """
 
     source: str
     topic: str  # its id
@@ -301,9 +389,19 @@ def places_of(rows: Iterable[StateRow]) -> list[PartitionPlace]:
             order = order_of(row.order)
             line = row.source, order.topic, order.partition
             epoch, position, offset = newest.get(line, (0, (), -1))
-            newest[line] = (*max((epoch, position), (order.epoch, order.position)), max(offset, order.offset))
+            newest[line] = (
+                *max((epoch, position), (order.epoch, order.position)),
+                max(offset, order.offset),
+            )
     return [
-        PartitionPlace(source=source, topic=topic, partition=partition, epoch=epoch, position=position, offset=offset)
+        PartitionPlace(
+            source=source,
+            topic=topic,
+            partition=partition,
+            epoch=epoch,
+            position=position,
+            offset=offset,
+        )
         for (source, topic, partition), (epoch, position, offset) in sorted(newest.items())
     ]
 
@@ -319,7 +417,9 @@ def opened_epochs(rows: Iterable[StateRow]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of changes: the type of each, and the default of those that have a constant one."""
+    """The columns of changes: the type of each, and the default of those that have a constant
+    one.
+    """
 
     types: Mapping[str, str]
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -336,7 +436,9 @@ class Schema:
     @cached_property
     def name(self) -> str:
         """A short one, which no other schema has."""
-        return hashlib.blake2b(f"{self.types_text}{self.defaults_text or ''}".encode(), digest_size=8).hexdigest()
+        return hashlib.blake2b(
+            f"{self.types_text}{self.defaults_text or ''}".encode(), digest_size=8
+        ).hexdigest()
 
     @classmethod
     def of_texts(cls, types: str, defaults: str | None) -> "Schema":
@@ -344,18 +446,31 @@ class Schema:
 
     def spelled(self, names: Mapping[str, str]) -> "Schema":
         """The same with other names for some of its columns."""
-        types, defaults = ({names.get(name, name): value for name, value in one.items()} for one in (self.types, self.defaults))
+        types, defaults = (
+            {names.get(name, name): value for name, value in one.items()}
+            for one in (self.types, self.defaults)
+        )
         return Schema(types, defaults)
 
     def row(self, source: str, since: Order) -> StateRow:
         """What is remembered of it: since when a source has it."""
         columns = orjson.dumps(sorted(self.types)).decode()
-        return StateRow(Role.COLUMNS.value, None, source, order_text(since), op=self.name, columns=self.defaults_text, omitted=columns)
+        return StateRow(
+            Role.COLUMNS.value,
+            None,
+            source,
+            order_text(since),
+            op=self.name,
+            columns=self.defaults_text,
+            omitted=columns,
+        )
 
 
 @dataclass(frozen=True)
 class Added:
-    """Since when a source has a column, and what rows got by it; they got null where it `has_default` not."""
+    """Since when a source has a column, and what rows got by it; they got null where it
+    `has_default` not.
+    """
 
     since: Order
     has_default: bool
@@ -383,7 +498,9 @@ class Defaults:
     def given(self, source: str, since: Order, until: Order = AFTER_ALL) -> dict[str, Any]:
         """What a row got that was written at an order, and existed up to another."""
         added = self.columns.get(source, {}).items()
-        return {name: one.value for name, one in added if one.has_default and since < one.since <= until}
+        return {
+            name: one.value for name, one in added if one.has_default and since < one.since <= until
+        }
 
     def concern_others(self, before: "Defaults") -> bool:
         """Whether rows may be there that got a default of which nothing was known before."""
@@ -395,7 +512,9 @@ class Defaults:
 
 
 def waiting_keys(rows: Iterable[StateRow]) -> list[Key]:
-    """The keys whose row waits, by all that is remembered of them, of the keys that they continue, and of truncations."""
+    """The keys whose row waits, by all that is remembered of them, of the keys that they continue,
+    and of truncations.
+    """
     by_key: dict[Key, list[StateRow]] = {}
     truncated: dict[str, frozenset[Order]] = {}
     for row in rows:
@@ -403,7 +522,9 @@ def waiting_keys(rows: Iterable[StateRow]) -> list[Key]:
             truncated[row.source] = truncated.get(row.source, frozenset()) | {change_of(row).order}
         elif row.role in (Role.BASE, Role.CHANGE) and row.key is not None:
             by_key.setdefault(key_of(row.key), []).append(row)
-    known = {key: found for key, of_key in by_key.items() if (found := known_of(of_key)) is not None}
+    known = {
+        key: found for key, of_key in by_key.items() if (found := known_of(of_key)) is not None
+    }
     return [step.key for step in merged(known, (), truncated, {}).keys if step.waits]
 
 
@@ -427,7 +548,14 @@ class TableSchema:
     def row(self) -> StateRow:
         """How it is remembered."""
         columns = orjson.dumps(dict(self.columns)).decode()
-        return StateRow(Role.SCHEMA.value, None, self.table, order_text(self.order), columns=columns, snapshot=self.dialect.value)
+        return StateRow(
+            Role.SCHEMA.value,
+            None,
+            self.table,
+            order_text(self.order),
+            columns=columns,
+            snapshot=self.dialect.value,
+        )
 
     @classmethod
     def of_row(cls, row: StateRow) -> "TableSchema":
@@ -437,7 +565,9 @@ class TableSchema:
 
 
 def needed(schemas: Iterable[TableSchema]) -> list[TableSchema]:
-    """Those that say more than their neighbours: of readings that agree, one after another, the first and the last."""
+    """Those that say more than their neighbours: of readings that agree, one after another, the
+    first and the last.
+    """
     tables: dict[str, list[TableSchema]] = {}
     for one in sorted(schemas, key=lambda schema: schema.order):
         known = tables.setdefault(one.table, [])
@@ -448,7 +578,8 @@ def needed(schemas: Iterable[TableSchema]) -> list[TableSchema]:
 
 
 def low_watermark_before(young: Order) -> Order | None:
-    """The order that a source may be collected up to whose oldest change that is not completed is this one; it cuts no transaction.
+    """The order that a source may be collected up to whose oldest change that is not completed is
+    this one; it cuts no transaction.
 
     None of changes without a position, which stand in as many orders as there are partitions.
     """
@@ -466,11 +597,12 @@ def collected_rows(
     tracked: Tracked | None = None,
     soft: Soft | None = None,
 ) -> list[StateRow]:
-    """What is still to be remembered of keys that are merged together, once nothing is expected below the low watermarks.
+    """What is still to be remembered of keys that are merged together, once nothing is expected
+    below the low watermarks.
 
-    Of a key without a later change nothing is: its row in the table says all, and of a deleted one nothing need be known. A
-    row that waits for a column stays, as it is not in the table. Where the table holds histories, `tracked` says how, and `soft`
-    where it keeps deleted rows.
+    Of a key without a later change nothing is: its row in the table says all, and of a deleted one
+    nothing need be known. A row that waits for a column stays, as it is not in the table. Where the
+    table holds histories, `tracked` says how, and `soft` where it keeps deleted rows.
     """
     by_key: dict[str, list[StateRow]] = {}
     for row in rows:
@@ -479,15 +611,22 @@ def collected_rows(
     for text, several in by_key.items():
         if (found := known_of(several)) is not None:
             known[key_of(text)] = found
-    windows = {key: Window(source=one.source, base=one.base, changes=one.changes) for key, one in known.items()}
+    windows = {
+        key: Window(source=one.source, base=one.base, changes=one.changes)
+        for key, one in known.items()
+    }
     kept = Kept(windows=windows, truncated=truncated)
     histories = (tracked or Tracked()).histories(kept, known)
     for source in sorted({one.source for one in known.values()} & low_watermarks.keys()):
         if tracked is not None:
-            histories = history.collected(histories, source, low_watermarks[source], track=tracked.track)
+            histories = history.collected(
+                histories, source, low_watermarks[source], track=tracked.track
+            )
         else:
             collect = collected if soft is None else soft.collected
-            histories = replace(histories, kept=collect(histories.kept, source, low_watermarks[source]))
+            histories = replace(
+                histories, kept=collect(histories.kept, source, low_watermarks[source])
+            )
     rest: list[StateRow] = []
     for key, window in histories.kept.windows.items():
         waiting = _missing(known[key], window)
@@ -495,7 +634,11 @@ def collected_rows(
             continue
         if window.base.upserted is not None or window.base.deleted > BEFORE_ALL:
             base = histories.bases.get(key, history.Base())
-            span = Span(base.start_seq, base.start_at) if tracked is not None and base.start_seq is not None else None
+            span = (
+                Span(base.start_seq, base.start_at)
+                if tracked is not None and base.start_seq is not None
+                else None
+            )
             rest.append(base_row(key, window.source, window.base, waiting, span))
         rest += [change_row(change) for change in window.changes]
     return rest
@@ -506,14 +649,20 @@ def _missing(known: Known, window: Window) -> frozenset[str]:
     base = window.base
     if base.upserted is None:
         return frozenset()
-    gone = [one for one in known.changes if one.operation.is_upsert and base.deleted < one.order <= base.upserted]
+    gone = [
+        one
+        for one in known.changes
+        if one.operation.is_upsert and base.deleted < one.order <= base.upserted
+    ]
     wanted = {name for one in gone for name in one.omitted}
     wanted |= known.waiting if (known.base.upserted or BEFORE_ALL) > base.deleted else frozenset()
     return frozenset(wanted - base.columns.keys())
 
 
 def compacted(rows: Iterable[StateRow], low_watermarks: Mapping[str, Order]) -> list[StateRow]:
-    """Of what is remembered of whole sources what still matters: newest places, low watermarks, late truncations, open snapshots."""
+    """Of what is remembered of whole sources what still matters: newest places, low watermarks,
+    late truncations, open snapshots.
+    """
     newest: dict[tuple[str, ...], StateRow] = {}
     marks: list[StateRow] = []
     found: list[StateRow] = []
@@ -544,7 +693,10 @@ def compacted(rows: Iterable[StateRow], low_watermarks: Mapping[str, Order]) -> 
         order = order_of(row.order)
         if (row.source, Order(order.epoch, order.position, BEFORE_READ)) in open_ones:
             found.append(row)
-    low_watermark_rows = [StateRow(Role.LOW_WATERMARK.value, None, source, order_text(order)) for source, order in low_watermarks.items()]
+    low_watermark_rows = [
+        StateRow(Role.LOW_WATERMARK.value, None, source, order_text(order))
+        for source, order in low_watermarks.items()
+    ]
     return [*found, *newest.values(), *low_watermark_rows, *(one.row for one in needed(schemas))]
 
 

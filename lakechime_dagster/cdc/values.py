@@ -23,8 +23,9 @@ from lakechime_dagster.tables.databases import PLACEHOLDER
 class ConnectSchema:
     """A schema of Kafka Connect.
 
-    `type` is one of Connect's own (int8 to int64, float, double, boolean, string, bytes, array, map, struct); `name` says
-    what such a value means, such as `io.debezium.time.Date`, and stands with its `parameters`. `default` is written as values are.
+    `type` is one of Connect's own (int8 to int64, float, double, boolean, string, bytes, array,
+    map, struct); `name` says what such a value means, such as `io.debezium.time.Date`, and stands
+    with its `parameters`. `default` is written as values are.
     """
 
     type: str
@@ -46,7 +47,9 @@ def connect_schema(found: Any) -> ConnectSchema:
     Raises:
         ValueError: It is none.
     """
-    kind, name, parameters, fields = (_part(found, part) for part in ("type", "name", "parameters", "fields"))
+    kind, name, parameters, fields = (
+        _part(found, part) for part in ("type", "name", "parameters", "fields")
+    )
     items = found.get("items", found.get("values"))
     return ConnectSchema(
         type=kind,
@@ -72,19 +75,34 @@ def _part(found: Any, part: str) -> Any:
     if not isinstance(found, Mapping):
         raise ValueError(f"schema: a schema of Kafka Connect is an object, not {repr(found)[:80]}")
     if not isinstance(found.get(part), _PARTS[part]):
-        raise ValueError(f"schema: {part!r} of a schema of Kafka Connect is {_PARTS[part][0].__name__}, not {repr(found.get(part))[:80]}")
+        raise ValueError(
+            f"schema: {part!r} of a schema of Kafka Connect is {_PARTS[part][0].__name__}, not "
+            f"{repr(found.get(part))[:80]}"
+        )
     return found.get(part)
 
 
 MAX_PRECISION = 38
-SOURCE_TYPE = "__debezium.source.column.type"  # a parameter of a column's schema, with `column.propagate.source.type`
+# a parameter of a column's schema, with `column.propagate.source.type`
+SOURCE_TYPE = "__debezium.source.column.type"
 
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _EPOCH = datetime.datetime(1970, 1, 1)  # a wall clock
 _UTC_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
-_INFINITE = (-9223372036832400000, 9223372036825200000)  # what PostgreSQL's own driver says for infinity, in units of its own
-# what Debezium 3.5 makes of PostgreSQL's infinite dates, when it reads a snapshot and when it streams the log; no date is there
-_INFINITE_DAYS = {-622191234: 1, -625821272: 0, -2147472692: 1, -2147472691: 0, 2**31 - 1: 1, -(2**31): 0}
+_INFINITE = (
+    -9223372036832400000,
+    9223372036825200000,
+)  # what PostgreSQL's own driver says for infinity, in units of its own
+# what Debezium 3.5 makes of PostgreSQL's infinite dates, when it reads a snapshot and when it
+# streams the log; no date is there
+_INFINITE_DAYS = {
+    -622191234: 1,
+    -625821272: 0,
+    -2147472692: 1,
+    -2147472691: 0,
+    2**31 - 1: 1,
+    -(2**31): 0,
+}
 _INFINITE_TEXT = {
     "infinity": 1,
     "-infinity": 0,
@@ -104,15 +122,18 @@ Decode = Callable[[Any], Any]
 
 
 class InexactNumberError(Exception):
-    """A number was read as a binary fraction where a decimal one stands: the message must be read by exact numbers."""
+    """A number was read as a binary fraction where a decimal one stands: the message must be read
+    by exact numbers.
+    """
 
 
 @dataclass(frozen=True)
 class ValueType:
-    """How a value of a message becomes one of the lake: its type, in Spark's words, and the function that reads it.
+    """How a value of a message becomes one of the lake: its type, in Spark's words, and the
+    function that reads it.
 
-    `decode` takes what a JSON parser gives and is not called for null. It raises ValueError, TypeError or KeyError for what
-    the schema does not allow, and `InexactNumberError`.
+    `decode` takes what a JSON parser gives and is not called for null. It raises ValueError,
+    TypeError or KeyError for what the schema does not allow, and `InexactNumberError`.
     """
 
     ddl: str
@@ -140,7 +161,9 @@ def value_type(schema: ConnectSchema) -> ValueType:
 
 
 def unavailable(schema: ConnectSchema, placeholder: str = PLACEHOLDER) -> Any:
-    """How a message of this schema says that it does not carry the value; None if it has no way to say so."""
+    """How a message of this schema says that it does not carry the value; None if it has no way to
+    say so.
+    """
     raw = placeholder.encode()
     match schema.type:
         case "string":
@@ -174,13 +197,17 @@ def _integer(low: int, high: int, ddl: str) -> Callable[[ConnectSchema], ValueTy
 
 
 def _long(schema: ConnectSchema) -> ValueType:
-    """A whole number of 64 bits, which is one without a sign where the column is known to be a BIGINT UNSIGNED."""
+    """A whole number of 64 bits, which is one without a sign where the column is known to be a
+    BIGINT UNSIGNED.
+    """
     declared = schema.parameters.get(SOURCE_TYPE, "").upper()
     return _UNSIGNED_LONG if declared.startswith("BIGINT UNSIGNED") else _SIGNED_LONG(schema)
 
 
 def _unsigned_long(value: Any) -> Decimal:
-    """Debezium writes the bits of a BIGINT UNSIGNED as a number with a sign (`bigint.unsigned.handling.mode=long`, its default)."""
+    """Debezium writes the bits of a BIGINT UNSIGNED as a number with a sign
+    (`bigint.unsigned.handling.mode=long`, its default).
+    """
     if type(value) is not int or not -(2**63) <= value < 2**63:
         raise ValueError("is no number of 64 bits")
     return Decimal(value % 2**64)
@@ -230,7 +257,9 @@ def _decimal(schema: ConnectSchema) -> ValueType:
 
 
 def _unscaled(value: Any, scale: int) -> Decimal:
-    """A decimal number: Connect's base64 of its unscaled value, or a JSON number (`decimal.format=NUMERIC`)."""
+    """A decimal number: Connect's base64 of its unscaled value, or a JSON number
+    (`decimal.format=NUMERIC`).
+    """
     if isinstance(value, str):
         return Decimal(int.from_bytes(_bytes(value), "big", signed=True)).scaleb(-scale, EXACT)
     if isinstance(value, float):
@@ -258,7 +287,9 @@ def _iso_date(value: Any) -> datetime.date:
 
 
 def _time(ticks: int, digits: int) -> Callable[[ConnectSchema], ValueType]:
-    """A time of day as text with as many digits as its unit has, of which there are `ticks` a second; negative ones have a sign."""
+    """A time of day as text with as many digits as its unit has, of which there are `ticks` a
+    second; negative ones have a sign.
+    """
 
     def decode(value: Any) -> str:
         seconds, fraction = divmod(abs(value), ticks)
@@ -269,8 +300,14 @@ def _time(ticks: int, digits: int) -> Callable[[ConnectSchema], ValueType]:
 
 
 def _wall_clock(ticks: int) -> Callable[[ConnectSchema], ValueType]:
-    """A date and time without a zone, from a number of units of which there are `ticks` a second; below a microsecond it is cut."""
-    infinite = (-(2**63), 2**63 - 1) if ticks > 1_000_000 else (*_INFINITE, *(one // 1000 for one in _INFINITE))
+    """A date and time without a zone, from a number of units of which there are `ticks` a second;
+    below a microsecond it is cut.
+    """
+    infinite = (
+        (-(2**63), 2**63 - 1)
+        if ticks > 1_000_000
+        else (*_INFINITE, *(one // 1000 for one in _INFINITE))
+    )
 
     def decode(value: Any) -> datetime.datetime:
         if type(value) is not int:
@@ -308,13 +345,19 @@ def _bits(schema: ConnectSchema) -> ValueType:
 
 def _array(schema: ConnectSchema) -> ValueType:
     items = value_type(_inner(schema))
-    return ValueType(f"array<{items.ddl}>", lambda value: [None if one is None else items.decode(one) for one in _list(value)])
+    return ValueType(
+        f"array<{items.ddl}>",
+        lambda value: [None if one is None else items.decode(one) for one in _list(value)],
+    )
 
 
 def _map(schema: ConnectSchema) -> ValueType:
     values = value_type(_inner(schema))
     return ValueType(
-        f"map<string,{values.ddl}>", lambda value: {name: None if one is None else values.decode(one) for name, one in value.items()}
+        f"map<string,{values.ddl}>",
+        lambda value: {
+            name: None if one is None else values.decode(one) for name, one in value.items()
+        },
     )
 
 
@@ -322,9 +365,14 @@ def _struct(schema: ConnectSchema) -> ValueType:
     types = {name: value_type(inner) for name, inner in schema.fields}
 
     def decode(value: Any) -> dict[str, Any]:
-        return {name: None if value[name] is None else inner.decode(value[name]) for name, inner in types.items()}
+        return {
+            name: None if value[name] is None else inner.decode(value[name])
+            for name, inner in types.items()
+        }
 
-    return ValueType(f"struct<{','.join(f'`{name}`:{inner.ddl}' for name, inner in types.items())}>", decode)
+    return ValueType(
+        f"struct<{','.join(f'`{name}`:{inner.ddl}' for name, inner in types.items())}>", decode
+    )
 
 
 def _list(value: Any) -> list[Any]:
@@ -371,7 +419,9 @@ _BY_NAME: dict[str, Callable[[ConnectSchema], ValueType]] = {
     "org.apache.kafka.connect.data.Timestamp": _wall_clock(1_000),
     "io.debezium.data.VariableScaleDecimal": _always("string", _variable_scale),
     "io.debezium.data.Bits": _bits,
-    "io.debezium.data.Enum": _always("string", lambda value: _text(value).replace("\\,", ",")),  # a comma, as the log has it
+    "io.debezium.data.Enum": _always(
+        "string", lambda value: _text(value).replace("\\,", ",")
+    ),  # a comma, as the log has it
     "io.debezium.time.Date": _always("date", _days),
     "io.debezium.time.Time": _time(1_000, 3),
     "io.debezium.time.MicroTime": _time(1_000_000, 6),
@@ -385,32 +435,49 @@ _BY_NAME: dict[str, Callable[[ConnectSchema], ValueType]] = {
 }
 
 
-_NO_VALUE = (ValueError, TypeError, KeyError, ArithmeticError, AttributeError)  # what is raised for a value that is not of its type
+_NO_VALUE = (
+    ValueError,
+    TypeError,
+    KeyError,
+    ArithmeticError,
+    AttributeError,
+)  # what is raised for a value that is not of its type
 _NO_TIME = (1970, 1, 1, 0, 0, 0)
 
 
 class Columns:
-    """How the columns of one schema are read. A column of a type that the lake has none for is text, as its values are written.
+    """How the columns of one schema are read. A column of a type that the lake has none for is
+    text, as its values are written.
 
     Attributes:
         types: Of each column, in the order of the schema.
         ddl: The same in Spark's words.
-        defaults: The values of those that have a constant default, as far as a schema has them: of a time that each row gets by
-            itself it has the beginning of 1970.
+        defaults: The values of those that have a constant default, as far as a schema has them: of
+            a time that each row gets by itself it has the beginning of 1970.
     """
 
     def __init__(self, schema: ConnectSchema, placeholder: str) -> None:
         self.types = {name: _type_of(inner) for name, inner in schema.fields}
         self.ddl = {name: known.ddl for name, known in self.types.items()}
-        self.defaults = {name: value for name, inner in schema.fields if (value := _default_of(self.types[name], inner)) is not None}
-        self._unavailable = {name: _absent(self.types[name], inner, placeholder) for name, inner in schema.fields}
-        self._known = {name: (known.decode, self._unavailable[name]) for name, known in self.types.items()}
+        self.defaults = {
+            name: value
+            for name, inner in schema.fields
+            if (value := _default_of(self.types[name], inner)) is not None
+        }
+        self._unavailable = {
+            name: _absent(self.types[name], inner, placeholder) for name, inner in schema.fields
+        }
+        self._known = {
+            name: (known.decode, self._unavailable[name]) for name, known in self.types.items()
+        }
 
     def read(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of the columns that the row carries: one that the database did not send is not among them.
+        """The values of the columns that the row carries: one that the database did not send is not
+        among them.
 
         Raises:
-            ValueError: The schema does not know a column, or a value is not of its type; the message begins with the column.
+            ValueError: The schema does not know a column, or a value is not of its type; the
+                message begins with the column.
         """
         found: dict[str, Any] = {}
         try:

@@ -13,7 +13,16 @@ from lakechime_dagster.cdc.change import Key, Order
 from lakechime_dagster.cdc.merge import BEFORE_ALL, Ended, RowState
 from lakechime_dagster.compat import date_of_iso, datetime_of_iso
 
-_AT_ONCE = {int, str, bool, type(None), Decimal, dt.datetime, dt.date, bytes}  # what JSON has, and what is asked for one by one
+_AT_ONCE = {
+    int,
+    str,
+    bool,
+    type(None),
+    Decimal,
+    dt.datetime,
+    dt.date,
+    bytes,
+}  # what JSON has, and what is asked for one by one
 _LARGE = 2**63
 _EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)  # the usual one rounds to 28 digits
 
@@ -32,7 +41,9 @@ def row_text(row: Mapping[str, Any]) -> str:
     """A row as text: an object of its columns."""
     if _AT_ONCE.issuperset(map(type, row.values())):
         try:
-            return orjson.dumps(row, default=_tagged, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
+            return orjson.dumps(
+                row, default=_tagged, option=orjson.OPT_PASSTHROUGH_DATETIME
+            ).decode()
         except TypeError:  # a number of more than 64 bits
             pass
     return orjson.dumps({name: _tagged(value) for name, value in row.items()}).decode()
@@ -45,14 +56,23 @@ def row_of(text: str) -> dict[str, Any]:
 
 def parsed_row(found: Mapping[str, Any]) -> dict[str, Any]:
     """The row of a text that is parsed as JSON."""
-    return {name: _untagged(value) if type(value) in (dict, list) else value for name, value in found.items()}
+    return {
+        name: _untagged(value) if type(value) in (dict, list) else value
+        for name, value in found.items()
+    }
 
 
 def key_text(key: Key) -> str:
-    """A key as text; decimal numbers that are equal have one text, however many zeros stand at their ends."""
-    if all(type(value) is str or (type(value) is int and -_LARGE <= value < _LARGE) for value in key):
+    """A key as text; decimal numbers that are equal have one text, however many zeros stand at
+    their ends.
+    """
+    if all(
+        type(value) is str or (type(value) is int and -_LARGE <= value < _LARGE) for value in key
+    ):
         return orjson.dumps(key).decode()
-    return encoded([value.normalize(_EXACT) if isinstance(value, Decimal) else value for value in key])
+    return encoded(
+        [value.normalize(_EXACT) if isinstance(value, Decimal) else value for value in key]
+    )
 
 
 def key_of(text: str) -> Key:
@@ -72,7 +92,9 @@ def order_of(text: str) -> Order:
 
 
 class Span(NamedTuple):
-    """Where a row of a history begins and, unless it is open, ends: orders, and times in milliseconds."""
+    """Where a row of a history begins and, unless it is open, ends: orders, and times in
+    milliseconds.
+    """
 
     start_seq: Order
     start_at: int | None
@@ -93,14 +115,22 @@ def span_of(text: str) -> Span:
 
 
 def row_state_text(row_state: RowState, source: str) -> str:
-    """What is known of a key, but for the values of its columns: the source that feeds it, and the orders.
+    """What is known of a key, but for the values of its columns: the source that feeds it, and the
+    orders.
 
-    Of columns that the newest upsert carried, which most are, none is written. Those that it carried as null are named: a table
-    shows the same for one that nobody carried. Of a row that ended its end is written too, and its last deletion where there was
-    one: each row of a table has such a text.
+    Of columns that the newest upsert carried, which most are, none is written. Those that it
+    carried as null are named: a table shows the same for one that nobody carried. Of a row that
+    ended its end is written too, and its last deletion where there was one: each row of a table has
+    such a text.
     """
-    at = {name: order_text(order) for name, (order, _) in row_state.columns.items() if order != row_state.upserted}
-    null = [name for name, (_, value) in row_state.columns.items() if value is None and name not in at]
+    at = {
+        name: order_text(order)
+        for name, (order, _) in row_state.columns.items()
+        if order != row_state.upserted
+    }
+    null = [
+        name for name, (_, value) in row_state.columns.items() if value is None and name not in at
+    ]
     upserted = row_state.upserted and order_text(row_state.upserted)
     parts: dict[str, Any] = {"source": source, "at": upserted}
     if row_state.deleted != BEFORE_ALL:
@@ -115,13 +145,22 @@ def row_state_text(row_state: RowState, source: str) -> str:
 
 
 def row_state_of(text: str, columns: Mapping[str, Any]) -> tuple[str, RowState]:
-    """The source that feeds a key, and what is known of it, given the values of its columns and null for what it does not know."""
+    """The source that feeds a key, and what is known of it, given the values of its columns and
+    null for what it does not know.
+    """
     parts = orjson.loads(text)
     upserted = None if parts["at"] is None else order_of(parts["at"])
     deleted = order_of(parts["deleted"]) if "deleted" in parts else BEFORE_ALL
-    at, null = {name: order_of(order) for name, order in parts.get("columns", {}).items()}, parts.get("null", ())
+    at, null = (
+        {name: order_of(order) for name, order in parts.get("columns", {}).items()},
+        parts.get("null", ()),
+    )
     if upserted is not None:
-        at |= {name: upserted for name, value in columns.items() if name not in at and (value is not None or name in null)}
+        at |= {
+            name: upserted
+            for name, value in columns.items()
+            if name not in at and (value is not None or name in null)
+        }
     known = {name: (order, columns[name]) for name, order in at.items()}
     ended = None if (end := parts.get("ended")) is None else Ended(order_of(end[0]), end[1])
     return parts["source"], RowState(upserted=upserted, deleted=deleted, columns=known, ended=ended)
@@ -143,7 +182,11 @@ def _tagged(value: Any) -> Any:
         case Decimal():
             return {"$n": str(value)}
         case dt.datetime():
-            return {"$z" if value.tzinfo else "$t": (value.astimezone(dt.timezone.utc) if value.tzinfo else value).isoformat()}
+            return {
+                "$z" if value.tzinfo else "$t": (
+                    value.astimezone(dt.timezone.utc) if value.tzinfo else value
+                ).isoformat()
+            }
         case dt.date():
             return {"$d": value.isoformat()}
         case bytes():

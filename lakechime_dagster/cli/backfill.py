@@ -33,17 +33,45 @@ if TYPE_CHECKING:
     from lakechime_dagster.triggers.backfills import Backfill
     from lakechime_dagster.triggers.consumers import BackfillRequest
 
-app = typer.Typer(name="backfill", help="Backfills: run what a change of columns affects, show and cancel it.")
+app = typer.Typer(
+    name="backfill", help="Backfills: run what a change of columns affects, show and cancel it."
+)
 
 Columns = Annotated[
-    str, typer.Option("--columns", help="Columns whose values changed, as schema.table.column, or whole tables; separated by commas.")
+    str,
+    typer.Option(
+        "--columns",
+        help=(
+            "Columns whose values changed, as schema.table.column, or whole tables; separated by "
+            "commas."
+        ),
+    ),
 ]
-Selection = Annotated[str, typer.Option("--from-selection", help="Assets in Dagster's syntax instead, such as 'key:\"silver/flights\"+'.")]
-Except = Annotated[str, typer.Option("--except", help="Tables that stay as they are, separated by commas.")]
-InFlight = Annotated[int, typer.Option("--max-in-flight", min=1, max=1_000, help="Consumers that may run at once.")]
-WhyRun = Annotated[str, typer.Option("--reason", help="Why; it is kept with who and when. A dry run needs none.")]
-Id = Annotated[str, typer.Argument(metavar="BACKFILL", help="Its id, as `lakechime backfill show` lists it.")]
-OfId = Annotated[str | None, typer.Argument(metavar="[BACKFILL]", help="Each request of this one; else the newest backfills.")]
+Selection = Annotated[
+    str,
+    typer.Option(
+        "--from-selection",
+        help="Assets in Dagster's syntax instead, such as 'key:\"silver/flights\"+'.",
+    ),
+]
+Except = Annotated[
+    str, typer.Option("--except", help="Tables that stay as they are, separated by commas.")
+]
+InFlight = Annotated[
+    int, typer.Option("--max-in-flight", min=1, max=1_000, help="Consumers that may run at once.")
+]
+WhyRun = Annotated[
+    str, typer.Option("--reason", help="Why; it is kept with who and when. A dry run needs none.")
+]
+Id = Annotated[
+    str, typer.Argument(metavar="BACKFILL", help="Its id, as `lakechime backfill show` lists it.")
+]
+OfId = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[BACKFILL]", help="Each request of this one; else the newest backfills."
+    ),
+]
 MAX_KEYS = 8  # of a table that are shown
 
 
@@ -61,10 +89,12 @@ def run(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Recompute what a change of columns affects: a request for each consumer, which its next run processes with its new events.
+    """Recompute what a change of columns affects: a request for each consumer, which its next run
+    processes with its new events.
 
-    Sensors launch the runs; while the request of an input is open, none of its readers runs. Tables that cannot be recomputed in part
-    are refused. A dry run shows which consumers would run, which are blocked, which tables are unaffected and why; it writes nothing.
+    Sensors launch the runs; while the request of an input is open, none of its readers runs. Tables
+    that cannot be recomputed in part are refused. A dry run shows which consumers would run, which
+    are blocked, which tables are unaffected and why; it writes nothing.
     """
     from lakechime_dagster.lineage import backfill
 
@@ -81,7 +111,11 @@ def run(
         return
     _print_plan(planned)
     if made:
-        say("\nrequested as {backfill}; `lakechime backfill show {backfill}` shows its progress".format(**made))
+        say(
+            "\nrequested as {backfill}; `lakechime backfill show {backfill}` shows its progress".format(
+                **made
+            )
+        )
 
 
 @app.command()
@@ -92,9 +126,18 @@ def show(backfill_id: OfId = None, as_json: Json = False) -> None:
     backfills = Backfills(open_platform().ledger)
     if backfill_id is None:
         several = [_facts(one) for one in backfills.backfills()]
-        print_list(as_json, "backfills", several, "backfill is states who created_ts reason", empty="no backfill")
+        print_list(
+            as_json,
+            "backfills",
+            several,
+            "backfill is states who created_ts reason",
+            empty="no backfill",
+        )
         return
-    facts, requests = _facts(backfills.backfill(backfill_id)), [_request(request) for request in backfills.requests(backfill_id)]
+    facts, requests = (
+        _facts(backfills.backfill(backfill_id)),
+        [_request(request) for request in backfills.requests(backfill_id)],
+    )
     if as_json:
         print_json(facts | {"requests": requests})
         return
@@ -108,11 +151,21 @@ def cancel(backfill_id: Id, reason: Reason, who: Who = None, as_json: Json = Fal
     from lakechime_dagster.triggers.backfills import Backfills
 
     dropped = Backfills(open_platform().ledger).cancel(backfill_id, common.by(who, reason))
-    answer(as_json, {"backfill": backfill_id, "dropped": dropped}, f"{count(dropped, 'consumer')} of {backfill_id} dropped")
+    answer(
+        as_json,
+        {"backfill": backfill_id, "dropped": dropped},
+        f"{count(dropped, 'consumer')} of {backfill_id} dropped",
+    )
 
 
 def _planned(
-    platform: "Platform", columns: str, selection: str, since: str | None, until: str | None, time_column: str | None, leave_out: str
+    platform: "Platform",
+    columns: str,
+    selection: str,
+    since: str | None,
+    until: str | None,
+    time_column: str | None,
+    leave_out: str,
 ) -> "BackfillPlan":
     from lakechime_dagster.lineage import backfill
     from lakechime_dagster.lineage.backfill import Window
@@ -144,7 +197,10 @@ def document(planned: "BackfillPlan") -> dict[str, Any]:
     requests = planned.requests
     return {
         "asked": planned.asked.to_json(),
-        "requests": [_request(request) | {"partition": requests.partitions.get(request.number)} for request in requests.requests],
+        "requests": [
+            _request(request) | {"partition": requests.partitions.get(request.number)}
+            for request in requests.requests
+        ],
         "blocked": dict(requests.blocked),
         "pending": dict(requests.pending),
         "refused": dict(requests.refused),
@@ -156,9 +212,17 @@ def document(planned: "BackfillPlan") -> dict[str, Any]:
 
 
 def _print_plan(planned: "BackfillPlan") -> None:
-    requests, tables = planned.requests, dict.fromkeys(request.subscription for request in planned.requests.requests)
+    requests, tables = (
+        planned.requests,
+        dict.fromkeys(request.subscription for request in planned.requests.requests),
+    )
     rows = [
-        [table, len(mine := [one for one in requests.requests if one.subscription == table]), _keys(planned, mine), mine[0].why]
+        [
+            table,
+            len(mine := [one for one in requests.requests if one.subscription == table]),
+            _keys(planned, mine),
+            mine[0].why,
+        ]
         for table in tables
     ]
     print_table(["table", "consumers", "what", "because"], rows, empty="nothing is to be run")
@@ -175,17 +239,25 @@ def _print_plan(planned: "BackfillPlan") -> None:
 
 
 def _keys(planned: "BackfillPlan", requests: "list[BackfillRequest]") -> str:
-    return common.first([planned.requests.partitions[request.number] for request in requests], MAX_KEYS)
+    return common.first(
+        [planned.requests.partitions[request.number] for request in requests], MAX_KEYS
+    )
 
 
 def _request(request: "BackfillRequest") -> dict[str, Any]:
     span = request.span and request.span.to_json()
-    facts = record(request, "number key waits_for why state", span=span, execution=request.execution_id)
+    facts = record(
+        request, "number key waits_for why state", span=span, execution=request.execution_id
+    )
     return {"table": request.subscription, **facts}
 
 
 def _facts(one: "Backfill") -> dict[str, Any]:
-    facts = record(one, "asked max_in_flight who reason created_ts", states={str(state): number for state, number in one.states.items()})
+    facts = record(
+        one,
+        "asked max_in_flight who reason created_ts",
+        states={str(state): number for state, number in one.states.items()},
+    )
     return {"backfill": one.backfill_id, "is": _state(one), **facts}
 
 

@@ -20,7 +20,13 @@ from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.events import Position
 from lakechime_dagster.dce.partitions import checked_milliseconds, printable
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError, shown
-from lakechime_dagster.settings import Settings, lake_name, load_settings, own_definitions, project_folder
+from lakechime_dagster.settings import (
+    Settings,
+    lake_name,
+    load_settings,
+    own_definitions,
+    project_folder,
+)
 from lakechime_dagster.triggers.schedule import to_milliseconds
 
 if TYPE_CHECKING:
@@ -50,10 +56,14 @@ def open_lineage() -> "AskedLineage":
     return AskedLineage(platform, declared_lake(platform.settings))
 
 
-def declared_subscriptions(module: str | None = None, *, manual: bool = False) -> dict[str, "Subscription"]:
-    """The subscriptions that are declared here: the lake's, or those that another module declares as it is imported.
+def declared_subscriptions(
+    module: str | None = None, *, manual: bool = False
+) -> dict[str, "Subscription"]:
+    """The subscriptions that are declared here: the lake's, or those that another module declares
+    as it is imported.
 
-    A table of the lake without a trigger has a subscription too, for the runs that a person launches; `manual` includes it.
+    A table of the lake without a trigger has a subscription too, for the runs that a person
+    launches; `manual` includes it.
 
     Raises:
         LakeChimeError: the module cannot be imported; its own message is in it.
@@ -72,8 +82,13 @@ def declared_subscriptions(module: str | None = None, *, manual: bool = False) -
     lake = declared_lake(settings)
     unread = unread_columns(lake, manifest_in(project_folder()))
     tables = [table for table in lake.targets if manual or table.trigger is not None]
-    subscriptions = {table.name: subscription_of(table, settings.cluster, unread.get(table.name)) for table in tables}
-    subscriptions |= {group.name: group_subscription(group, settings.cluster) for group in lake.groups}
+    subscriptions = {
+        table.name: subscription_of(table, settings.cluster, unread.get(table.name))
+        for table in tables
+    }
+    subscriptions |= {
+        group.name: group_subscription(group, settings.cluster) for group in lake.groups
+    }
     logs = [log_subscription(one, settings.cluster) for one in lake.query_logs]
     return subscriptions | {subscription.name: subscription for subscription in logs}
 
@@ -96,7 +111,10 @@ def declared_lake(settings: Settings) -> "Lake":
     from lakechime_dagster.tables.load import find_lake
 
     own, name = own_definitions(settings), lake_name(settings)
-    return _loaded(f"the lake of {own}" if own else f"the lake {name}", lambda: find_lake(own, name, _lake_of_definitions))
+    return _loaded(
+        f"the lake of {own}" if own else f"the lake {name}",
+        lambda: find_lake(own, name, _lake_of_definitions),
+    )
 
 
 def _lake_of_definitions(module: str) -> "Lake | None":
@@ -124,12 +142,17 @@ def subscription_declared(name: str, module: str | None, *, manual: bool = False
     """
     subscriptions = declared_subscriptions(module, manual=manual)
     if name not in subscriptions:
-        raise NotFoundError(f"no trigger {name!r} is declared here; there are {', '.join(sorted(subscriptions)) or 'none'}")
+        raise NotFoundError(
+            f"no trigger {name!r} is declared here; there are "
+            f"{', '.join(sorted(subscriptions)) or 'none'}"
+        )
     return subscriptions[name]
 
 
 def group_problem(name: str, module: str | None) -> str:
-    """What is wrong with the declaration of the lake's event group of that name; empty for any other trigger."""
+    """What is wrong with the declaration of the lake's event group of that name; empty for any
+    other trigger.
+    """
     if module is not None:
         return ""
     try:
@@ -139,14 +162,20 @@ def group_problem(name: str, module: str | None) -> str:
     return next((group.problem for group in groups if group.name == name), "")
 
 
-def subscription_known(platform: "Platform", name: str, module: str | None, *, dry_run: bool = False) -> "SubscriptionRow":
-    """The subscription as the ledger keeps it; one that is declared but new is activated, in a dry run only imagined."""
+def subscription_known(
+    platform: "Platform", name: str, module: str | None, *, dry_run: bool = False
+) -> "SubscriptionRow":
+    """The subscription as the ledger keeps it; one that is declared but new is activated, in a dry
+    run only imagined.
+    """
     from lakechime_dagster.runtime.explain import inactive
 
     if (known := platform.ledger.subscription(name)) is not None:
         return known
     subscription = subscription_declared(name, module, manual=True)
-    return inactive(platform, subscription) if dry_run else platform.evaluator.activate(subscription)
+    return (
+        inactive(platform, subscription) if dry_run else platform.evaluator.activate(subscription)
+    )
 
 
 def _loaded(what: str, load: Callable[[], Result]) -> Result:
@@ -170,28 +199,55 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; else only show what would happen.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept with who and when.")]
-Who = Annotated[str | None, typer.Option("--who", help="Who does it; the user of the operating system unless given.")]
-OptionsTable = Annotated[str | None, typer.Option("--table", "-t", help="The table, as schema.table.")]
-Cluster = Annotated[str | None, typer.Option("--cluster", help="The data platform, where there are several.")]
-TagPairs = Annotated[list[str] | None, typer.Option("--tag", metavar="KEY=VALUE", help="A tag; may be repeated.")]
+Who = Annotated[
+    str | None,
+    typer.Option("--who", help="Who does it; the user of the operating system unless given."),
+]
+OptionsTable = Annotated[
+    str | None, typer.Option("--table", "-t", help="The table, as schema.table.")
+]
+Cluster = Annotated[
+    str | None, typer.Option("--cluster", help="The data platform, where there are several.")
+]
+TagPairs = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="KEY=VALUE", help="A tag; may be repeated.")
+]
 Module = Annotated[
     str | None,
-    typer.Option("--module", "-m", envvar="LAKECHIME_MODULE", help="A Python module that declares the triggers, instead of the lake's."),
+    typer.Option(
+        "--module",
+        "-m",
+        envvar="LAKECHIME_MODULE",
+        help="A Python module that declares the triggers, instead of the lake's.",
+    ),
 ]
-Since = Annotated[str | None, typer.Option("--since", help="Rows from this day or time on, by the time column; all unless given.")]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since", help="Rows from this day or time on, by the time column; all unless given."
+    ),
+]
 Until = Annotated[str | None, typer.Option("--until", help="Rows before this day or time.")]
 TimeColumn = Annotated[
-    str | None, typer.Option("--time-column", help="The column that holds the day of a row, where no partition level does.")
+    str | None,
+    typer.Option(
+        "--time-column",
+        help="The column that holds the day of a row, where no partition level does.",
+    ),
 ]
 
 
 def record(value: object, names: str, **more: object) -> dict[str, Any]:
-    """The named attributes of a value, as JSON and tables show it; `names` are separated by blanks."""
+    """The named attributes of a value, as JSON and tables show it; `names` are separated by
+    blanks.
+    """
     return {name: getattr(value, name) for name in names.split()} | more
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """The one document of a command, on standard output; dataclasses in it are objects, and other values texts."""
+    """The one document of a command, on standard output; dataclasses in it are objects, and other
+    values texts.
+    """
     indent = 2 if sys.stdout.isatty() else None
     text = _with_codes(json.dumps(document, ensure_ascii=False, indent=indent, default=plain))
     try:
@@ -209,12 +265,18 @@ def plain(value: Any) -> Any:
         return value.hex()
     if isinstance(value, set | frozenset):
         return sorted(value)
-    return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else str(value)
+    return (
+        {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+        if dataclasses.is_dataclass(value)
+        else str(value)
+    )
 
 
 def _with_codes(text: str) -> str:
     """The same document: between its texts nothing is but ends of lines that cannot be seen."""
-    lines = (line if line.isprintable() else "".join(map(_json_code, line)) for line in text.split("\n"))
+    lines = (
+        line if line.isprintable() else "".join(map(_json_code, line)) for line in text.split("\n")
+    )
     return "\n".join(lines)
 
 
@@ -248,8 +310,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, emp
         say(empty)
 
 
-def print_list(as_json: bool, name: str, documents: Sequence[Mapping[str, Any]], facts: str, *, empty: str) -> None:
-    """The result of a command that lists: a JSON document with all facts, or a table with some of them."""
+def print_list(
+    as_json: bool, name: str, documents: Sequence[Mapping[str, Any]], facts: str, *, empty: str
+) -> None:
+    """The result of a command that lists: a JSON document with all facts, or a table with some of
+    them.
+    """
     if as_json:
         print_json({name: documents})
     else:
@@ -257,10 +323,16 @@ def print_list(as_json: bool, name: str, documents: Sequence[Mapping[str, Any]],
 
 
 def print_documents(documents: Iterable[object], facts: str, *, empty: str = "") -> None:
-    """Documents, or values by their attributes, as rows of a table; `facts` names its columns, separated by blanks."""
+    """Documents, or values by their attributes, as rows of a table; `facts` names its columns,
+    separated by blanks.
+    """
     names = facts.split()
     rows = (one if isinstance(one, Mapping) else record(one, facts) for one in documents)
-    print_table([*map(_head, names)], [[shown_fact(name, one.get(name)) for name in names] for one in rows], empty=empty)
+    print_table(
+        [*map(_head, names)],
+        [[shown_fact(name, one.get(name)) for name in names] for one in rows],
+        empty=empty,
+    )
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
@@ -300,7 +372,9 @@ def confirm(what: str, *, yes: bool, dry_run: bool) -> None:
 
 def first(names: Sequence[object], most: int) -> str:
     """The first of some names, and how many more there are."""
-    return ", ".join(map(str, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+    return ", ".join(map(str, names[:most])) + (
+        f" and {len(names) - most:,} more" if len(names) > most else ""
+    )
 
 
 def would(dry_run: bool) -> str:
@@ -335,11 +409,15 @@ def when(milliseconds: int | None) -> str:
     """A store's time for people."""
     if milliseconds is None:
         return ""
-    return f"{dt.datetime.fromtimestamp(milliseconds / 1000, dt.timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    return (
+        f"{dt.datetime.fromtimestamp(milliseconds / 1000, dt.timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    )
 
 
 def shown_fact(name: str, value: Any) -> object:
-    """A value of a document for people: times, which end in `_ts`, as such, lists and maps in a line."""
+    """A value of a document for people: times, which end in `_ts`, as such, lists and maps in a
+    line.
+    """
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -361,12 +439,20 @@ def one_line(text: str) -> str:
 
 def error_document(error: Exception) -> dict[str, Any]:
     """The JSON of an error: its type, its message and its attributes, without those of Typer."""
-    facts = {name: value for name, value in vars(error).items() if name[0] != "_"} if isinstance(error, LakeChimeError) else {}
-    plain = {name: value if isinstance(value, str | int | float | bool | None) else shown(value) for name, value in facts.items()}
+    facts = (
+        {name: value for name, value in vars(error).items() if name[0] != "_"}
+        if isinstance(error, LakeChimeError)
+        else {}
+    )
+    plain = {
+        name: value if isinstance(value, str | int | float | bool | None) else shown(value)
+        for name, value in facts.items()
+    }
     return {"error": {"type": type(error).__name__, "message": one_line(str(error)), **plain}}
 
 
-EARLIEST = 100_000_000_000  # a smaller number of milliseconds, before March 1973, is a year, a count of days or seconds
+# a smaller number of milliseconds, before March 1973, is a year, a count of days or seconds
+EARLIEST = 100_000_000_000
 _AGE = re.compile(r"(\d{1,6})(m|h|d)", re.ASCII)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
@@ -396,7 +482,9 @@ def reading_fields(options: Mapping[str, str]) -> Iterator[None]:
 
 
 def milliseconds(option: str, text: str, otherwise: str = "") -> int:
-    """An ISO 8601 date or time, in UTC where it names no zone, or milliseconds since the epoch; `otherwise`: what else is taken."""
+    """An ISO 8601 date or time, in UTC where it names no zone, or milliseconds since the epoch;
+    `otherwise`: what else is taken.
+    """
     with reading(option):
         if text.isascii() and text.isdigit() and int(text[:20]) >= EARLIEST:
             return checked_milliseconds("time", int(text[:20]))
@@ -413,7 +501,9 @@ def past_milliseconds(option: str, text: str, now_ms: int) -> int:
     age = _AGE.fullmatch(text)
     if age is None:
         return milliseconds(option, text, ", or as an age such as 30d")
-    moment = now_ms - dt.timedelta(**{_UNITS[age.group(2)]: int(age.group(1))}) // dt.timedelta(milliseconds=1)
+    moment = now_ms - dt.timedelta(**{_UNITS[age.group(2)]: int(age.group(1))}) // dt.timedelta(
+        milliseconds=1
+    )
     if moment < 0:
         raise wrong(option, f"{shown(text)} ago was before 1970; give a shorter age")
     return moment
@@ -432,9 +522,13 @@ def partition(option: str, text: str | None) -> Any:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        raise wrong(option, f"""{shown(text)} is not JSON; write such as '["2013-01-01", 5]'""") from None
+        raise wrong(
+            option, f"""{shown(text)} is not JSON; write such as '["2013-01-01", 5]'"""
+        ) from None
     if value is not None and not isinstance(value, list):
-        raise wrong(option, f"""{shown(text)} is not a JSON array; write such as '["2013-01-01", 5]'""")
+        raise wrong(
+            option, f"""{shown(text)} is not a JSON array; write such as '["2013-01-01", 5]'"""
+        )
     return value
 
 
@@ -471,6 +565,9 @@ def _iso_time(text: str, otherwise: str) -> dt.datetime:
     except ValueError:
         moment = None
     if moment is None:
-        remedy = f"write it as 2013-01-02T06:00, in UTC or with a zone, or in milliseconds since the epoch (13 digits){otherwise}"
+        remedy = (
+            f"write it as 2013-01-02T06:00, in UTC or with a zone, or in milliseconds since the "
+            f"epoch (13 digits){otherwise}"
+        )
         raise InvalidValueError("time", text, f"is not a time; {remedy}")
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.timezone.utc)

@@ -20,14 +20,26 @@ import typer
 from lakechime_dagster.cli.common import note, relay, say
 from lakechime_dagster.cli.demo import DATABASE_URL, DEMO_LAKE
 from lakechime_dagster.errors import LakeChimeError, needs
-from lakechime_dagster.settings import MARKER, Settings, lake_name, load_settings, make_home, own_definitions, project_folder
+from lakechime_dagster.settings import (
+    MARKER,
+    Settings,
+    lake_name,
+    load_settings,
+    make_home,
+    own_definitions,
+    project_folder,
+)
 
 if TYPE_CHECKING:
     from lakechime_dagster.demo.servers import Reservations
     from lakechime_dagster.spark.warm import WarmHost
 
 
-ENDS = ((signal.SIGINT, 12.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))  # signal, seconds to wait for its effect
+ENDS = (
+    (signal.SIGINT, 12.0),
+    (signal.SIGTERM, 5.0),
+    (signal.SIGKILL, 5.0),
+)  # signal, seconds to wait for its effect
 LOOK_SECONDS = 0.05
 
 
@@ -44,11 +56,19 @@ class Child:
         return self.process.poll()
 
 
-def start_child(name: str, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], show: Callable[[str], None]) -> Child:
-    """Start a child in its own session, so that a Ctrl-C of the terminal reaches it through us only.
+def start_child(
+    name: str,
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    show: Callable[[str], None],
+) -> Child:
+    """Start a child in its own session, so that a Ctrl-C of the terminal reaches it through us
+    only.
 
-    The caller must have handlers for its signals: a handled signal has its default effect again in the child, an
-    ignored one, as a background job of a script has it, would stay ignored.
+    The caller must have handlers for its signals: a handled signal has its default effect again in
+    the child, an ignored one, as a background job of a script has it, would stay ignored.
     """
     process = subprocess.Popen(
         list(command),
@@ -67,8 +87,12 @@ def start_child(name: str, command: Sequence[str], *, cwd: Path, env: Mapping[st
     return child
 
 
-def end_children(children: Sequence[Child], ends: Sequence[tuple[signal.Signals, float]] = ENDS) -> None:
-    """End all children with everything they started: interrupted first, then terminated, then killed."""
+def end_children(
+    children: Sequence[Child], ends: Sequence[tuple[signal.Signals, float]] = ENDS
+) -> None:
+    """End all children with everything they started: interrupted first, then terminated, then
+    killed.
+    """
     for number, seconds in ends:
         for child in children:
             _signal_group(child, number)
@@ -102,7 +126,10 @@ def _signal_group(child: Child, number: signal.Signals) -> None:
         os.killpg(child.process.pid, number)
 
 
-LOCATIONS = {"lakechime_dagster": "lakechime_dagster.definitions", "outside": "lakechime_dagster.outside"}
+LOCATIONS = {
+    "lakechime_dagster": "lakechime_dagster.definitions",
+    "outside": "lakechime_dagster.outside",
+}
 HOST = "127.0.0.1"
 LINEAGE_PORT = 9465  # of the page of lineage, if it is free
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -122,18 +149,31 @@ QUIET = (
 
 def dev(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the Dagster UI.")] = 3000,
-    speed: Annotated[float, typer.Option(min=0.001, help="Hours of 2013 that the demo replays per second.")] = 0.2,
-    no_replay: Annotated[bool, typer.Option("--no-replay", help="Do not replay the demo's data.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show every line of Dagster, also of ticks that launch nothing.")] = False,
+    speed: Annotated[
+        float, typer.Option(min=0.001, help="Hours of 2013 that the demo replays per second.")
+    ] = 0.2,
+    no_replay: Annotated[
+        bool, typer.Option("--no-replay", help="Do not replay the demo's data.")
+    ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", help="Show every line of Dagster, also of ticks that launch nothing."
+        ),
+    ] = False,
 ) -> None:
-    """Run the lake here: store, warm Spark driver, Dagster with its UI, and the demo's replay; Ctrl-C ends all of it."""
+    """Run the lake here: store, warm Spark driver, Dagster with its UI, and the demo's replay;
+    Ctrl-C ends all of it.
+    """
     with needs("`lakechime dev`"):
         import dagster_webserver  # noqa: F401 - Dagster starts it
     folder = project_folder()
     os.chdir(folder)  # where .env is, and what relative paths of the settings mean
     settings = load_settings()
     _check_port(port)
-    lineage_port = 0 if settings.lineage_url or find_spec("fastapi") is None else free_port(LINEAGE_PORT)
+    lineage_port = (
+        0 if settings.lineage_url or find_spec("fastapi") is None else free_port(LINEAGE_PORT)
+    )
     with ExitStack() as stack:
         stack.enter_context(_only_one(settings.home))
         own = own_definitions(settings)
@@ -159,7 +199,8 @@ def dev(
 
 @dataclass
 class Deployment:
-    """What `lakechime dev` runs; `speed` is None when nothing is to be replayed, `reservations` when no database is replicated.
+    """What `lakechime dev` runs; `speed` is None when nothing is to be replayed, `reservations`
+    when no database is replicated.
 
     The page of lineage is served at `lineage_port`; with 0 another process serves it, or none.
     """
@@ -192,31 +233,52 @@ class Deployment:
                 host.stop()
             note("lakechime| all of it has ended")
 
-    def _watch(self, dagster: Child, children: list[Child], host: "WarmHost | None", stop: threading.Event) -> int:
+    def _watch(
+        self, dagster: Child, children: list[Child], host: "WarmHost | None", stop: threading.Event
+    ) -> int:
         is_announced = False
         servers = self.reservations.servers if self.reservations else ()
         while not stop.wait(DEV_LOOK_SECONDS):
             if dagster.code is not None:
-                note(f"error: Dagster ended by itself with exit code {dagster.code}; its last lines above say why")
+                note(
+                    f"error: Dagster ended by itself with exit code {dagster.code}; its last lines "
+                    f"above say why"
+                )
                 return 1
             if not is_announced and _answers(self.port):
                 is_announced = True
                 self._announce()
                 if self.lineage_port:
                     serve = ["serve", "--host", HOST, "--port", str(self.lineage_port)]
-                    children.append(self._child("lineage", [*_python("lakechime_dagster.cli.main"), *serve]))
+                    children.append(
+                        self._child("lineage", [*_python("lakechime_dagster.cli.main"), *serve])
+                    )
                 if self.speed is not None:
                     replay = ["demo", "--speed", str(self.speed)]
-                    children.append(self._child("replay", [*_python("lakechime_dagster.cli.main"), *replay]))
-            for child in [child for child in children if child is not dagster and child.code is not None]:
+                    children.append(
+                        self._child("replay", [*_python("lakechime_dagster.cli.main"), *replay])
+                    )
+            for child in [
+                child for child in children if child is not dagster and child.code is not None
+            ]:
                 children.remove(child)
-                what = "has written everything" if child.code == 0 else f"ended with exit code {child.code}; the rest continues"
+                what = (
+                    "has written everything"
+                    if child.code == 0
+                    else f"ended with exit code {child.code}; the rest continues"
+                )
                 note(f"lakechime| {child.name} {what}")
             for server in [server for server in servers if not server.is_running]:
                 servers = tuple(other for other in servers if other is not server)
-                note(f"lakechime| {server.name} ended ({server.log} says why); the database is not replayed until the next start")
+                note(
+                    f"lakechime| {server.name} ended ({server.log} says why); the database is not "
+                    f"replayed until the next start"
+                )
             if host is not None and host.process.poll() is not None:
-                note(f"lakechime| the warm Spark driver ended ({host.log_file} says why); runs start their own, more slowly")
+                note(
+                    f"lakechime| the warm Spark driver ended ({host.log_file} says why); runs "
+                    f"start their own, more slowly"
+                )
                 host = None
         return 0
 
@@ -224,7 +286,9 @@ class Deployment:
         return start_child(name, command, cwd=self.folder, env=self._environment(), show=self._show)
 
     def _show(self, line: str) -> None:
-        """A child's line, unless it says nothing new; what Dagster says about being ended is of no use to anybody."""
+        """A child's line, unless it says nothing new; what Dagster says about being ended is of no
+        use to anybody.
+        """
         if self.verbose or not (self.ending or is_noise(line)):
             relay(line)
 
@@ -232,7 +296,11 @@ class Deployment:
         from lakechime_dagster.demo.flights import READER_URL
 
         system = self.reservations
-        page = {"LAKECHIME_LINEAGE_URL": f"http://{HOST}:{self.lineage_port}"} if self.lineage_port else {}
+        page = (
+            {"LAKECHIME_LINEAGE_URL": f"http://{HOST}:{self.lineage_port}"}
+            if self.lineage_port
+            else {}
+        )
         database = {DATABASE_URL: system.url, READER_URL: system.reader_url} if system else {}
         return (
             os.environ
@@ -241,45 +309,72 @@ class Deployment:
             | {
                 "DAGSTER_HOME": str(self.settings.dagster_home),
                 "LAKECHIME_HOME": str(self.settings.home),
-                "LAKECHIME_WEBSERVER_URL": self.settings.webserver_url or f"http://{HOST}:{self.port}",
+                "LAKECHIME_WEBSERVER_URL": self.settings.webserver_url
+                or f"http://{HOST}:{self.port}",
                 "PYTHONUNBUFFERED": "1",
-                "PYTHONPATH": os.pathsep.join([str(self.folder), str(self.folder / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]),
+                "PYTHONPATH": os.pathsep.join(
+                    [
+                        str(self.folder),
+                        str(self.folder / "src"),
+                        *filter(None, [os.environ.get("PYTHONPATH")]),
+                    ]
+                ),
             }
         )
 
     def _workspace(self) -> Path:
-        """The project's workspace file; where there is none, one in the home folder, for the project's definitions or the package's."""
+        """The project's workspace file; where there is none, one in the home folder, for the
+        project's definitions or the package's.
+        """
         own = self.folder / MARKER
         if own.is_file():
             return own
         path = self.settings.home / MARKER
-        path.write_text(workspace_text(self.folder, own_definitions(self.settings)), encoding="utf-8")
+        path.write_text(
+            workspace_text(self.folder, own_definitions(self.settings)), encoding="utf-8"
+        )
         return path
 
     def _announce(self) -> None:
         say(f"\n  The UI is at http://{HOST}:{self.port}\n")
         if self.lineage_port:
             page = f"http://{HOST}:{self.lineage_port}/lineage"
-            say(f"  Columns      {page}: what each is computed from, and who reads it; every asset links to it")
-        say("  Lineage      the lake's tables; each says when it last fired, what it read and what it waits for")
-        say("  Runs         launched by themselves as data changes; tags name consumer and execution")
+            say(
+                f"  Columns      {page}: what each is computed from, and who reads it; every asset "
+                f"links to it"
+            )
+        say(
+            "  Lineage      the lake's tables; each says when it last fired, what it read and what "
+            "it waits for"
+        )
+        say(
+            "  Runs         launched by themselves as data changes; tags name consumer and "
+            "execution"
+        )
         say("  Automation   the triggers; a tick that launched nothing says why")
         say("  lakechime status, lakechime trigger show NAME: the same from a second terminal")
         say("  Ctrl-C ends all of it\n")
 
 
 def is_noise(line: str) -> bool:
-    """Whether a line of Dagster says that nothing happened; of the steps of runs only begin and end of the run are news."""
+    """Whether a line of Dagster says that nothing happened; of the steps of runs only begin and end
+    of the run are news.
+    """
     return any(text in line for text in QUIET) or (" - DEBUG - " in line and " - RUN_" not in line)
 
 
 def write_dagster_home(home: Path, folder: Path) -> None:
-    """Put the project's dagster.yaml, else the package's, into the Dagster home: Dagster reads it nowhere else."""
+    """Put the project's dagster.yaml, else the package's, into the Dagster home: Dagster reads it
+    nowhere else.
+    """
     home.mkdir(parents=True, exist_ok=True)
     own = folder / "dagster.yaml"
     text = own.read_text(encoding="utf-8") if own.is_file() else dagster_yaml()
     source = str(own) if own.is_file() else "lakechime-dagster"
-    (home / "dagster.yaml").write_text(f"# A copy from {source}, written at each start of `lakechime dev`.\n{text}", encoding="utf-8")
+    (home / "dagster.yaml").write_text(
+        f"# A copy from {source}, written at each start of `lakechime dev`.\n{text}",
+        encoding="utf-8",
+    )
 
 
 def dagster_yaml() -> str:
@@ -288,11 +383,14 @@ def dagster_yaml() -> str:
 
 
 def workspace_text(folder: Path, own: str | None = None) -> str:
-    """A workspace that imports from a project's folder: the module of its own definitions, or the package's; and `outside`."""
+    """A workspace that imports from a project's folder: the module of its own definitions, or the
+    package's; and `outside`.
+    """
     modules = {own.partition(".")[0]: own, "outside": LOCATIONS["outside"]} if own else LOCATIONS
     quoted = str(folder).replace("'", "''")
     locations = [
-        f"  - python_module:\n      module_name: {module}\n      working_directory: '{quoted}'\n      location_name: {name}\n"
+        f"  - python_module:\n      module_name: {module}\n      working_directory: '{quoted}'\n   "
+        f"   location_name: {name}\n"
         for name, module in modules.items()
     ]
     return "".join(["load_from:\n", *locations])
@@ -305,7 +403,9 @@ def _check_port(port: int) -> None:
             listener.bind((HOST, port))
         except OSError as error:
             remedy = "end what uses it, or choose another one with --port"
-            raise LakeChimeError(f"port {port} of {HOST} cannot be used ({error.strerror}); {remedy}") from None
+            raise LakeChimeError(
+                f"port {port} of {HOST} cannot be used ({error.strerror}); {remedy}"
+            ) from None
 
 
 def free_port(wanted: int) -> int:
@@ -338,7 +438,10 @@ def _only_one(home: Path) -> Iterator[None]:
         with locked(home / "dev.lock", 0):
             yield
     except TimeoutError:
-        raise LakeChimeError(f"another `lakechime dev` runs in {home}; end it, or set LAKECHIME_HOME to another folder") from None
+        raise LakeChimeError(
+            f"another `lakechime dev` runs in {home}; end it, or set LAKECHIME_HOME to another "
+            f"folder"
+        ) from None
     except OSError as error:
         raise LakeChimeError(f"the home folder {home} cannot be used: {error.strerror}") from None
 
@@ -355,11 +458,16 @@ def _prepare_store(settings: Settings) -> None:
     from lakechime_dagster.dce.upgrade import upgrade
 
     upgrade(open_engine(settings.store_url))
-    note(f"lakechime| store {settings.shown_store_url}, lake {own_definitions(settings) or settings.lake}, home {settings.home}")
+    note(
+        f"lakechime| store {settings.shown_store_url}, lake "
+        f"{own_definitions(settings) or settings.lake}, home {settings.home}"
+    )
 
 
 def _start_warm(settings: Settings) -> "WarmHost | None":
-    """Look for Java and the jars, which every local run needs, and start the driver that they share."""
+    """Look for Java and the jars, which every local run needs, and start the driver that they
+    share.
+    """
     from lakechime_dagster.spark.jvm import ensure_jars, find_java
     from lakechime_dagster.spark.warm import start_warm_driver
 
@@ -376,7 +484,9 @@ def _start_warm(settings: Settings) -> "WarmHost | None":
 
 @contextmanager
 def _reservations(settings: Settings) -> "Iterator[Reservations | None]":
-    """The database that the demo's lake follows, with what brings its changes; None where it follows none."""
+    """The database that the demo's lake follows, with what brings its changes; None where it
+    follows none.
+    """
     from lakechime_dagster.demo.flights import kafka_address
     from lakechime_dagster.demo.servers import check_parts, ensure_server_jars, reservations
     from lakechime_dagster.spark.jvm import find_java

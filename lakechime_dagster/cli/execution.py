@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="execution", help="Executions: show, retry, skip.")
 
-Id = Annotated[str, typer.Argument(metavar="EXECUTION", help="Its id, as `lakechime execution show` lists it.")]
+Id = Annotated[
+    str, typer.Argument(metavar="EXECUTION", help="Its id, as `lakechime execution show` lists it.")
+]
 
 
 class State(StrEnum):
@@ -45,13 +47,24 @@ class State(StrEnum):
 
 @app.command()
 def show(
-    execution_id: Annotated[str | None, typer.Argument(metavar="[EXECUTION]", help="Show this one; else the newest ones.")] = None,
-    subscription: Annotated[str | None, typer.Option("--trigger", help="Of this trigger only.")] = None,
-    state: Annotated[State | None, typer.Option("--state", case_sensitive=False, help="In this state only.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="At most so many, newest first.")] = 50,
+    execution_id: Annotated[
+        str | None,
+        typer.Argument(metavar="[EXECUTION]", help="Show this one; else the newest ones."),
+    ] = None,
+    subscription: Annotated[
+        str | None, typer.Option("--trigger", help="Of this trigger only.")
+    ] = None,
+    state: Annotated[
+        State | None, typer.Option("--state", case_sensitive=False, help="In this state only.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=MAX_LIMIT, help="At most so many, newest first.")
+    ] = 50,
     as_json: Json = False,
 ) -> None:
-    """List executions, newest claim first, or show one: what it reads, its attempts and their errors."""
+    """List executions, newest claim first, or show one: what it reads, its attempts and their
+    errors.
+    """
     from lakechime_dagster.triggers.consumers import ExecutionState
 
     ledger = (platform := open_platform()).ledger
@@ -59,9 +72,15 @@ def show(
         _show(platform, execution_id, as_json)
         return
     if subscription is not None and ledger.subscription(subscription) is None:
-        raise NotFoundError(f"nothing was ever claimed for a trigger {subscription!r}; `lakechime trigger show` lists the triggers")
+        raise NotFoundError(
+            f"nothing was ever claimed for a trigger {subscription!r}; `lakechime trigger show` "
+            f"lists the triggers"
+        )
     wanted = ExecutionState(state.value.upper()) if state else None
-    executions = [_document(one) for one in ledger.executions(subscription=subscription, state=wanted, limit=limit)]
+    executions = [
+        _document(one)
+        for one in ledger.executions(subscription=subscription, state=wanted, limit=limit)
+    ]
     facts = "execution_id trigger key step state attempt cause claimed_ts reason"
     print_list(as_json, "executions", executions, facts, empty="no execution")
 
@@ -74,7 +93,9 @@ def _show(platform: "Platform", execution_id: str, as_json: bool) -> None:
         return
     ranges = document.pop("ranges")
     lease = {"lease_until": when(execution.lease_until)}
-    print_facts(document | lease | {"start": execution.start.position, "end": execution.end.position})
+    print_facts(
+        document | lease | {"start": execution.start.position, "end": execution.end.position}
+    )
     say("")
     rows = [[one["table"], one["start"] or "(nothing)", one["end"]] for one in ranges]
     print_table(["reads", "after commit", "up to commit"], rows, empty="it reads no new commit")
@@ -83,7 +104,13 @@ def _show(platform: "Platform", execution_id: str, as_json: bool) -> None:
 
 
 @app.command()
-def retry(execution_id: Id, reason: Reason, who: Who = None, dry_run: DryRun = False, as_json: Json = False) -> None:
+def retry(
+    execution_id: Id,
+    reason: Reason,
+    who: Who = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
     """Launch the next attempt of an open execution at once, also where its consumer is blocked."""
     from lakechime_dagster.triggers.interventions import Interventions
 
@@ -93,13 +120,30 @@ def retry(execution_id: Id, reason: Reason, who: Who = None, dry_run: DryRun = F
     following = execution if dry_run else Interventions(platform.ledger).retry(execution, by)
     attempt = execution.attempt + 1 if dry_run else following.attempt
     row = platform.ledger.subscription(execution.consumer.subscription)
-    until = "" if row is None or row.paused_ts is None else f" once `lakechime trigger resume {row.name} --reason …` ends its pause"
-    sentence = f"attempt {attempt} at {_named(execution)} {would(dry_run)} due; its sensor launches the run{until}"
-    answer(as_json, {"execution": _document(following), "attempt": attempt, "dry_run": dry_run}, sentence)
+    until = (
+        ""
+        if row is None or row.paused_ts is None
+        else f" once `lakechime trigger resume {row.name} --reason …` ends its pause"
+    )
+    sentence = (
+        f"attempt {attempt} at {_named(execution)} {would(dry_run)} due; its sensor launches the "
+        f"run{until}"
+    )
+    answer(
+        as_json,
+        {"execution": _document(following), "attempt": attempt, "dry_run": dry_run},
+        sentence,
+    )
 
 
 @app.command()
-def skip(execution_id: Id, reason: Reason, who: Who = None, dry_run: DryRun = False, as_json: Json = False) -> None:
+def skip(
+    execution_id: Id,
+    reason: Reason,
+    who: Who = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
     """Give up an open execution: its consumer continues after its range, which is not processed."""
     from lakechime_dagster.triggers.interventions import Interventions
 
@@ -109,14 +153,19 @@ def skip(execution_id: Id, reason: Reason, who: Who = None, dry_run: DryRun = Fa
     if not dry_run:
         Interventions(platform.ledger).skip(execution, by)
     now = execution if dry_run else _found(platform, execution_id)
-    sentence = f"{_named(execution)} {would(dry_run)} skipped; its consumer continues after {execution.end.position}"
+    sentence = (
+        f"{_named(execution)} {would(dry_run)} skipped; its consumer continues after "
+        f"{execution.end.position}"
+    )
     answer(as_json, {"execution": _document(now), "dry_run": dry_run}, sentence)
 
 
 def _found(platform: "Platform", execution_id: str) -> "Execution":
     execution = platform.ledger.execution(execution_id)
     if execution is None:
-        raise NotFoundError(f"there is no execution {execution_id!r}; `lakechime execution show` lists them")
+        raise NotFoundError(
+            f"there is no execution {execution_id!r}; `lakechime execution show` lists them"
+        )
     return execution
 
 
@@ -124,7 +173,10 @@ def _open(platform: "Platform", execution_id: str) -> "Execution":
     """An execution that can still be acted on."""
     execution = _found(platform, execution_id)
     if execution.completed_ts is not None:
-        raise ConsumerConflictError(f"execution {execution_id} is {execution.state.value.lower()} already; nothing was changed")
+        raise ConsumerConflictError(
+            f"execution {execution_id} is {execution.state.value.lower()} already; nothing was "
+            f"changed"
+        )
     return execution
 
 
@@ -133,7 +185,10 @@ def _named(execution: "Execution") -> str:
 
 
 def _document(execution: "Execution") -> dict[str, Any]:
-    facts = "execution_id step attempt run_id partition_key claimed_ts completed_ts lease_until next_attempt_ts version reason state cause"
+    facts = (
+        "execution_id step attempt run_id partition_key claimed_ts completed_ts lease_until "
+        "next_attempt_ts version reason state cause"
+    )
     return record(execution, facts) | {
         "trigger": execution.consumer.subscription,
         "key": execution.consumer.key,

@@ -44,7 +44,19 @@ app = typer.Typer(
     help="Data change events of lake tables, the triggers on them, and the runs that they launch.",
     pretty_exceptions_enable=False,
 )
-for noun in (dce, trigger, execution, backfill, table, cdc, schema, lineage, notification, personal, store):
+for noun in (
+    dce,
+    trigger,
+    execution,
+    backfill,
+    table,
+    cdc,
+    schema,
+    lineage,
+    notification,
+    personal,
+    store,
+):
     app.add_typer(noun.app)
 app.command("dev")(dev.dev)
 app.command("demo")(demo.demo)
@@ -60,7 +72,12 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
-    with_version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
+    with_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
 ) -> None:
     """Register and list data change events, see why triggers fire, and act on what is stuck."""
 
@@ -69,12 +86,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     level = _log_level()
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
+    )
     as_json = "--json" in arguments
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to fail
+        sys.stdout.reconfigure(
+            errors="backslashreplace"
+        )  # a name that the terminal cannot show is no reason to fail
     try:
-        with needs(" ".join(["`lakechime", *(word for word in arguments[:2] if not word.startswith("-"))]) + "`"):
+        with needs(
+            " ".join(["`lakechime", *(word for word in arguments[:2] if not word.startswith("-"))])
+            + "`"
+        ):
             return _command()(arguments, prog_name="lakechime", standalone_mode=False) or 0
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
@@ -91,7 +115,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if level == "DEBUG":
             raise
-        what = f"this should not have happened ({type(error).__name__}); LAKECHIME_LOG_LEVEL=DEBUG shows where"
+        what = (
+            f"this should not have happened ({type(error).__name__}); LAKECHIME_LOG_LEVEL=DEBUG "
+            f"shows where"
+        )
         _report(LakeChimeError(what), as_json)
         return ERROR
 
@@ -103,7 +130,9 @@ def _command() -> Callable[..., int | None]:
 
 
 def _log_level() -> str:
-    """As the settings say; settings that cannot be read are reported by the commands that need them."""
+    """As the settings say; settings that cannot be read are reported by the commands that need
+    them.
+    """
     try:
         return load_settings().log_level
     except (LakeChimeError, OSError):

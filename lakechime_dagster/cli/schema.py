@@ -40,27 +40,44 @@ if TYPE_CHECKING:
     from lakechime_dagster.tables.events import EventGroup
     from lakechime_dagster.triggers.interventions import By
 
-app = typer.Typer(name="schema", help="Event streams: show their types and what was refused, decide, replay, verify.")
+app = typer.Typer(
+    name="schema",
+    help="Event streams: show their types and what was refused, decide, replay, verify.",
+)
 
-TypeName = Annotated[str, typer.Argument(metavar="TYPE", help="The type as its events spell it, or its table.")]
-OfGroup = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="The type's group, where several have it.")]
+TypeName = Annotated[
+    str, typer.Argument(metavar="TYPE", help="The type as its events spell it, or its table.")
+]
+OfGroup = Annotated[
+    str | None,
+    typer.Option("--group", metavar="GROUP", help="The type's group, where several have it."),
+]
 NO_STREAM = (
-    'the lake declares no event stream; add event_stream("game", source=JsonLines("in")) to its list, '
+    'the lake declares no event stream; add event_stream("game", source=JsonLines("in")) to its '
+    "list, "
     "and an event_group(…) where types belong together"
 )
 MAX_NAMED = 10  # of names in a message
-MAX_PAST = 10  # of the schema versions, requests and breaking changes of a type, that people are shown
+MAX_PAST = (
+    10  # of the schema versions, requests and breaking changes of a type, that people are shown
+)
 INDENT = "  "
 _WHY = {
     "frozen": 'its contract forbids new tables: Contract(tables="freeze")',
-    "type_cap": "the group has max_types tables; `lakechime schema decide TYPE tables evolve` adds one for this type",
+    "type_cap": (
+        "the group has max_types tables; `lakechime schema decide TYPE tables evolve` adds one for "
+        "this type"
+    ),
 }  # why a type waits, by the code of the reason
 Found = TypeVar("Found")
 
 
 def _groups(platform: "Platform") -> "dict[str, EventGroup]":
     """The groups of the lake's streams by name."""
-    return {group.name: group for group in sorted(declared_lake(platform.settings).groups, key=lambda group: group.name)}
+    return {
+        group.name: group
+        for group in sorted(declared_lake(platform.settings).groups, key=lambda group: group.name)
+    }
 
 
 def _one(what: str, name: str, several: Mapping[str, Found]) -> Found:
@@ -70,7 +87,11 @@ def _one(what: str, name: str, several: Mapping[str, Found]) -> Found:
         NotFoundError: naming the one that is nearest, or those that are there.
     """
     if name not in several:
-        raise NotFoundError(f"the lake declares no {what} {shown(name)}; {_remedy(name, several)}" if several else NO_STREAM)
+        raise NotFoundError(
+            f"the lake declares no {what} {shown(name)}; {_remedy(name, several)}"
+            if several
+            else NO_STREAM
+        )
     return several[name]
 
 
@@ -90,13 +111,18 @@ def _type(platform: "Platform", name: str, group: str | None) -> "GroupedType":
     from lakechime_dagster.silver.requests import types_of
 
     several = [one for each in _selected(platform, group) for one in types_of(platform, each)]
-    found = [one for one in several if one.known.type == name] or [one for one in several if one.known.table == name]
+    found = [one for one in several if one.known.type == name] or [
+        one for one in several if one.known.table == name
+    ]
     if len(found) > 1:
         having = " and ".join(one.group.name for one in found)
         raise common.wrong("--group", f"{shown(name)} is a type of {having}; say which")
     if not found:
         where = f"event group {group} has no" if group is not None else "no event group has an"
-        raise NotFoundError(f"{where} event of type {shown(name)}; {_remedy(name, {one.known.type for one in several})}")
+        raise NotFoundError(
+            f"{where} event of type {shown(name)}; "
+            f"{_remedy(name, {one.known.type for one in several})}"
+        )
     return found[0]
 
 
@@ -106,24 +132,40 @@ def _remedy(name: str, names: Collection[str]) -> str:
     if near:
         return f"did you mean {printable(near[0])}?"
     first = ", ".join(printable(one) for one in sorted(names)[:MAX_NAMED]) or "none"
-    return f"there are {first}" if len(names) <= MAX_NAMED else f"there are {len(names):,}, such as {first}; see `lakechime schema show`"
+    return (
+        f"there are {first}"
+        if len(names) <= MAX_NAMED
+        else f"there are {len(names):,}, such as {first}; see `lakechime schema show`"
+    )
 
 
 @app.command()
 def show(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A group lists its types; a type, or its table, is shown; all unless given.")
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="A group lists its types; a type, or its table, is shown; all unless given.",
+        ),
     ] = None,
     group: OfGroup = None,
     quarantine: Annotated[
-        bool, typer.Option("--quarantine", help="Show what a stream, or the stream of a group, refused; IT MAY HOLD PERSONAL DATA.")
+        bool,
+        typer.Option(
+            "--quarantine",
+            help="Show what a stream, or the stream of a group, refused; IT MAY HOLD PERSONAL DATA.",
+        ),
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="At most so many variations or refused rows.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=1, max=MAX_LIMIT, help="At most so many variations or refused rows.")
+    ] = 20,
     as_json: Json = False,
 ) -> None:
-    """List the types of events with their tables and progress, show one, or show what a stream refused.
+    """List the types of events with their tables and progress, show one, or show what a stream
+    refused.
 
-    A type is shown with its columns, what was observed, its variations without values, decisions, requests and breaking changes.
+    A type is shown with its columns, what was observed, its variations without values, decisions,
+    requests and breaking changes.
     """
     platform = open_platform()
     if quarantine:
@@ -144,7 +186,11 @@ def _list(platform: "Platform", group: str | None, as_json: bool) -> None:
     groups = _selected(platform, group)
     tables = {each.stream.table.name: each.stream.table for each in groups}
     newest = {each: _newest(Streamed(platform, table)) for each, table in tables.items()}
-    documents = [_document(one, newest[each.stream.table.name]) for each in groups for one in types_of(platform, each)]
+    documents = [
+        _document(one, newest[each.stream.table.name])
+        for each in groups
+        for one in types_of(platform, each)
+    ]
     failed = {each.name: each.problem for each in groups if each.problem}
     if as_json:
         print_json({"types": documents} | ({"failed_groups": failed} if failed else {}))
@@ -152,8 +198,16 @@ def _list(platform: "Platform", group: str | None, as_json: bool) -> None:
     for name, problem in failed.items():
         say(f"group {name} failed, and its events wait in the stream's table: {problem}")
     rows = [one | {"state": _state(one)} for one in documents]
-    empty = f"no event was read yet for {', '.join(one.name for one in groups)}" if groups else NO_STREAM
-    print_documents(rows, "group type table schema_version columns checkpoint behind written rescued state", empty=empty)
+    empty = (
+        f"no event was read yet for {', '.join(one.name for one in groups)}"
+        if groups
+        else NO_STREAM
+    )
+    print_documents(
+        rows,
+        "group type table schema_version columns checkpoint behind written rescued state",
+        empty=empty,
+    )
 
 
 def _newest(stream: "Streamed") -> "TypeCheckpoint | None":
@@ -195,14 +249,22 @@ def _state(document: Mapping[str, Any]) -> str:
         waiting = f", {count(document['waiting'], 'row')} waiting" if document["waiting"] else ""
         return f"{document['state']}: {document['left']}{waiting}"
     reason = document["reason"]
-    return f"{document['state']}: {_WHY.get(reason, one_line(reason))}" if reason else document["state"]
+    return (
+        f"{document['state']}: {_WHY.get(reason, one_line(reason))}"
+        if reason
+        else document["state"]
+    )
 
 
 def _show_type(platform: "Platform", one: "GroupedType", limit: int, as_json: bool) -> None:
     from lakechime_dagster.silver.requests import event_hints, event_types, hinted
     from lakechime_dagster.silver.service import Streamed
 
-    types, name, observed = event_types(platform), (one.group.name, one.known.type), dict[str, list[str]]()
+    types, name, observed = (
+        event_types(platform),
+        (one.group.name, one.known.type),
+        dict[str, list[str]](),
+    )
     kept = types.shapes(*name)
     for path, kind in sorted(one.known.observed.kinds):
         observed.setdefault(path, []).append(kind)
@@ -219,7 +281,8 @@ def _show_type(platform: "Platform", one: "GroupedType", limit: int, as_json: bo
         ],
         "requests": _requests(platform, one.known.table),
         "breaking": [
-            _facts(each.breaking, "path kind how producer") | {"schema": each.schema_version, "made_ts": each.made_ts}
+            _facts(each.breaking, "path kind how producer")
+            | {"schema": each.schema_version, "made_ts": each.made_ts}
             for each in reversed(types.breaks(*name))
         ],
         "schemas": types.history(*name)[::-1],
@@ -228,7 +291,11 @@ def _show_type(platform: "Platform", one: "GroupedType", limit: int, as_json: bo
         print_json(document)
         return
     table = one.group.stream.table.name
-    checkpoint = f"nothing of {table} was read yet" if document["checkpoint"] is None else f"version {document['checkpoint']} of {table}"
+    checkpoint = (
+        f"nothing of {table} was read yet"
+        if document["checkpoint"] is None
+        else f"version {document['checkpoint']} of {table}"
+    )
     checkpoint += f", {count(document['behind'], 'version')} behind" if document["behind"] else ""
     print_facts(
         {
@@ -241,12 +308,25 @@ def _show_type(platform: "Platform", one: "GroupedType", limit: int, as_json: bo
         }
     )
     say("\ncolumns:")
-    print_table(["column", "holds", "field", "variant of"], _tree(one.known.schema.columns), empty="none")
+    print_table(
+        ["column", "holds", "field", "variant of"], _tree(one.known.schema.columns), empty="none"
+    )
     contract = [{"of": of, "rule": rule} for of, rule in _rules(document["contract"])]
     sections = (
-        ("observed", [{"path": each["path"], "kinds": ", ".join(each["kinds"])} for each in document["observed"]], "path kinds"),
+        (
+            "observed",
+            [
+                {"path": each["path"], "kinds": ", ".join(each["kinds"])}
+                for each in document["observed"]
+            ],
+            "path kinds",
+        ),
         ("contract", contract, "of rule"),
-        ("breaking changes", document["breaking"][:MAX_PAST], "made_ts path kind how producer schema"),
+        (
+            "breaking changes",
+            document["breaking"][:MAX_PAST],
+            "made_ts path kind how producer schema",
+        ),
         ("schema versions", document["schemas"][:MAX_PAST], "version made_ts actor decision"),
         ("decisions", document["hints"], "of says who made_ts reason"),
     )
@@ -257,13 +337,18 @@ def _show_type(platform: "Platform", one: "GroupedType", limit: int, as_json: bo
     _print_requests(document["requests"], "replaced added removed")
     say(f"\n{count(len(kept), 'variation')} kept, by an event of each without its values:")
     for row in document["variations"]:
-        say(f"{row['typed_hash']} first {printable(row['source'])} in version {row['position']}, {when(row['first_ts'])}")
+        say(
+            f"{row['typed_hash']} first {printable(row['source'])} in version {row['position']}, "
+            f"{when(row['first_ts'])}"
+        )
         say(INDENT + printable(row["shape"]))
     _say_hidden(len(kept) - len(document["variations"]), "later one")
 
 
 def _tree(columns: "tuple[Column, ...]", level: int = 0) -> Iterator[tuple[str, str, str, str]]:
-    """Columns, each followed by those within it: name, what it holds, the field if it has another name, and of what it is a variant."""
+    """Columns, each followed by those within it: name, what it holds, the field if it has another
+    name, and of what it is a variant.
+    """
     from lakechime_dagster.tables.events import column_of
 
     for one in columns:
@@ -272,13 +357,20 @@ def _tree(columns: "tuple[Column, ...]", level: int = 0) -> Iterator[tuple[str, 
             inner = inner.element
             holds.append(inner.holds.value)
         field = json.dumps(one.field, ensure_ascii=False) if one.field != one.name else ""
-        yield INDENT * level + one.name, " of ".join(holds), field, column_of(one.field) if one.is_variant else ""
+        yield (
+            INDENT * level + one.name,
+            " of ".join(holds),
+            field,
+            column_of(one.field) if one.is_variant else "",
+        )
         yield from _tree(inner.fields, level + 1)
 
 
 def _rules(contract: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The rules of a contract that are not the default: of what, and the rule."""
-    modes = [(of, contract[of]) for of in ("tables", "columns", "kinds") if contract[of] != "evolve"]
+    modes = [
+        (of, contract[of]) for of in ("tables", "columns", "kinds") if contract[of] != "evolve"
+    ]
     numbers = [("numbers", "double first")] if contract["double first"] else []
     return [*modes, *numbers, *contract["pins"].items()]
 
@@ -292,7 +384,10 @@ def _requests(platform: "Platform", table: str) -> list[dict[str, Any]]:
             "request": each.request.request_id,
             "kind": each.request.kind.value,
             **_facts(each, "who reason asked_ts done_ts"),
-            **{rows: getattr(each.done, rows) if each.done else None for rows in ("replaced", "added", "removed")},
+            **{
+                rows: getattr(each.done, rows) if each.done else None
+                for rows in ("replaced", "added", "removed")
+            },
         }
         for each in reversed(event_requests(platform).of(table))
     ]
@@ -303,7 +398,12 @@ def _print_requests(several: list[dict[str, Any]], rows: str) -> None:
         return
     say("\nrequests:")
     done = [
-        "waiting" if one["done_ts"] is None else "cancelled" if one["added"] is None else when(one["done_ts"]) for one in several[:MAX_PAST]
+        "waiting"
+        if one["done_ts"] is None
+        else "cancelled"
+        if one["added"] is None
+        else when(one["done_ts"])
+        for one in several[:MAX_PAST]
     ]
     documents = [one | {"done": end} for one, end in zip(several, done, strict=False)]
     print_documents(documents, f"request kind asked_ts who reason done {rows}")
@@ -315,13 +415,19 @@ def _say_hidden(hidden: int, what: str) -> None:
 
 
 def _show_quarantine(platform: "Platform", name: str, limit: int, as_json: bool) -> None:
-    """Refused rows by reason, and the newest ones, cut at 200 characters; of a group also the types that wait or failed."""
+    """Refused rows by reason, and the newest ones, cut at 200 characters; of a group also the types
+    that wait or failed.
+    """
     from lakechime_dagster.silver.requests import TypeState, types_of
     from lakechime_dagster.silver.service import Streamed
 
     groups = _groups(platform)
     streams = {group.stream.name: group.stream for group in groups.values()}
-    stream = _one("event stream or group", name, streams | {each: group.stream for each, group in groups.items()})
+    stream = _one(
+        "event stream or group",
+        name,
+        streams | {each: group.stream for each, group in groups.items()},
+    )
     streamed = Streamed(platform, stream.table)
     reasons, refused = streamed.refused_by_reason(), streamed.refused(limit)
     document: dict[str, Any] = {
@@ -329,12 +435,22 @@ def _show_quarantine(platform: "Platform", name: str, limit: int, as_json: bool)
         "table": stream.table.name,
         "total": sum(reasons.values()),
         "reasons": reasons,
-        "refused": [row | {moment: row[moment] and row[moment].isoformat() for moment in ("_ingested_at", "sent_at")} for row in refused],
+        "refused": [
+            row
+            | {
+                moment: row[moment] and row[moment].isoformat()
+                for moment in ("_ingested_at", "sent_at")
+            }
+            for row in refused
+        ],
         "requests": _requests(platform, stream.table.name),
     }
     if name in groups:
         newest, types = _newest(streamed), types_of(platform, groups[name])
-        document |= {"group": name, "types": [_document(one, newest) for one in types if one.state is not TypeState.OK]}
+        document |= {
+            "group": name,
+            "types": [_document(one, newest) for one in types if one.state is not TypeState.OK],
+        }
     if as_json:
         print_json(document)
         return
@@ -349,11 +465,25 @@ def _show_quarantine(platform: "Platform", name: str, limit: int, as_json: bool)
     _print_requests(document["requests"], "added")
     if name in groups:
         say(f"\ntypes of {name} that wait or failed:")
-        print_documents([one | {"state": _state(one)} for one in document["types"]], "type table waiting due_ts state", empty="none")
+        print_documents(
+            [one | {"state": _state(one)} for one in document["types"]],
+            "type table waiting due_ts state",
+            empty="none",
+        )
 
 
-What = Annotated[str, typer.Argument(metavar="PATH|tables|columns|kinds|all", help="A field, such as /price; or what may change.")]
-Kind = Annotated[str, typer.Argument(metavar="KIND", help="Such as double; or evolve, freeze, …; or - for what is declared.")]
+What = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH|tables|columns|kinds|all", help="A field, such as /price; or what may change."
+    ),
+]
+Kind = Annotated[
+    str,
+    typer.Argument(
+        metavar="KIND", help="Such as double; or evolve, freeze, …; or - for what is declared."
+    ),
+]
 DECLARED = "-"
 ALL = "all"
 
@@ -369,11 +499,13 @@ def decide(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Decide how a field without a column is stored, or how a type may change; it overrides the declaration from the next execution on.
+    """Decide how a field without a column is stored, or how a type may change; it overrides the
+    declaration from the next execution on.
 
-    Of a PATH the kind is bool, long, bigint, double, string, json or ignore. Of tables, columns, kinds, or all of these, it is a mode
-    of a contract, such as evolve or freeze: evolve gives a type its table beyond max_types too. Existing columns stay as they are;
-    `lakechime schema replay` applies it to earlier events.
+    Of a PATH the kind is bool, long, bigint, double, string, json or ignore. Of tables, columns,
+    kinds, or all of these, it is a mode of a contract, such as evolve or freeze: evolve gives a
+    type its table beyond max_types too. Existing columns stay as they are; `lakechime schema
+    replay` applies it to earlier events.
     """
     from lakechime_dagster.silver.requests import event_hints
     from lakechime_dagster.tables.events import MODES, Hint
@@ -381,9 +513,17 @@ def decide(
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
     one = _type(platform, name, group)
-    hints, several, is_declared = event_hints(platform), MODES if what == ALL else (what,), kind == DECLARED
+    hints, several, is_declared = (
+        event_hints(platform),
+        MODES if what == ALL else (what,),
+        kind == DECLARED,
+    )
     try:
-        decided = [] if is_declared else [Hint(type=one.known.type, of=each, says=kind) for each in several]
+        decided = (
+            []
+            if is_declared
+            else [Hint(type=one.known.type, of=each, says=kind) for each in several]
+        )
     except DeclarationError as error:
         raise common.wrong("PATH" if error.field == "of" else "KIND", error.remedy) from None
     for each in several if is_declared else ():
@@ -397,9 +537,19 @@ def decide(
         "says": None if is_declared else kind,
         "dry_run": dry_run,
     }
-    is_kept = f"{would(dry_run)} {'as it is declared' if is_declared else kind} from the next execution on"
-    earlier = f"earlier events stay as they are until `lakechime schema replay {printable(one.known.table)} --reason …`"
-    answer(as_json, document, f"{printable(', '.join(several))} of {printable(one.known.type)} {is_kept}; {earlier}")
+    is_kept = (
+        f"{would(dry_run)} {'as it is declared' if is_declared else kind} from the next execution "
+        f"on"
+    )
+    earlier = (
+        f"earlier events stay as they are until `lakechime schema replay "
+        f"{printable(one.known.table)} --reason …`"
+    )
+    answer(
+        as_json,
+        document,
+        f"{printable(', '.join(several))} of {printable(one.known.type)} {is_kept}; {earlier}",
+    )
 
 
 @app.command()
@@ -407,36 +557,57 @@ def replay(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="A type as its events spell it, or its table; with --quarantine a stream, with --failed also a group."
+            metavar="NAME",
+            help=(
+                "A type as its events spell it, or its table; with --quarantine a stream, with "
+                "--failed also a group."
+            ),
         ),
     ],
     reason: Reason,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Rebuild the table, columns and rows, in one commit that replaces it.")
+        bool,
+        typer.Option(
+            "--rebuild", help="Rebuild the table, columns and rows, in one commit that replaces it."
+        ),
     ] = False,
-    quarantine: Annotated[bool, typer.Option("--quarantine", help="Reprocess what a stream refused.")] = False,
+    quarantine: Annotated[
+        bool, typer.Option("--quarantine", help="Reprocess what a stream refused.")
+    ] = False,
     failed: Annotated[
-        bool, typer.Option("--failed", help="Only try what failed again now, as after a repair, before its pause ends.")
+        bool,
+        typer.Option(
+            "--failed",
+            help="Only try what failed again now, as after a repair, before its pause ends.",
+        ),
     ] = False,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the request that waits.")] = False,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Cancel the request that waits.")
+    ] = False,
     who: Who = None,
     group: OfGroup = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Read earlier events of a type again, and repair the rows that they would have now, or reprocess what a stream refused.
+    """Read earlier events of a type again, and repair the rows that they would have now, or
+    reprocess what a stream refused.
 
-    The next execution of the group or stream does it. Correct rows are not changed, missing rows are added, and nothing is deleted.
-    `--rebuild` computes the table again from the stream's table in one commit that replaces it; rows whose events the
-    stream no longer has are lost. A dry run computes what would change, which starts Spark. Without `--failed` a type that
-    failed is tried again after 10 s, 1, 5 and then 15 minutes.
+    The next execution of the group or stream does it. Correct rows are not changed, missing rows
+    are added, and nothing is deleted. `--rebuild` computes the table again from the stream's table
+    in one commit that replaces it; rows whose events the stream no longer has are lost. A dry run
+    computes what would change, which starts Spark. Without `--failed` a type that failed is tried
+    again after 10 s, 1, 5 and then 15 minutes.
     """
     from lakechime_dagster.silver.results import RequestKind
 
     if sum((quarantine, rebuild, failed)) > 1:
-        raise common.wrong("--quarantine, --rebuild, --failed", "are different requests; give one of them")
+        raise common.wrong(
+            "--quarantine, --rebuild, --failed", "are different requests; give one of them"
+        )
     if failed and cancel:
-        raise common.wrong("--failed", "cannot be cancelled: the next execution does it; leave --cancel out")
+        raise common.wrong(
+            "--failed", "cannot be cancelled: the next execution does it; leave --cancel out"
+        )
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
     if failed:
@@ -445,28 +616,60 @@ def replay(
         streams = {each.stream.name: each.stream for each in _groups(platform).values()}
         table = _one("event stream", name, streams).table
         about = {"stream": name, "table": table.name, "dry_run": dry_run}
-        done_by = f"{table.name}, which its sensor launches; `lakechime schema show {name} --quarantine`"
+        done_by = (
+            f"{table.name}, which its sensor launches; `lakechime schema show {name} --quarantine`"
+        )
         if dry_run and not cancel:
             _would_reprocess(platform, name, about, as_json=as_json)
         else:
-            _request(platform, table.name, RequestKind.REPROCESS, by, about, done_by, cancel=cancel, as_json=as_json)
+            _request(
+                platform,
+                table.name,
+                RequestKind.REPROCESS,
+                by,
+                about,
+                done_by,
+                cancel=cancel,
+                as_json=as_json,
+            )
     else:
         one = _type(platform, name, group)
-        about = {"group": one.group.name, "type": one.known.type, "rebuild": rebuild, "dry_run": dry_run}
-        if not cancel and not (one.known.schema_version if rebuild else one.known.checkpoint.commits):
+        about = {
+            "group": one.group.name,
+            "type": one.known.type,
+            "rebuild": rebuild,
+            "dry_run": dry_run,
+        }
+        if not cancel and not (
+            one.known.schema_version if rebuild else one.known.checkpoint.commits
+        ):
             raise NotFoundError(
-                f"{shown(one.known.type)} has no table, so that there is nothing to replay into; see `lakechime schema show`"
+                f"{shown(one.known.type)} has no table, so that there is nothing to replay into; "
+                f"see `lakechime schema show`"
             )
-        done_by = f"{one.group.name}, which its sensor launches; `lakechime schema show {printable(one.known.table)}`"
+        done_by = (
+            f"{one.group.name}, which its sensor launches; `lakechime schema show "
+            f"{printable(one.known.table)}`"
+        )
         if dry_run and not cancel:
             _would_change(platform, one, about, as_json=as_json)
         else:
             kind = RequestKind.REBUILD if rebuild else RequestKind.REPLAY
-            _request(platform, one.known.table, kind, by, about, done_by, cancel=cancel, as_json=as_json)
+            _request(
+                platform, one.known.table, kind, by, about, done_by, cancel=cancel, as_json=as_json
+            )
 
 
 def _request(
-    platform: "Platform", table: str, kind: Any, by: "By", about: Mapping[str, Any], done_by: str, *, cancel: bool, as_json: bool
+    platform: "Platform",
+    table: str,
+    kind: Any,
+    by: "By",
+    about: Mapping[str, Any],
+    done_by: str,
+    *,
+    cancel: bool,
+    as_json: bool,
 ) -> None:
     """Ask for a replay, a rebuild or reprocessing of a table, or cancel it."""
     from lakechime_dagster.silver.requests import event_requests
@@ -474,72 +677,136 @@ def _request(
     requests = event_requests(platform)
     if cancel:
         number = requests.cancel(table, by, dry_run=about["dry_run"])
-        answer(as_json, {**about, "cancelled": number}, f"request {number} for {printable(table)} {would(about['dry_run'])} cancelled")
+        answer(
+            as_json,
+            {**about, "cancelled": number},
+            f"request {number} for {printable(table)} {would(about['dry_run'])} cancelled",
+        )
         return
     asked = requests.ask(table, kind, by).request
-    sentence = f"{asked.kind} {asked.request_id} of {printable(table)} is done by the next execution of {done_by} shows the result"
+    sentence = (
+        f"{asked.kind} {asked.request_id} of {printable(table)} is done by the next execution of "
+        f"{done_by} shows the result"
+    )
     answer(as_json, {**about, "request": asked.request_id}, sentence)
 
 
-def _retry(platform: "Platform", name: str, group: str | None, *, dry_run: bool, as_json: bool) -> None:
-    """Let the next execution try the failed types of a group, or one failed type, which is launched at once."""
+def _retry(
+    platform: "Platform", name: str, group: str | None, *, dry_run: bool, as_json: bool
+) -> None:
+    """Let the next execution try the failed types of a group, or one failed type, which is launched
+    at once.
+    """
     from lakechime_dagster.silver.requests import TypeState, event_types, types_of
 
     groups = _groups(platform)
-    several = types_of(platform, groups[name]) if group is None and name in groups else [_type(platform, name, group)]
+    several = (
+        types_of(platform, groups[name])
+        if group is None and name in groups
+        else [_type(platform, name, group)]
+    )
     failed = [one for one in several if one.state is TypeState.FAILED]
     if not failed:
-        raise NotFoundError(f"no type of {printable(name)} failed, so that there is nothing to try again; see `lakechime schema show`")
+        raise NotFoundError(
+            f"no type of {printable(name)} failed, so that there is nothing to try again; see "
+            f"`lakechime schema show`"
+        )
     owner, types = failed[0].group.name, [one.known.type for one in failed]
     if not dry_run:
         types = event_types(platform).retry(owner, types)
-    sentence = f"{', '.join(map(printable, types))} {would(dry_run)} tried by the next execution of {owner}, which its sensor launches"
+    sentence = (
+        f"{', '.join(map(printable, types))} {would(dry_run)} tried by the next execution of "
+        f"{owner}, which its sensor launches"
+    )
     answer(as_json, {"group": owner, "types": types, "dry_run": dry_run}, sentence)
 
 
-def _would_reprocess(platform: "Platform", name: str, about: Mapping[str, Any], *, as_json: bool) -> None:
+def _would_reprocess(
+    platform: "Platform", name: str, about: Mapping[str, Any], *, as_json: bool
+) -> None:
     from lakechime_dagster.silver.service import would_reprocess
 
-    table = next(group.stream.table for group in _groups(platform).values() if group.stream.name == name)
+    table = next(
+        group.stream.table for group in _groups(platform).values() if group.stream.name == name
+    )
     found = would_reprocess(platform, table, note)
     kinds = [{"reason": reason, "type": kind, "rows": rows} for reason, kind, rows in found.kinds]
-    answer(as_json, {**about, "rows": found.rows, "kinds": kinds}, f"{count(found.rows, 'row')} of {table.name} would be reprocessed")
+    answer(
+        as_json,
+        {**about, "rows": found.rows, "kinds": kinds},
+        f"{count(found.rows, 'row')} of {table.name} would be reprocessed",
+    )
     if kinds and not as_json:
         print_documents(kinds, "reason type rows")
 
 
-def _would_change(platform: "Platform", one: "GroupedType", about: Mapping[str, Any], *, as_json: bool) -> None:
+def _would_change(
+    platform: "Platform", one: "GroupedType", about: Mapping[str, Any], *, as_json: bool
+) -> None:
     from lakechime_dagster.silver.service import Streamed, would_rebuild, would_replay
 
     if about["rebuild"]:
         newest = Streamed(platform, one.group.stream.table).newest()
         if newest is None:
-            raise NotFoundError(f"{one.group.stream.table.name} does not exist, so that there is nothing to rebuild from")
+            raise NotFoundError(
+                f"{one.group.stream.table.name} does not exist, so that there is nothing to "
+                f"rebuild from"
+            )
         found = would_rebuild(platform, one.group, one.known, newest, note)
     else:
         found = would_replay(platform, one.group, one.known, note)
     document = {**about, **_facts(found, "replaced added removed"), "same": found.is_same}
     document |= {"gained": _columns(found.gained), "lost": _columns(found.lost)}
-    columns = [*(f"\n+ {name} {holds}" for name, holds in found.gained), *(f"\n- {name} {holds}" for name, holds in found.lost)]
-    rows = f"{count(found.replaced, 'row')} of {one.known.table} would be replaced, {found.added:,} added, {found.removed:,} removed"
-    answer(as_json, document, f"{one.known.table} would stay as it is" if found.is_same else rows + "".join(columns))
+    columns = [
+        *(f"\n+ {name} {holds}" for name, holds in found.gained),
+        *(f"\n- {name} {holds}" for name, holds in found.lost),
+    ]
+    rows = (
+        f"{count(found.replaced, 'row')} of {one.known.table} would be replaced, {found.added:,} "
+        f"added, {found.removed:,} removed"
+    )
+    answer(
+        as_json,
+        document,
+        f"{one.known.table} would stay as it is" if found.is_same else rows + "".join(columns),
+    )
 
 
 def _columns(several: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
     return [{"name": name, "holds": holds} for name, holds in several]
 
 
-OfName = Annotated[str | None, typer.Argument(metavar="[GROUP|TYPE]", help="A group, a type, or a type's table; all groups unless given.")]
-Sample = Annotated[int, typer.Option("--sample", min=0, max=1_000_000, help="Rows of each type whose values are compared.")]
-Values = Annotated[bool, typer.Option("--values", help="Show wrong values; THEY MAY BE PERSONAL DATA.")]
+OfName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[GROUP|TYPE]", help="A group, a type, or a type's table; all groups unless given."
+    ),
+]
+Sample = Annotated[
+    int,
+    typer.Option(
+        "--sample", min=0, max=1_000_000, help="Rows of each type whose values are compared."
+    ),
+]
+Values = Annotated[
+    bool, typer.Option("--values", help="Show wrong values; THEY MAY BE PERSONAL DATA.")
+]
 
 
 @app.command()
-def verify(name: OfName = None, sample: Sample = 100, values: Values = False, group: OfGroup = None, as_json: Json = False) -> None:
-    """Compare the tables of types with their stream's table: no event lost, no row twice or without event, no value changed.
+def verify(
+    name: OfName = None,
+    sample: Sample = 100,
+    values: Values = False,
+    group: OfGroup = None,
+    as_json: Json = False,
+) -> None:
+    """Compare the tables of types with their stream's table: no event lost, no row twice or without
+    event, no value changed.
 
-    Events are compared by their `_src`, and values in a new sample of rows of each type. It starts Spark and reads everything;
-    nothing is written, and runs continue. The exit code is 1 when something is wrong, or a type could not be read.
+    Events are compared by their `_src`, and values in a new sample of rows of each type. It starts
+    Spark and reads everything; nothing is written, and runs continue. The exit code is 1 when
+    something is wrong, or a type could not be read.
     """
     from lakechime_dagster.silver.service import verified
 
@@ -555,7 +822,9 @@ def verify(name: OfName = None, sample: Sample = 100, values: Values = False, gr
     documents = [
         {"group": each.name} | _verified_document(found, with_values=values)
         for each in groups
-        for found in verified(platform, each, note, names=names, sample=sample, seed=platform.store.now())
+        for found in verified(
+            platform, each, note, names=names, sample=sample, seed=platform.store.now()
+        )
     ]
     if values:
         note("warning: values are shown as they were received, and may be personal data")
@@ -570,22 +839,37 @@ def verify(name: OfName = None, sample: Sample = 100, values: Values = False, gr
 def _verified_document(one: "Verified", *, with_values: bool) -> dict[str, Any]:
     """The result for a type, as JSON; with values only on request."""
     examples = [
-        {"fault": each.fault.value, "_src": each.source, "path": each.pointer} | ({"value": each.value} if with_values else {})
+        {"fault": each.fault.value, "_src": each.source, "path": each.pointer}
+        | ({"value": each.value} if with_values else {})
         for each in one.examples
     ]
     facts = _facts(one, "type table version checkpoint events rows discarded gone sampled unread")
-    return facts | {"faults": {fault.value: number for fault, number in one.faults.items()}, "examples": examples}
+    return facts | {
+        "faults": {fault.value: number for fault, number in one.faults.items()},
+        "examples": examples,
+    }
 
 
 def _print_verified(documents: list[dict[str, Any]]) -> None:
     rows = [{**one, "is": _verdict(one)} for one in documents]
-    print_documents(rows, "type table events rows discarded sampled is", empty="no type has a table yet")
+    print_documents(
+        rows, "type table events rows discarded sampled is", empty="no type has a table yet"
+    )
     for one in documents:
         if one["gone"]:
-            say(f"{one['table']}: {count(one['gone'], 'row')} older than all events in the stream's table")
+            say(
+                f"{one['table']}: {count(one['gone'], 'row')} older than all events in the "
+                f"stream's table"
+            )
         for each in one["examples"]:
             value = f" {printable(each['value'])}" if each.get("value") else ""
-            say(f"{one['table']}: {each['fault']} {printable(each['_src'])} {printable(each['path'])}".rstrip() + value)
+            say(
+                (
+                    f"{one['table']}: {each['fault']} {printable(each['_src'])} "
+                    f"{printable(each['path'])}"
+                ).rstrip()
+                + value
+            )
 
 
 def _verdict(one: Mapping[str, Any]) -> str:

@@ -11,10 +11,17 @@ from lakechime_dagster.settings import Settings
 
 
 def serve(
-    host: Annotated[str, typer.Option(help="The address to serve at; one that others reach needs LAKECHIME_API_TOKEN.")] = "127.0.0.1",
+    host: Annotated[
+        str,
+        typer.Option(
+            help="The address to serve at; one that others reach needs LAKECHIME_API_TOKEN."
+        ),
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port to serve at.")] = 9465,
 ) -> None:
-    """Serve the lineage page, POST /lineage for SQL documents and OpenLineage run events, and /metrics for Prometheus, until Ctrl-C."""
+    """Serve the lineage page, POST /lineage for SQL documents and OpenLineage run events, and
+    /metrics for Prometheus, until Ctrl-C.
+    """
     with needs("`lakechime serve`", extra="api"):
         from lakechime_dagster.api.app import Served, bound, build_app, build_server, check_address
         from lakechime_dagster.api.lineage_page import lineage_page

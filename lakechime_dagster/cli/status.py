@@ -20,7 +20,9 @@ from lakechime_dagster.settings import Settings, default_home, lake_name, own_de
 
 
 def status(as_json: Json = False) -> None:
-    """Show the store, the lake, the warm driver, and per trigger what waits, is open or is blocked."""
+    """Show the store, the lake, the warm driver, and per trigger what waits, is open or is
+    blocked.
+    """
     from lakechime_dagster.dce.upgrade import newest_version
     from lakechime_dagster.runtime.alarms import kept
     from lakechime_dagster.triggers.progress import overview
@@ -29,12 +31,16 @@ def status(as_json: Json = False) -> None:
     settings = platform.settings
     tables = platform.store.tables()
     subscriptions = overview(platform.ledger)
-    newest = max((table.last_event_ts for table in tables if table.last_event_ts is not None), default=None)
+    newest = max(
+        (table.last_event_ts for table in tables if table.last_event_ts is not None), default=None
+    )
     document: dict[str, Any] = {
         "version": version("lakechime-dagster"),
         "deployment": settings.deployment,
         "home": str(settings.home),
-        "home_found": default_home()[1] if settings.home == default_home()[0] else "by LAKECHIME_HOME",
+        "home_found": default_home()[1]
+        if settings.home == default_home()[0]
+        else "by LAKECHIME_HOME",
         "lake": _lake_source(settings),
         "lake_name": _lake_name(settings),
         "store": settings.shown_store_url,
@@ -42,20 +48,35 @@ def status(as_json: Json = False) -> None:
         "tables": len(tables),
         "events": sum(table.events for table in tables),
         "newest_event_ts": newest,
-        "consumers_blocked": sum(subscription.blocked + subscription.stale for subscription in subscriptions),
+        "consumers_blocked": sum(
+            subscription.blocked + subscription.stale for subscription in subscriptions
+        ),
         "warm_driver": _warm_driver(settings),
     }
     alarms = kept(settings.home)
-    triggers = [record(one, "waiting open stale blocked", name=one.row.name, paused=one.row.paused_ts is not None) for one in subscriptions]
+    triggers = [
+        record(
+            one,
+            "waiting open stale blocked",
+            name=one.row.name,
+            paused=one.row.paused_ts is not None,
+        )
+        for one in subscriptions
+    ]
     if as_json:
         print_json(document | {"triggers": triggers, "alarms": alarms})
         return
     print_facts(document | {"newest_event_ts": when(newest) or "none"})
     say("")
-    print_documents(triggers, "name paused waiting open blocked stale", empty="no trigger has been active yet")
+    print_documents(
+        triggers, "name paused waiting open blocked stale", empty="no trigger has been active yet"
+    )
     if alarms:
         say("")
-        failing = [record(one, "table check severity", since_ts=one.since_ms, text=one_line(one.text)) for one in alarms]
+        failing = [
+            record(one, "table check severity", since_ts=one.since_ms, text=one_line(one.text))
+            for one in alarms
+        ]
         print_documents(failing, "table check severity since_ts text")
 
 
@@ -79,4 +100,10 @@ def _warm_driver(settings: Settings) -> str:
     found = WarmFile.read(settings.home)
     if found is None or not is_alive(found.host_pid):
         return "not running: runs start their own"
-    return "ready" if found.is_warmed else "asleep until the next run" if found.is_asleep else "starting"
+    return (
+        "ready"
+        if found.is_warmed
+        else "asleep until the next run"
+        if found.is_asleep
+        else "starting"
+    )

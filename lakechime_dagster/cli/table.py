@@ -48,16 +48,23 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="table", help="Tables: show, reconcile with their logs, maintain, drop.")
 
-LISTED = "name cluster role format levels events last_event_ts captured_up_to dropped_ts dropped_until"
+LISTED = (
+    "name cluster role format levels events last_event_ts captured_up_to dropped_ts dropped_until"
+)
 
 
 @app.command()
 def show(
-    name: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Show this table, as schema.table; else list all.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[TABLE]", help="Show this table, as schema.table; else list all."),
+    ] = None,
     cluster: Cluster = None,
     as_json: Json = False,
 ) -> None:
-    """List the tables that are declared, recorded or dropped, or show one: its declaration, its events, and its log."""
+    """List the tables that are declared, recorded or dropped, or show one: its declaration, its
+    events, and its log.
+    """
     platform = open_platform()
     ours = platform.settings.cluster
     tables = lake_or_empty(platform.settings).tables
@@ -67,7 +74,9 @@ def show(
     keys = sorted({*records, *declared, *dropped}, key=lambda key: key[::-1])
     if name is None:
         documents = [
-            _document(platform, key[1], key[0], declared.get(key), records.get(key), dropped.get(key))
+            _document(
+                platform, key[1], key[0], declared.get(key), records.get(key), dropped.get(key)
+            )
             for key in keys
             if cluster in (None, key[0])
         ]
@@ -78,9 +87,12 @@ def show(
     if key not in keys:
         where = "" if cluster in (None, ours) else f" of cluster {cluster!r}"
         raise NotFoundError(
-            f"no table {name!r}{where} is declared, and no event is recorded of it; `lakechime table show` lists the tables"
+            f"no table {name!r}{where} is declared, and no event is recorded of it; `lakechime "
+            f"table show` lists the tables"
         )
-    document = _document(platform, name, key[0], table, records.get(key), dropped.get(key)) | _declaration(table, tables)
+    document = _document(
+        platform, name, key[0], table, records.get(key), dropped.get(key)
+    ) | _declaration(table, tables)
     if key[0] == ours and (table is None or table.format is TableFormat.DELTA):
         document |= _log_facts(platform.log(name, table and table.location))
     if as_json:
@@ -91,7 +103,10 @@ def show(
 
 @app.command()
 def reconcile(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", help="These tables; all declared ones unless given.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TABLE]...", help="These tables; all declared ones unless given."),
+    ] = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
@@ -112,7 +127,9 @@ def reconcile(
                 problems.append({"table": log.table, "problem": one_line(problem_of(log, error))})
     registered = would_be(dry_run, "registered")
     lines = [
-        f"{one['table']}: {count(len(one['registered']), 'event')} {registered}; captured up to {one['captured_up_to']}" for one in results
+        f"{one['table']}: {count(len(one['registered']), 'event')} {registered}; captured up to "
+        f"{one['captured_up_to']}"
+        for one in results
     ]
     nothing = [] if results or problems else ["none of the declared tables exists yet"]
     answer(as_json, {"tables": results, "dry_run": dry_run, "problems": problems}, *lines, *nothing)
@@ -129,15 +146,28 @@ def _dropped(platform: "Platform") -> "dict[str, Dropped]":
 
     beside = tuple(suffix for suffix in BESIDE if suffix)
     found = dropped_tables(platform).items()
-    return {name: one for name, one in found if not name.endswith(beside) and not has_folder(platform.location(name))}
+    return {
+        name: one
+        for name, one in found
+        if not name.endswith(beside) and not has_folder(platform.location(name))
+    }
 
 
 def _document(
-    platform: "Platform", name: str, cluster: str, table: "Table | None", known: "TableRecord | None", dropped: "Dropped | None"
+    platform: "Platform",
+    name: str,
+    cluster: str,
+    table: "Table | None",
+    known: "TableRecord | None",
+    dropped: "Dropped | None",
 ) -> dict[str, Any]:
     from lakechime_dagster.formats.files import has_folder
 
-    is_away = table is None and cluster == platform.settings.cluster and not has_folder(platform.location(name))
+    is_away = (
+        table is None
+        and cluster == platform.settings.cluster
+        and not has_folder(platform.location(name))
+    )
     dropped_ts = known.dropped_ts if known is not None and is_away else None
     levels = table.levels if table else known.levels if known else None
     role = "dropped" if table is None and (dropped or dropped_ts is not None) else _role(table)
@@ -186,12 +216,18 @@ def _declaration(table: "Table | None", tables: "tuple[Table, ...]") -> dict[str
 
     if table is None:
         return {}
-    readers = [one.name for one in tables if not isinstance(one, SourceTable) and table.name in one.inputs]
+    readers = [
+        one.name for one in tables if not isinstance(one, SourceTable) and table.name in one.inputs
+    ]
     facts = record(table, "description owner", readers=readers)
     if isinstance(table, BronzeTable):
-        facts |= record(table, "keys", source=str(table.source), envelope=type(table.envelope).__name__)
+        facts |= record(
+            table, "keys", source=str(table.source), envelope=type(table.envelope).__name__
+        )
     if isinstance(table, EventTable):
-        facts |= record(table, "inputs", source=str(table.source), type_field="$." + ".".join(table.type_field))
+        facts |= record(
+            table, "inputs", source=str(table.source), type_field="$." + ".".join(table.type_field)
+        )
     if isinstance(table, CDCTable):
         facts |= record(table, "inputs keys", source=str(table.bronze.source))
     if isinstance(table, LakeTable):
@@ -210,22 +246,35 @@ def _log_facts(log: "DeltaLog") -> dict[str, Any]:
 
 
 def _logs(platform: "Platform", names: list[str]) -> "list[tuple[DeltaLog, PartitionLevels]]":
-    """The logs to look at, with declared levels: of the named tables, or of all declared Delta tables."""
+    """The logs to look at, with declared levels: of the named tables, or of all declared Delta
+    tables.
+    """
     if not names:
-        tables = [table for table in declared_lake(platform.settings).tables if table.format is TableFormat.DELTA]
+        tables = [
+            table
+            for table in declared_lake(platform.settings).tables
+            if table.format is TableFormat.DELTA
+        ]
         return [(platform.log(table.name, table.location), table.levels) for table in tables]
     declared = {table.name: table for table in lake_or_empty(platform.settings).tables}
     found = [(name, declared.get(name)) for name in names]
-    return [(platform.log(name, table and table.location), table.levels if table else PartitionLevels()) for name, table in found]
+    return [
+        (platform.log(name, table and table.location), table.levels if table else PartitionLevels())
+        for name, table in found
+    ]
 
 
-def _reconciled(platform: "Platform", log: "DeltaLog", levels: PartitionLevels, dry_run: bool) -> dict[str, Any]:
+def _reconciled(
+    platform: "Platform", log: "DeltaLog", levels: PartitionLevels, dry_run: bool
+) -> dict[str, Any]:
     from lakechime_dagster.runtime.reconcile import reconcile_table
 
     done = reconcile_table(platform, log, levels, dry_run=dry_run)
     return {
         "table": log.table,
-        "registered": [to_json(event.event if dry_run else event) for event in done.registration.registered],
+        "registered": [
+            to_json(event.event if dry_run else event) for event in done.registration.registered
+        ],
         "duplicates": [to_json(event) for event in done.registration.duplicates],
         "captured_up_to": done.seen.snapshot_id,
     }
@@ -236,17 +285,29 @@ MAX_DAYS = 3650
 
 @app.command()
 def drop(
-    name: Annotated[str, typer.Argument(metavar="TABLE", help="A table that is no longer declared, as schema.table.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE", help="A table that is no longer declared, as schema.table."
+        ),
+    ],
     reason: Reason,
     yes: Yes = False,
-    keep_days: Annotated[int, typer.Option("--keep-days", min=0, max=MAX_DAYS, help="For so long its files can be restored.")] = 7,
+    keep_days: Annotated[
+        int,
+        typer.Option(
+            "--keep-days", min=0, max=MAX_DAYS, help="For so long its files can be restored."
+        ),
+    ] = 7,
     who: Who = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Drop a table: forget its consumers and rename its folders, with its messages, state and quarantine.
+    """Drop a table: forget its consumers and rename its folders, with its messages, state and
+    quarantine.
 
-    A later maintenance of any table removes the folders. Until then they can be renamed back by hand.
+    A later maintenance of any table removes the folders. Until then they can be renamed back by
+    hand.
     """
     from lakechime_dagster.runtime import maintenance
     from lakechime_dagster.tables.names import checked_table_name
@@ -256,11 +317,17 @@ def drop(
     _check_declared(checked_table_name(name, "table"), declared_lake(platform.settings))
     what = maintenance.to_drop(platform, name)
     sentence = (
-        f"{name}: {count(len(what.subscriptions), 'trigger')} forgotten, {count(len(what.folders), 'folder')} kept for {keep_days} days"
+        f"{name}: {count(len(what.subscriptions), 'trigger')} forgotten, "
+        f"{count(len(what.folders), 'folder')} kept for {keep_days} days"
     )
     common.confirm(sentence, yes=yes, dry_run=dry_run)
     aside = maintenance.drop(platform, what, dt.timedelta(days=keep_days), by, dry_run=dry_run)
-    document = {"table": name, "triggers": [one.name for one in what.subscriptions], "folders": aside, "dry_run": dry_run}
+    document = {
+        "table": name,
+        "triggers": [one.name for one in what.subscriptions],
+        "folders": aside,
+        "dry_run": dry_run,
+    }
     answer(as_json, document, f"{sentence}{'; nothing was done' if dry_run else ''}")
     if not as_json:
         print_documents(aside, "folder until")
@@ -269,22 +336,35 @@ def drop(
 def _check_declared(name: str, lake: "Lake") -> None:
     """Refuse what the lake has, or what holds a table that it has."""
     if name in {table.name for table in lake.tables}:
-        raise LakeChimeError(f"{name} is declared here, so that its next run would create it again; remove it from the code first")
+        raise LakeChimeError(
+            f"{name} is declared here, so that its next run would create it again; remove it from "
+            f"the code first"
+        )
     within = [table.name for table in lake.tables if table.name.startswith(f"{name}.")]
     if within:
-        raise LakeChimeError(f"{within[0]} lies within the folder of {name}, and is declared here; drop that one first, or move it")
+        raise LakeChimeError(
+            f"{within[0]} lies within the folder of {name}, and is declared here; drop that one "
+            f"first, or move it"
+        )
 
 
 @app.command()
 def maintain(
-    name: Annotated[str, typer.Argument(metavar="TABLE", help="A table that the lake writes, as schema.table, or an event group.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE",
+            help="A table that the lake writes, as schema.table, or an event group.",
+        ),
+    ],
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Compact, purge and vacuum a table, as far as its consumers and its budget allow.
 
-    A CDC table is maintained with its bronze, state and quarantine tables; the tables of an event group share one budget.
-    Folders of dropped tables are removed when their time is over, whichever table is named.
+    A CDC table is maintained with its bronze, state and quarantine tables; the tables of an event
+    group share one budget. Folders of dropped tables are removed when their time is over, whichever
+    table is named.
     """
     from lakechime_dagster.runtime.maintenance import expired, remove_expired
     from lakechime_dagster.silver.maintenance import keep, look
@@ -292,35 +372,61 @@ def maintain(
     platform = open_platform(dry_run=dry_run)
     lake = declared_lake(platform.settings)
     if dry_run:
-        documents = [_planned(one.plan, one.plan.refused) for one in _each(look, platform, lake, name)]
+        documents = [
+            _planned(one.plan, one.plan.refused) for one in _each(look, platform, lake, name)
+        ]
     else:
-        documents = [_planned(one.before.plan, one.refused) | _done(one) for one in _each(partial(keep, log=note), platform, lake, name)]
-    removed = [str(one.folder) for one in (expired(platform) if dry_run else remove_expired(platform))]
+        documents = [
+            _planned(one.before.plan, one.refused) | _done(one)
+            for one in _each(partial(keep, log=note), platform, lake, name)
+        ]
+    removed = [
+        str(one.folder) for one in (expired(platform) if dry_run else remove_expired(platform))
+    ]
     if as_json:
         print_json({"tables": documents, "dropped_removed": removed, "dry_run": dry_run})
         return
-    rows = [_row(document, action) for document in documents for action in (*document["actions"], *document["refused"])]
+    rows = [
+        _row(document, action)
+        for document in documents
+        for action in (*document["actions"], *document["refused"])
+    ]
     print_documents(
-        rows, "table what partition files bytes why", empty="nothing is to be done" if documents else f"{name} does not exist yet"
+        rows,
+        "table what partition files bytes why",
+        empty="nothing is to be done" if documents else f"{name} does not exist yet",
     )
     for document in [] if dry_run else documents:
         say(
-            f"{document['table']}: {document['files_before']:,} files before, {document['files_after']:,} after;"
-            f" {document['bytes_rewritten']:,} bytes rewritten, {document['bytes_freed']:,} freed in {document['seconds']} s"
+            f"{document['table']}: {document['files_before']:,} files before, "
+            f"{document['files_after']:,} after;"
+            f" {document['bytes_rewritten']:,} bytes rewritten, {document['bytes_freed']:,} freed "
+            f"in {document['seconds']} s"
         )
     for folder in removed:
-        say(f"{folder} {'would be' if dry_run else 'was'} removed: its table was dropped, and its time is over")
+        say(
+            f"{folder} {'would be' if dry_run else 'was'} removed: its table was dropped, and its "
+            f"time is over"
+        )
 
 
-def _each(act: Callable[..., list[Result]], platform: "Platform", lake: "Lake", name: str) -> list[Result]:
+def _each(
+    act: Callable[..., list[Result]], platform: "Platform", lake: "Lake", name: str
+) -> list[Result]:
     """What `look` or `keep` returns for the tables that a name means."""
     if groups := _groups(lake, name):
-        return [one for group in groups for one in act(platform, lake, group, tables=[] if name == group.name else [name])]
+        return [
+            one
+            for group in groups
+            for one in act(platform, lake, group, tables=[] if name == group.name else [name])
+        ]
     return [one for table in _tables(lake, name) for one in act(platform, lake, table)]
 
 
 def _groups(lake: "Lake", name: str) -> "list[EventGroup]":
-    """The group of that name, or those that may write the table of that name; none where it is another table's."""
+    """The group of that name, or those that may write the table of that name; none where it is
+    another table's.
+    """
     named = [group for group in lake.groups if group.name == name]
     schema, dot, _ = name.partition(".")
     return named or [group for group in lake.groups if dot and group.name == schema]
@@ -333,14 +439,22 @@ def _tables(lake: "Lake", name: str) -> "list[Target]":
 
     table = lake.table(name)
     if isinstance(table, SourceTable):
-        raise NotFoundError(f"{name} is written by other programs, which maintain its files; name one of this lake's own tables")
+        raise NotFoundError(
+            f"{name} is written by other programs, which maintain its files; name one of this "
+            f"lake's own tables"
+        )
     return [table.bronze, table] if isinstance(table, CDCTable) else [table]
 
 
 def _planned(plan: "Plan", refused: "tuple[Refused, ...]") -> dict[str, Any]:
     not_done = [_action(one.action) | {"refused": one_line(one.why)} for one in refused]
     actions = [_action(action) for action in plan.actions]
-    return {"table": plan.table, "actions": actions, "refused": not_done, "bytes_to_rewrite": plan.rewrites}
+    return {
+        "table": plan.table,
+        "actions": actions,
+        "refused": not_done,
+        "bytes_to_rewrite": plan.rewrites,
+    }
 
 
 def _action(action: "Action") -> dict[str, Any]:
@@ -361,4 +475,8 @@ def _done(kept: "Kept") -> dict[str, Any]:
 def _row(document: dict[str, Any], action: dict[str, Any]) -> dict[str, Any]:
     refused = action.get("refused")
     what = f"not: {action['what']}" if refused else action["what"]
-    return action | {"table": document["table"], "what": what, "why": f"{action['reason']}; {refused}" if refused else action["reason"]}
+    return action | {
+        "table": document["table"],
+        "what": what,
+        "why": f"{action['reason']}; {refused}" if refused else action["reason"],
+    }

@@ -46,21 +46,34 @@ if TYPE_CHECKING:
     from lakechime_dagster.triggers.subscription import Subscription
     from lakechime_dagster.triggers.triggers import StartFrom
 
-app = typer.Typer(name="trigger", help="Triggers: show why one fires or does not, pause, resume, seek, forget.")
+app = typer.Typer(
+    name="trigger", help="Triggers: show why one fires or does not, pause, resume, seek, forget."
+)
 
-Name = Annotated[str, typer.Argument(help="The trigger's name, as `lakechime trigger show` lists it.")]
+Name = Annotated[
+    str, typer.Argument(help="The trigger's name, as `lakechime trigger show` lists it.")
+]
 NOT_ACTIVE = {"waiting": None, "open": 0, "stale": 0, "consumers": 0, "blocked": 0}
-Moved = Sequence[tuple["ConsumerRow", "Checkpoint"]]  # consumers as they were, each with its new checkpoint
+Moved = Sequence[
+    tuple["ConsumerRow", "Checkpoint"]
+]  # consumers as they were, each with its new checkpoint
 
 
 @app.command()
 def show(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show this trigger; else list all.")] = None,
-    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Whether it fired at this time, and why.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Show this trigger; else list all.")
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="TIME", help="Whether it fired at this time, and why."),
+    ] = None,
     module: Module = None,
     as_json: Json = False,
 ) -> None:
-    """List the triggers, or show one: whether it fires and why, on which events that rests, its consumers, and what people did to it."""
+    """List the triggers, or show one: whether it fires and why, on which events that rests, its
+    consumers, and what people did to it.
+    """
     from lakechime_dagster.triggers.interventions import Interventions
     from lakechime_dagster.triggers.progress import overview
 
@@ -71,9 +84,14 @@ def show(
     subscriptions = _declared_or_none(module)
     seen = {one.row.name: one for one in overview(platform.ledger)}
     if name is None:
-        triggers = [_summary(each, subscriptions.get(each), seen.get(each)) for each in sorted({*subscriptions, *seen})]
+        triggers = [
+            _summary(each, subscriptions.get(each), seen.get(each))
+            for each in sorted({*subscriptions, *seen})
+        ]
         facts = "name state waiting open blocked consumers condition"
-        print_list(as_json, "triggers", triggers, facts, empty="no trigger is declared here or recorded")
+        print_list(
+            as_json, "triggers", triggers, facts, empty="no trigger is declared here or recorded"
+        )
         return
     subscription, known = subscriptions.get(name), seen.get(name)
     problem = group_problem(name, module)
@@ -85,8 +103,19 @@ def show(
     decision = _decision(platform, name, subscription, problem, at_ms)
     if as_json:
         events = [to_json(event) for event in decision.events]
-        verdict = {"decision": "fire" if decision.fires else "not_yet", "reasons": decision.reasons, "events": events}
-        print_json({"trigger": document, **verdict, "consumers": [_consumer(one) for one in consumers], "interventions": history})
+        verdict = {
+            "decision": "fire" if decision.fires else "not_yet",
+            "reasons": decision.reasons,
+            "events": events,
+        }
+        print_json(
+            {
+                "trigger": document,
+                **verdict,
+                "consumers": [_consumer(one) for one in consumers],
+                "interventions": history,
+            }
+        )
         return
     past = f" at {when(at_ms)}" if at_ms is not None else ""
     say(f"{name} {'fires' if decision.fires else 'does not fire'}{past}:")
@@ -98,20 +127,43 @@ def show(
     say("")
     print_facts(document)
     say("")
-    rows = [[one.key or "(one)", one.state, one.completed, one.checkpoint.position, _snapshots(one), one.state_reason] for one in consumers]
-    print_table(["consumer", "state", "completed", "position", "snapshots", "reason"], rows, empty="no consumer yet: nothing was claimed")
+    rows = [
+        [
+            one.key or "(one)",
+            one.state,
+            one.completed,
+            one.checkpoint.position,
+            _snapshots(one),
+            one.state_reason,
+        ]
+        for one in consumers
+    ]
+    print_table(
+        ["consumer", "state", "completed", "position", "snapshots", "reason"],
+        rows,
+        empty="no consumer yet: nothing was claimed",
+    )
     if history:
         say("")
         print_documents(history, "ts who action consumer_key reason")
 
 
-def _decision(platform: "Platform", name: str, subscription: "Subscription | None", problem: str, at_ms: int | None) -> "Decision":
+def _decision(
+    platform: "Platform",
+    name: str,
+    subscription: "Subscription | None",
+    problem: str,
+    at_ms: int | None,
+) -> "Decision":
     """Whether the trigger fires; what stands in the way of knowing it is the reason."""
     from lakechime_dagster.runtime.explain import explain
     from lakechime_dagster.triggers.decision import Decision
 
     if problem:
-        why = f"its declaration is wrong, and its events wait in the stream's table until it is corrected: {problem}"
+        why = (
+            f"its declaration is wrong, and its events wait in the stream's table until it is "
+            f"corrected: {problem}"
+        )
     elif subscription is None:
         why = "it is not declared here, so that no sensor evaluates it"
     else:
@@ -125,8 +177,16 @@ def _decision(platform: "Platform", name: str, subscription: "Subscription | Non
 
 
 @app.command()
-def pause(name: Name, reason: Reason, who: Who = None, module: Module = None, dry_run: DryRun = False, as_json: Json = False) -> None:
-    """Stop launching runs, retries included, until resumed. Running ones finish; new events queue up.
+def pause(
+    name: Name,
+    reason: Reason,
+    who: Who = None,
+    module: Module = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Stop launching runs, retries included, until resumed. Running ones finish; new events queue
+    up.
 
     Runs that a person launches are not affected.
     """
@@ -137,15 +197,27 @@ def pause(name: Name, reason: Reason, who: Who = None, module: Module = None, dr
     row = subscription_known(platform, name, module, dry_run=dry_run)
     if not dry_run:
         Interventions(platform.ledger).pause(row, by)
-    answer(as_json, {"trigger": name, "paused": True, "dry_run": dry_run}, f"{name} {would(dry_run)} paused")
+    answer(
+        as_json,
+        {"trigger": name, "paused": True, "dry_run": dry_run},
+        f"{name} {would(dry_run)} paused",
+    )
 
 
 @app.command()
-def resume(name: Name, reason: Reason, who: Who = None, module: Module = None, dry_run: DryRun = False, as_json: Json = False) -> None:
-    """Launch runs again, for all waiting events; `lakechime trigger seek NAME --to now` leaves them out.
+def resume(
+    name: Name,
+    reason: Reason,
+    who: Who = None,
+    module: Module = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Launch runs again, for all waiting events; `lakechime trigger seek NAME --to now` leaves them
+    out.
 
-    A consumer that is blocked because its source lost messages continues with those that exist; an execution that asked for a person
-    is retried with all newer events.
+    A consumer that is blocked because its source lost messages continues with those that exist; an
+    execution that asked for a person is retried with all newer events.
     """
     from lakechime_dagster.runtime.platform import ends_of_held
     from lakechime_dagster.runtime.sources import checkpoint_kept
@@ -164,23 +236,36 @@ def resume(name: Name, reason: Reason, who: Who = None, module: Module = None, d
             moved = interventions.seek(row, None, by, checkpoint_at, dry_run=True)
     if not dry_run:
         interventions.resume(row, by, checkpoint_at, ends)
-    _moved({"trigger": name, "paused": False, "dry_run": dry_run}, moved, f"{name} {would(dry_run)} resumed", as_json)
+    _moved(
+        {"trigger": name, "paused": False, "dry_run": dry_run},
+        moved,
+        f"{name} {would(dry_run)} resumed",
+        as_json,
+    )
 
 
 @app.command()
 def seek(
     name: Name,
-    to: Annotated[str, typer.Option("--to", metavar="beginning|now|TIME|POSITION", help="Where to continue from.")],
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="beginning|now|TIME|POSITION", help="Where to continue from."),
+    ],
     reason: Reason,
-    key: Annotated[str | None, typer.Option("--key", help="The consumer of this key; all consumers unless given.")] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", help="The consumer of this key; all consumers unless given."),
+    ] = None,
     who: Who = None,
     module: Module = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Move the checkpoints of a trigger's consumers: back to replay events, forward to leave them out.
+    """Move the checkpoints of a trigger's consumers: back to replay events, forward to leave them
+    out.
 
-    `--to beginning` rebuilds the target: of a CDC table from all messages of its bronze table, without asking the database.
+    `--to beginning` rebuilds the target: of a CDC table from all messages of its bronze table,
+    without asking the database.
     """
     where = _start_from(to)
     platform = open_platform(dry_run=dry_run)
@@ -194,8 +279,17 @@ def seek(
 
 
 @app.command()
-def forget(name: Name, reason: Reason, who: Who = None, module: Module = None, dry_run: DryRun = False, as_json: Json = False) -> None:
-    """Forget a trigger that is no longer declared, with its consumers and executions, so that `store expire` no longer waits for it."""
+def forget(
+    name: Name,
+    reason: Reason,
+    who: Who = None,
+    module: Module = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Forget a trigger that is no longer declared, with its consumers and executions, so that
+    `store expire` no longer waits for it.
+    """
     from lakechime_dagster.triggers.interventions import Interventions
 
     platform = open_platform(dry_run=dry_run)
@@ -204,14 +298,23 @@ def forget(name: Name, reason: Reason, who: Who = None, module: Module = None, d
     if row is None:
         raise NotFoundError(f"no trigger {name!r} is recorded; `lakechime trigger show` lists them")
     if name in declared_subscriptions(module):
-        raise LakeChimeError(f"{name} is declared here, so that its sensor would activate it again; remove it from the code first")
+        raise LakeChimeError(
+            f"{name} is declared here, so that its sensor would activate it again; remove it from "
+            f"the code first"
+        )
     consumers = Interventions(platform.ledger).forget(row, by, dry_run=dry_run)
     document = {"trigger": name, "consumers": len(consumers), "dry_run": dry_run}
-    answer(as_json, document, f"{name} {would(dry_run)} forgotten, with {count(len(consumers), 'consumer')}")
+    answer(
+        as_json,
+        document,
+        f"{name} {would(dry_run)} forgotten, with {count(len(consumers), 'consumer')}",
+    )
 
 
 def _check_bronze(platform: "Platform", name: str, module: str | None) -> None:
-    """Refuse to rebuild a CDC table of which the bronze table holds no message: it would be empty."""
+    """Refuse to rebuild a CDC table of which the bronze table holds no message: it would be
+    empty.
+    """
     if module is not None:
         return
     from lakechime_dagster.cdc.service import Replica
@@ -221,43 +324,74 @@ def _check_bronze(platform: "Platform", name: str, module: str | None) -> None:
         tables = declared_lake(platform.settings).tables
     except LakeChimeError:  # of a project that has triggers and no lake
         return
-    table = next((table for table in tables if table.name == name and isinstance(table, CDCTable)), None)
+    table = next(
+        (table for table in tables if table.name == name and isinstance(table, CDCTable)), None
+    )
     if isinstance(table, CDCTable) and not Replica(platform, table).bronze.count():
-        raise LakeChimeError(f"{table.bronze.name} holds no message, so that {name} would be empty; nothing was done")
+        raise LakeChimeError(
+            f"{table.bronze.name} holds no message, so that {name} would be empty; nothing was done"
+        )
 
 
 def sought(
-    platform: "Platform", subscription: "Subscription", where: "StartFrom", by: "By", *, key: str | None = None, dry_run: bool = False
+    platform: "Platform",
+    subscription: "Subscription",
+    where: "StartFrom",
+    by: "By",
+    *,
+    key: str | None = None,
+    dry_run: bool = False,
 ) -> Moved:
-    """Move the checkpoint of the consumer of a key, or of all; the consumers as they were, each with its new checkpoint."""
+    """Move the checkpoint of the consumer of a key, or of all; the consumers as they were, each
+    with its new checkpoint.
+    """
     from lakechime_dagster.runtime.explain import inactive
     from lakechime_dagster.runtime.sources import checkpoint_at as checkpoint_found
     from lakechime_dagster.triggers.interventions import Interventions
 
     _check_consumers(platform, subscription, key)
-    imagined = (platform.ledger.subscription(subscription.name) or inactive(platform, subscription)) if dry_run else None
+    imagined = (
+        (platform.ledger.subscription(subscription.name) or inactive(platform, subscription))
+        if dry_run
+        else None
+    )
     row = imagined or platform.evaluator.activate(subscription)
     checkpoint_at = checkpoint_found(platform, subscription, where)
     moved = _first_consumer(platform, subscription, row, checkpoint_at, dry_run)
-    return moved or Interventions(platform.ledger).seek(row, key, by, checkpoint_at, dry_run=dry_run)
+    return moved or Interventions(platform.ledger).seek(
+        row, key, by, checkpoint_at, dry_run=dry_run
+    )
 
 
 def _check_consumers(platform: "Platform", subscription: "Subscription", key: str | None) -> None:
     """Refuse to move a consumer that does not exist, before anything is written."""
     row = platform.ledger.subscription(subscription.name)
-    keys = {*(platform.ledger.consumers(row) if row else {}), *([] if subscription.is_partitioned else [""])}
+    keys = {
+        *(platform.ledger.consumers(row) if row else {}),
+        *([] if subscription.is_partitioned else [""]),
+    }
     if key is not None and key not in keys:
         raise NotFoundError(
-            f"{subscription.name} has no consumer {key!r}; `lakechime trigger show {subscription.name}` lists its consumers"
+            f"{subscription.name} has no consumer {key!r}; `lakechime trigger show "
+            f"{subscription.name}` lists its consumers"
         )
     if not keys:
-        raise LakeChimeError(f"{subscription.name} has no consumer yet: nothing was claimed, so there is nothing to move")
+        raise LakeChimeError(
+            f"{subscription.name} has no consumer yet: nothing was claimed, so there is nothing to "
+            f"move"
+        )
 
 
 def _first_consumer(
-    platform: "Platform", subscription: "Subscription", row: "SubscriptionRow", checkpoint_at: "CheckpointAt", dry_run: bool
+    platform: "Platform",
+    subscription: "Subscription",
+    row: "SubscriptionRow",
+    checkpoint_at: "CheckpointAt",
+    dry_run: bool,
 ) -> Moved:
-    """The one consumer of a snapshot trigger, which can be moved before anything was claimed: created, in a dry run only imagined."""
+    """The one consumer of a snapshot trigger, which can be moved before anything was claimed:
+    created, in a dry run only imagined.
+    """
     from lakechime_dagster.dce.engine import reading
     from lakechime_dagster.runtime.platform import ask_target
     from lakechime_dagster.triggers.consumers import ConsumerId, ConsumerState
@@ -265,7 +399,9 @@ def _first_consumer(
 
     if subscription.is_partitioned or platform.ledger.consumers(row):
         return []
-    target = platform.log(subscription.target, subscription.location) if subscription.target else None
+    target = (
+        platform.log(subscription.target, subscription.location) if subscription.target else None
+    )
     committed = ask_target(target)(ConsumerId(platform.ledger.deployment, subscription.name))
     if not dry_run:
         platform.ledger.ensure_consumer(row, "", committed)
@@ -285,7 +421,9 @@ def _first_consumer(
 
 
 def _declared_or_none(module: str | None) -> dict[str, "Subscription"]:
-    """The declared subscriptions; a code location that cannot be loaded must not hide what is recorded."""
+    """The declared subscriptions; a code location that cannot be loaded must not hide what is
+    recorded.
+    """
     try:
         return declared_subscriptions(module)
     except LakeChimeError as error:
@@ -293,10 +431,18 @@ def _declared_or_none(module: str | None) -> dict[str, "Subscription"]:
         return {}
 
 
-def _summary(name: str, subscription: "Subscription | None", seen: "SubscriptionOverview | None") -> dict[str, Any]:
+def _summary(
+    name: str, subscription: "Subscription | None", seen: "SubscriptionOverview | None"
+) -> dict[str, Any]:
     row = seen.row if seen else None
     state = (
-        "not active yet" if row is None else "paused" if row.paused_ts is not None else "active" if subscription else "not declared here"
+        "not active yet"
+        if row is None
+        else "paused"
+        if row.paused_ts is not None
+        else "active"
+        if subscription
+        else "not declared here"
     )
     counts = record(seen, "waiting open stale consumers blocked") if seen else NOT_ACTIVE
     return {
@@ -309,7 +455,9 @@ def _summary(name: str, subscription: "Subscription | None", seen: "Subscription
     }
 
 
-def _details(subscription: "Subscription | None", seen: "SubscriptionOverview | None") -> dict[str, Any]:
+def _details(
+    subscription: "Subscription | None", seen: "SubscriptionOverview | None"
+) -> dict[str, Any]:
     row = seen.row if seen else None
     known = subscription or row
     return {
@@ -327,8 +475,20 @@ def _consumer(consumer: "ConsumerRow") -> dict[str, Any]:
 
 
 def _snapshots(consumer: "ConsumerRow") -> str:
-    tables = [f"{table}@{checkpoint.snapshot_id}" for table, checkpoint in consumer.checkpoint.sources.items()]
-    return ", ".join([*tables, *([str(consumer.checkpoint.offsets)] if consumer.checkpoint.offsets is not None else [])])
+    tables = [
+        f"{table}@{checkpoint.snapshot_id}"
+        for table, checkpoint in consumer.checkpoint.sources.items()
+    ]
+    return ", ".join(
+        [
+            *tables,
+            *(
+                [str(consumer.checkpoint.offsets)]
+                if consumer.checkpoint.offsets is not None
+                else []
+            ),
+        ]
+    )
 
 
 def _start_from(text: str) -> "StartFrom":
@@ -346,8 +506,13 @@ def _start_from(text: str) -> "StartFrom":
 
 def _moved(document: dict[str, Any], moved: Moved, sentence: str, as_json: bool) -> None:
     """Which consumers were moved from where to where."""
-    moves = [{"key": one.key, "before": one.checkpoint.to_json(), "after": after.to_json()} for one, after in moved]
+    moves = [
+        {"key": one.key, "before": one.checkpoint.to_json(), "after": after.to_json()}
+        for one, after in moved
+    ]
     answer(as_json, document | {"consumers": moves}, sentence)
     if moved and not as_json:
-        rows = [[one.key or "(one)", one.checkpoint.position, after.position] for one, after in moved]
+        rows = [
+            [one.key or "(one)", one.checkpoint.position, after.position] for one, after in moved
+        ]
         print_table(["consumer", "before", "after"], rows, empty="")

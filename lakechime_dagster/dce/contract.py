@@ -22,10 +22,11 @@ class OvertakenError(LakeChimeError):
 
 @dataclass(frozen=True)
 class Seen:
-    """Capture has registered every commit of a table up to `snapshot_id`; `table_uid` becomes the current one.
+    """Capture has registered every commit of a table up to `snapshot_id`; `table_uid` becomes the
+    current one.
 
-    `began_at` is the table uid and the snapshot that the store knew when the capture began, which must still hold when it
-    is registered; None says the same whatever the store knows by then.
+    `began_at` is the table uid and the snapshot that the store knew when the capture began, which
+    must still hold when it is registered; None says the same whatever the store knows by then.
     """
 
     table: str
@@ -35,21 +36,29 @@ class Seen:
     began_at: tuple[TableUid | None, SnapshotId | None] | None = field(default=None, compare=False)
 
     def check_current(self, table_uid: TableUid | None, seen: SnapshotId | None) -> None:
-        """Refuse what was overtaken: by another capture, it would put the table back; by a first push, it would not know that commit.
+        """Refuse what was overtaken: by another capture, it would put the table back; by a first
+        push, it would not know that commit.
 
         Raises:
             OvertakenError: the store knows another table uid or snapshot by now.
         """
         if self.began_at is not None and self.began_at != (table_uid, seen):
-            overtaken = "an event of it was registered" if seen is None else f"it was captured up to snapshot {seen}"
-            raise OvertakenError(f"{self.table}: {overtaken} since this capture of its log began; capture again")
+            overtaken = (
+                "an event of it was registered"
+                if seen is None
+                else f"it was captured up to snapshot {seen}"
+            )
+            raise OvertakenError(
+                f"{self.table}: {overtaken} since this capture of its log began; capture again"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Registration:
     """What one call of `register` did, in the order of its events.
 
-    `registered` holds new events and amendments; `duplicates` the events that were there already, as they are.
+    `registered` holds new events and amendments; `duplicates` the events that were there already,
+    as they are.
     """
 
     registered: tuple[RegisteredEvent, ...] = ()
@@ -60,9 +69,10 @@ class Registration:
 class EventQuery:
     """Which events to fetch; every given condition must hold.
 
-    `partition` is compared by the table's declared levels. `tags` must all be on one event. Positions: `after`
-    exclusive, `through` inclusive. Times (`event_ts`, milliseconds): `since` inclusive, `until` exclusive. `only_new`
-    leaves out amendments of an event that carried the tags before, and without tags whatever changes no data.
+    `partition` is compared by the table's declared levels. `tags` must all be on one event.
+    Positions: `after` exclusive, `through` inclusive. Times (`event_ts`, milliseconds): `since`
+    inclusive, `until` exclusive. `only_new` leaves out amendments of an event that carried the tags
+    before, and without tags whatever changes no data.
     """
 
     table: str | None = None
@@ -78,11 +88,17 @@ class EventQuery:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "partition", checked_partition(self.partition))
-        object.__setattr__(self, "tags", self.tags if isinstance(self.tags, Tags) else Tags(self.tags))
+        object.__setattr__(
+            self, "tags", self.tags if isinstance(self.tags, Tags) else Tags(self.tags)
+        )
         if self.partition is not None and self.table is None:
-            raise InvalidValueError("partition", list(self.partition), "needs its table; name the table too")
+            raise InvalidValueError(
+                "partition", list(self.partition), "needs its table; name the table too"
+            )
         if self.limit is not None and self.limit < 1:
-            raise InvalidValueError("limit", self.limit, "is not a positive number; give at least 1")
+            raise InvalidValueError(
+                "limit", self.limit, "is not a positive number; give at least 1"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +111,9 @@ class FeedPage:
 
 @dataclass(frozen=True, kw_only=True)
 class TableRecord:
-    """What the store knows of a table; `dropped_ts` is when it was dropped last, be it there again or not."""
+    """What the store knows of a table; `dropped_ts` is when it was dropped last, be it there again
+    or not.
+    """
 
     name: str
     cluster: str

@@ -1,4 +1,6 @@
-"""Connections to the store on SQLite and PostgreSQL: reading and writing transactions, and what the two dialects spell differently."""
+"""Connections to the store on SQLite and PostgreSQL: reading and writing transactions, and what the
+two dialects spell differently.
+"""
 
 import os
 import sqlite3
@@ -35,7 +37,13 @@ from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
-from lakechime_dagster.errors import InvalidValueError, StoreUnreachableError, StoreVersionError, needs, without_password
+from lakechime_dagster.errors import (
+    InvalidValueError,
+    StoreUnreachableError,
+    StoreVersionError,
+    needs,
+    without_password,
+)
 
 BUSY_SECONDS = 30  # how long a SQLite writer waits for another; its tail under eight writers is 2 s
 IDLE_SECONDS = 1.0  # a pooled connection that rested longer is asked whether it still lives
@@ -44,7 +52,8 @@ _MODE = "lakechime_mode"  # execution option: how SQLite begins this transaction
 
 
 def open_engine(url: str) -> Engine:
-    """The engine of a store's URL; connects at the first transaction, which makes a SQLite file and its folder.
+    """The engine of a store's URL; connects at the first transaction, which makes a SQLite file and
+    its folder.
 
     PostgreSQL is spoken through psycopg whatever driver the URL names.
 
@@ -58,14 +67,20 @@ def open_engine(url: str) -> Engine:
     else:
         connect_args = {"connect_timeout": 10, "application_name": "lakechime"}
         with needs("a DCE store in PostgreSQL"):
-            engine = create_engine(address, connect_args={k: v for k, v in connect_args.items() if k not in address.query}, **POOL)
+            engine = create_engine(
+                address,
+                connect_args={k: v for k, v in connect_args.items() if k not in address.query},
+                **POOL,
+            )
     _check_rested_connections(engine)
     event.listen(engine, "handle_error", _translate)
     return engine
 
 
 def memory_engine() -> Engine:
-    """The engine of a new SQLite database in memory, for one thread: it lies nowhere and ends with the process."""
+    """The engine of a new SQLite database in memory, for one thread: it lies nowhere and ends with
+    the process.
+    """
     return _sqlite(create_engine("sqlite://", poolclass=StaticPool))
 
 
@@ -98,14 +113,18 @@ def reading(engine: Engine) -> Iterator[Connection]:
     with engine.connect() as connection:
         connection.execution_options(**{_MODE: "read"})
         if engine.dialect.name == "postgresql":
-            connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            connection.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
         with connection.begin():
             yield connection
 
 
 @contextmanager
 def at_once(engine: Engine) -> Iterator[Connection]:
-    """A connection on which every statement is a transaction of its own: the cheapest way to run exactly one."""
+    """A connection on which every statement is a transaction of its own: the cheapest way to run
+    exactly one.
+    """
     with engine.connect() as connection:
         connection.execution_options(**{_MODE: "statement"})
         if engine.dialect.name == "postgresql":
@@ -116,7 +135,9 @@ def at_once(engine: Engine) -> Iterator[Connection]:
 
 def shown_url(url: URL) -> str:
     """The URL as messages may show it: no password, wherever it stands, and no driver."""
-    return without_password(url.set(drivername=url.get_backend_name()).render_as_string(hide_password=False))
+    return without_password(
+        url.set(drivername=url.get_backend_name()).render_as_string(hide_password=False)
+    )
 
 
 def _address(url: str) -> URL:
@@ -125,17 +146,25 @@ def _address(url: str) -> URL:
         backend = address.get_backend_name()
     except (ArgumentError, NoSuchModuleError, ValueError):
         raise InvalidValueError(
-            "store URL", without_password(url).partition("://")[0], "is not a database URL; write postgresql:// or sqlite:///"
+            "store URL",
+            without_password(url).partition("://")[0],
+            "is not a database URL; write postgresql:// or sqlite:///",
         ) from None
     if url.partition("://")[2].partition("/")[0].count("@") > 1:
-        raise InvalidValueError("store URL", without_password(url), 'its password holds "@"; write it as %40')
+        raise InvalidValueError(
+            "store URL", without_password(url), 'its password holds "@"; write it as %40'
+        )
     if backend in ("postgresql", "postgres"):
         return address.set(drivername="postgresql+psycopg")
     if backend != "sqlite":
-        raise InvalidValueError("store URL", backend, "is not supported; use postgresql:// or sqlite:///")
+        raise InvalidValueError(
+            "store URL", backend, "is not supported; use postgresql:// or sqlite:///"
+        )
     if not address.database or ":memory:" in address.database:
         raise InvalidValueError(
-            "store URL", shown_url(address), "keeps nothing; name a file, such as sqlite:////var/lib/lakechime/dce.sqlite"
+            "store URL",
+            shown_url(address),
+            "keeps nothing; name a file, such as sqlite:////var/lib/lakechime/dce.sqlite",
         )
     return address.set(drivername="sqlite")
 
@@ -153,11 +182,15 @@ def _make_folder(address: URL) -> None:
     try:
         Path(database).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreUnreachableError(f"The folder of {shown_url(address)} cannot be made: {error.strerror}.") from error
+        raise StoreUnreachableError(
+            f"The folder of {shown_url(address)} cannot be made: {error.strerror}."
+        ) from error
 
 
 def _prepare_sqlite(connection: Any, record: ConnectionPoolEntry) -> None:
-    """Settings of a SQLite connection; waiting for the lock is set first, since already opening may find it taken."""
+    """Settings of a SQLite connection; waiting for the lock is set first, since already opening may
+    find it taken.
+    """
     connection.isolation_level = None  # transactions begin by `_begin_sqlite`, not behind our back
     connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
     if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
@@ -175,7 +208,8 @@ def _begin_sqlite(connection: Connection) -> None:
 def _check_rested_connections(engine: Engine) -> None:
     """Never hand out a connection that died while resting, nor one that a forked parent still uses.
 
-    Like the pool's own pre-ping, but connections in use every second are not asked: asking costs as much as the work.
+    Like the pool's own pre-ping, but connections in use every second are not asked: asking costs as
+    much as the work.
     """
 
     @event.listens_for(engine, "connect")
@@ -191,7 +225,9 @@ def _check_rested_connections(engine: Engine) -> None:
         if record.info.get("process") != os.getpid():
             record.dbapi_connection = proxy.dbapi_connection = None
             raise DisconnectionError("the connection belongs to the parent process")
-        if time.monotonic() - record.info.get("returned", time.monotonic()) > IDLE_SECONDS and not _lives(engine, connection):
+        if time.monotonic() - record.info.get(
+            "returned", time.monotonic()
+        ) > IDLE_SECONDS and not _lives(engine, connection):
             raise DisconnectionError("the connection was closed while it rested")
 
 
@@ -205,18 +241,28 @@ def _lives(engine: Engine, connection: Any) -> bool:
 
 
 def _translate(context: ExceptionContext) -> None:
-    """Say in the product's words what a driver reports about a store that is not there, locked, full or not upgraded."""
+    """Say in the product's words what a driver reports about a store that is not there, locked,
+    full or not upgraded.
+    """
     error, engine = context.original_exception, context.engine
     if not isinstance(error, Exception):
         return  # Ctrl-C, which SQLAlchemy reports as a disconnect
     where = shown_url(engine.url) if engine is not None else "the store"
     if context.connection is None or context.is_disconnect:
-        raise StoreUnreachableError(f"The DCE store {where} cannot be reached: {_reason(error)}.") from error
+        raise StoreUnreachableError(
+            f"The DCE store {where} cannot be reached: {_reason(error)}."
+        ) from error
     if isinstance(error, sqlite3.Error) and (problem := _sqlite_problem(str(error))):
         raise StoreUnreachableError(f"The DCE store {where} {problem}.") from error
-    missing = getattr(error, "sqlstate", None) in ("42P01", "42703") or "no such table" in str(error) or "no such column" in str(error)
+    missing = (
+        getattr(error, "sqlstate", None) in ("42P01", "42703")
+        or "no such table" in str(error)
+        or "no such column" in str(error)
+    )
     if missing:
-        raise StoreVersionError(f"The DCE store {where} lacks tables of this version; run `lakechime store upgrade`.") from error
+        raise StoreVersionError(
+            f"The DCE store {where} lacks tables of this version; run `lakechime store upgrade`."
+        ) from error
 
 
 _SQLITE_PROBLEMS = {
@@ -235,7 +281,9 @@ def _sqlite_problem(message: str) -> str | None:
 
 
 def _reason(error: BaseException) -> str:
-    """Why a connection failed, in a few plain words; never the driver's text, which may hold host details and secrets."""
+    """Why a connection failed, in a few plain words; never the driver's text, which may hold host
+    details and secrets.
+    """
     message = str(error).lower()
     reasons = {
         "password authentication failed": "the user or the password is wrong",
@@ -253,10 +301,15 @@ def _reason(error: BaseException) -> str:
     }
     if sqlite := _sqlite_problem(str(error)):
         return f"the file {sqlite}"
-    return next((reason for part, reason in reasons.items() if part in message), "the connection was closed or refused")
+    return next(
+        (reason for part, reason in reasons.items() if part in message),
+        "the connection was closed or refused",
+    )
 
 
-BIG = BigInteger().with_variant(Integer(), "sqlite")  # SQLite counts rows in plain INTEGER columns only
+BIG = BigInteger().with_variant(
+    Integer(), "sqlite"
+)  # SQLite counts rows in plain INTEGER columns only
 EVERYTHING = 2**63 - 1  # the bound of a database in which commit order is number order
 
 
@@ -280,7 +333,9 @@ class TransactionId(_BigIntegerFunction):
 
 
 class VisibleBelow(_BigIntegerFunction):
-    """The transaction number below which every transaction has ended: what is there can be read for good."""
+    """The transaction number below which every transaction has ended: what is there can be read for
+    good.
+    """
 
     name = "visible_below"
     inherit_cache = True
@@ -323,23 +378,30 @@ def insert_if_absent(connection: Connection, table: Table) -> postgresql.Insert 
     return sqlite.insert(table).on_conflict_do_nothing()
 
 
-def among(connection: Connection, column: Column[Any], values: Sequence[Any]) -> ColumnElement[bool]:
-    """Whether the column holds one of many values: one array on PostgreSQL, so that the statement's text stays the same."""
+def among(
+    connection: Connection, column: Column[Any], values: Sequence[Any]
+) -> ColumnElement[bool]:
+    """Whether the column holds one of many values: one array on PostgreSQL, so that the statement's
+    text stays the same.
+    """
     if connection.dialect.name == "postgresql":
         return column == any_(bindparam(None, list(values), type_=ARRAY(column.type)))
     return column.in_(values)
 
 
 def now_ms(connection: Connection) -> int:
-    """The store's clock in milliseconds since the epoch; a clock of the host on SQLite, the server's on PostgreSQL."""
+    """The store's clock in milliseconds since the epoch; a clock of the host on SQLite, the
+    server's on PostgreSQL.
+    """
     return connection.execute(select(StoreNow())).scalar_one()
 
 
 def high_water(connection: Connection) -> int:
-    """The bound of visibility of this moment: only rows with `tx_id` below it may be read as a feed.
+    """The bound of visibility of this moment: only rows with `tx_id` below it may be read as a
+    feed.
 
-    In the transactions of `reading` it holds for all statements; in those of `writing` use `VisibleBelow()` in the
-    statement that reads.
+    In the transactions of `reading` it holds for all statements; in those of `writing` use
+    `VisibleBelow()` in the statement that reads.
     """
     return connection.execute(select(VisibleBelow())).scalar_one()
 

@@ -1,4 +1,6 @@
-"""Data change events: what changed in which table, with its tags and its position in commit order."""
+"""Data change events: what changed in which table, with its tags and its position in commit
+order.
+"""
 
 import hashlib
 import json
@@ -87,9 +89,13 @@ class Position:
     def parse(cls, text: str) -> "Position":
         """The position that `str` wrote."""
         tx_id, dash, seq = text.partition("-") if isinstance(text, str) else ("", "", "")
-        digits = dash and all(part.isascii() and part.isdigit() and len(part) <= 19 for part in (tx_id, seq))
+        digits = dash and all(
+            part.isascii() and part.isdigit() and len(part) <= 19 for part in (tx_id, seq)
+        )
         if not digits or int(seq) > MAX_SEQ or int(tx_id) > MAX_SEQ:
-            raise InvalidValueError("position", text, "is not a position; give one that an event showed, such as 0-42")
+            raise InvalidValueError(
+                "position", text, "is not a position; give one that an event showed, such as 0-42"
+            )
         return cls(int(tx_id), int(seq))
 
     def __str__(self) -> str:
@@ -124,10 +130,11 @@ class OperationType(StrEnum):
 class DataChangeEvent:
     """A change of one partition (or of an unpartitioned table) by one commit.
 
-    `partition` holds one JSON value per level, None for an unpartitioned table. `snapshot_ts` is in milliseconds
-    since the epoch. `prev_snapshot_id` is the table's own predecessor (Delta: version - 1). `table_uid` distinguishes a
-    table from one that was dropped and created again under its name; None means the store's current one.
-    `event_key` is the producer's own identity of the event; the same key again for the same table is a duplicate.
+    `partition` holds one JSON value per level, None for an unpartitioned table. `snapshot_ts` is in
+    milliseconds since the epoch. `prev_snapshot_id` is the table's own predecessor (Delta: version
+    - 1). `table_uid` distinguishes a table from one that was dropped and created again under its
+    name; None means the store's current one. `event_key` is the producer's own identity of the
+    event; the same key again for the same table is a duplicate.
 
     Raises:
         InvalidValueError: naming field, value and remedy.
@@ -148,39 +155,64 @@ class DataChangeEvent:
     def __post_init__(self) -> None:
         checked_text("table", self.table)
         checked_text("cluster", self.cluster, limit=128, empty=True)
-        for name, limit in (("snapshot_id", 128), ("prev_snapshot_id", 128), ("table_uid", 128), ("event_key", 512)):
+        for name, limit in (
+            ("snapshot_id", 128),
+            ("prev_snapshot_id", 128),
+            ("table_uid", 128),
+            ("event_key", 512),
+        ):
             value = getattr(self, name)
             if value is not None:
                 checked_text(name, value, limit=limit)
         if self.snapshot_ts is not None:
             checked_milliseconds("snapshot_ts", self.snapshot_ts)
         if self.prev_snapshot_id is not None and self.snapshot_id is None:
-            raise InvalidValueError("prev_snapshot_id", self.prev_snapshot_id, "has no snapshot_id to precede; send both or neither")
+            raise InvalidValueError(
+                "prev_snapshot_id",
+                self.prev_snapshot_id,
+                "has no snapshot_id to precede; send both or neither",
+            )
         if self.snapshot_id is not None and self.prev_snapshot_id == self.snapshot_id:
-            raise InvalidValueError("prev_snapshot_id", self.prev_snapshot_id, "equals snapshot_id; send the snapshot before it")
-        object.__setattr__(self, "table_format", _choice("table_format", self.table_format, TableFormat))
-        object.__setattr__(self, "operation_type", _choice("operation_type", self.operation_type, OperationType))
+            raise InvalidValueError(
+                "prev_snapshot_id",
+                self.prev_snapshot_id,
+                "equals snapshot_id; send the snapshot before it",
+            )
+        object.__setattr__(
+            self, "table_format", _choice("table_format", self.table_format, TableFormat)
+        )
+        object.__setattr__(
+            self, "operation_type", _choice("operation_type", self.operation_type, OperationType)
+        )
         if self.table_format is TableFormat.DELTA:
             for name in ("snapshot_id", "prev_snapshot_id"):
                 _check_delta_version(name, getattr(self, name))
         object.__setattr__(self, "partition", checked_partition(self.partition))
-        object.__setattr__(self, "tags", self.tags if isinstance(self.tags, Tags) else Tags(self.tags))
+        object.__setattr__(
+            self, "tags", self.tags if isinstance(self.tags, Tags) else Tags(self.tags)
+        )
 
     @property
     def is_marker(self) -> bool:
-        """Whether this is a completeness statement: no snapshot on a format that has them; never in a range."""
+        """Whether this is a completeness statement: no snapshot on a format that has them; never in
+        a range.
+        """
         return self.snapshot_id is None and self.table_format is not TableFormat.HIVE
 
     def identity_at(self, canonical: str) -> bytes | None:
-        """The 16 bytes by which a repeat is known; None when every registration is an event of its own.
+        """The 16 bytes by which a repeat is known; None when every registration is an event of its
+        own.
 
-        The producer's key if there is one, else what happened where: cluster, table, table uid, partition (its canonical
-        text), snapshot id. Operation and tags are not in it. `table_uid` must be resolved before.
+        The producer's key if there is one, else what happened where: cluster, table, table uid,
+        partition (its canonical text), snapshot id. Operation and tags are not in it. `table_uid`
+        must be resolved before.
         """
         if self.event_key is not None:
             return digest(["key", self.cluster, self.table, self.event_key])
         if self.snapshot_id is not None:
-            return digest(["snapshot", self.cluster, self.table, self.table_uid, canonical, self.snapshot_id])
+            return digest(
+                ["snapshot", self.cluster, self.table, self.table_uid, canonical, self.snapshot_id]
+            )
         return None
 
     def at_table(self, table_uid: TableUid | None) -> "DataChangeEvent":
@@ -192,14 +224,18 @@ class DataChangeEvent:
         return self._changed(tags=tags)
 
     def _changed(self, **fields: object) -> Self:
-        """A copy with fields that were validated before; `replace` would validate all of them again."""
+        """A copy with fields that were validated before; `replace` would validate all of them
+        again.
+        """
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__, **fields)
         return copy
 
 
 def revived(fields: Mapping[str, object]) -> DataChangeEvent:
-    """An event from all its fields as a store kept them: they were validated when it was first made."""
+    """An event from all its fields as a store kept them: they were validated when it was first
+    made.
+    """
     event = object.__new__(DataChangeEvent)
     event.__dict__.update(fields)
     return event
@@ -214,9 +250,9 @@ def digest(parts: object) -> bytes:
 class RegisteredEvent:
     """An event as the store holds it.
 
-    `event_ts` (milliseconds, the store's clock) is information, never an order: `position` is the order.
-    `canonical` is the partition's canonical text. An amendment repeats an earlier event (`amends`: its first
-    position) with more tags; it changes no data.
+    `event_ts` (milliseconds, the store's clock) is information, never an order: `position` is the
+    order. `canonical` is the partition's canonical text. An amendment repeats an earlier event
+    (`amends`: its first position) with more tags; it changes no data.
     """
 
     event: DataChangeEvent
@@ -232,8 +268,14 @@ class RegisteredEvent:
 
 
 def version_of(snapshot: str | None) -> int | None:
-    """The Delta version that a snapshot id names; None for none, and for ids of other formats that are no such number."""
-    return int(snapshot) if snapshot and snapshot.isascii() and snapshot.isdigit() and len(snapshot) <= 18 else None
+    """The Delta version that a snapshot id names; None for none, and for ids of other formats that
+    are no such number.
+    """
+    return (
+        int(snapshot)
+        if snapshot and snapshot.isascii() and snapshot.isdigit() and len(snapshot) <= 18
+        else None
+    )
 
 
 def _check_delta_version(name: str, value: str | None) -> None:
@@ -271,7 +313,13 @@ def to_json(event: DataChangeEvent | RegisteredEvent) -> dict[str, Any]:
     wire: dict[str, Any] = {"event_ts": registered.event_ts} if registered else {}
     for name in WIRE_FIELDS[1:]:
         value = getattr(inner, name)
-        wire[name] = dict(value) if name == "tags" else list(value) if name == "partition" and value is not None else value
+        wire[name] = (
+            dict(value)
+            if name == "tags"
+            else list(value)
+            if name == "partition" and value is not None
+            else value
+        )
     if registered:
         wire["position"] = str(registered.position)
         wire["amends"] = str(registered.amends) if registered.amends else None
@@ -279,7 +327,8 @@ def to_json(event: DataChangeEvent | RegisteredEvent) -> dict[str, Any]:
 
 
 def from_json(wire: object) -> DataChangeEvent:
-    """The event of a wire form; what registration sets (`event_ts`, `position`, `amends`) is accepted and left out.
+    """The event of a wire form; what registration sets (`event_ts`, `position`, `amends`) is
+    accepted and left out.
 
     Raises:
         InvalidValueError: for anything that is not an object with LakeChime's fields.
@@ -288,7 +337,9 @@ def from_json(wire: object) -> DataChangeEvent:
         raise InvalidValueError("event", wire, "is not a JSON object; give one object per event")
     unknown = sorted(str(name) for name in wire if name not in (*WIRE_FIELDS, "position", "amends"))
     if unknown:
-        raise InvalidValueError("event field", unknown[0], f"is unknown; the fields are {', '.join(WIRE_FIELDS[1:])}")
+        raise InvalidValueError(
+            "event field", unknown[0], f"is unknown; the fields are {', '.join(WIRE_FIELDS[1:])}"
+        )
     if "table" not in wire:
         raise InvalidValueError("table", shown(None), "is missing; name the table that changed")
     given = {name: wire[name] for name in WIRE_FIELDS[1:] if wire.get(name) is not None}
@@ -300,20 +351,30 @@ FACT = "changed"  # of a commit's metadata
 
 
 def changed_fact(columns: Iterable[str], since: int) -> dict[str, Any]:
-    """What a commit says of itself: nothing but these columns of rows that were there changed since a version."""
+    """What a commit says of itself: nothing but these columns of rows that were there changed since
+    a version.
+    """
     return {FACT: {"columns": sorted(columns), "since": since}}
 
 
 def changed_tag(facts: Mapping[str, Any], version: int) -> Mapping[str, str]:
-    """The tag of the events of a commit with these facts; none if another commit was made since the version it was compared with."""
+    """The tag of the events of a commit with these facts; none if another commit was made since the
+    version it was compared with.
+    """
     changed = facts.get(FACT)
-    if not isinstance(changed, Mapping) or changed.get("since") != version - 1 or not isinstance(changed.get("columns"), list):
+    if (
+        not isinstance(changed, Mapping)
+        or changed.get("since") != version - 1
+        or not isinstance(changed.get("columns"), list)
+    ):
         return {}
     return {CHANGED_TAG: canonical_json(changed["columns"])}
 
 
 def changed_columns(tag: str | None) -> frozenset[str] | None:
-    """The columns that, as an event says, are all that changed, in lower case, as Spark finds them in any; None where it says nothing."""
+    """The columns that, as an event says, are all that changed, in lower case, as Spark finds them
+    in any; None where it says nothing.
+    """
     try:
         names = json.loads(tag) if tag is not None else None
     except ValueError:

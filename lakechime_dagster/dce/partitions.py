@@ -14,13 +14,16 @@ from lakechime_dagster.compat import StrEnum, date_of_iso, datetime_of_iso
 from lakechime_dagster.errors import InvalidValueError
 
 MAX_NAME = 512  # characters; the widest key that every supported database can index
-UNSTORABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")  # control characters, and halves of surrogate pairs
+UNSTORABLE = re.compile(
+    "[\x00-\x1f\x7f\ud800-\udfff]"
+)  # control characters, and halves of surrogate pairs
 
 
 def checked_text(field: str, value: object, *, limit: int = MAX_NAME, empty: bool = False) -> str:
     """The value itself, if it is text that any store can hold.
 
-    At most `limit` characters, no control characters, no lone surrogates, no surrounding white space.
+    At most `limit` characters, no control characters, no lone surrogates, no surrounding white
+    space.
 
     Raises:
         InvalidValueError: naming field, value and remedy.
@@ -34,7 +37,11 @@ def checked_text(field: str, value: object, *, limit: int = MAX_NAME, empty: boo
     if found := UNSTORABLE.search(value):
         is_control = ord(found.group()) < 128
         raise InvalidValueError(
-            field, value, "holds a control character; remove it" if is_control else "holds half of a surrogate pair; encode it as UTF-8"
+            field,
+            value,
+            "holds a control character; remove it"
+            if is_control
+            else "holds half of a surrogate pair; encode it as UTF-8",
         )
     if value != value.strip():
         raise InvalidValueError(field, value, "begins or ends with white space; strip it")
@@ -42,17 +49,25 @@ def checked_text(field: str, value: object, *, limit: int = MAX_NAME, empty: boo
 
 
 def storable(text: str) -> str:
-    """The text with a replacement character for each one that not every store can hold: of messages that others wrote."""
+    """The text with a replacement character for each one that not every store can hold: of messages
+    that others wrote.
+    """
     return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def printable(text: str) -> str:
-    """The text for a person: what would move a cursor, turn the order of reading or hide is written as its code after a backslash."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    """The text for a person: what would move a cursor, turn the order of reading or hide is written
+    as its code after a backslash.
+    """
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+    )
 
 
 def shortened(text: str, limit: int) -> str:
-    """The text as `checked_text` takes it: storable, without white space around it, and ending in `…` where more than `limit` was cut."""
+    """The text as `checked_text` takes it: storable, without white space around it, and ending in
+    `…` where more than `limit` was cut.
+    """
     kept = storable(text.strip()).strip()
     return kept if len(kept) <= limit else f"{kept[: limit - 1].rstrip()}…"
 
@@ -60,9 +75,13 @@ def shortened(text: str, limit: int) -> str:
 def checked_milliseconds(field: str, value: object) -> int:
     """The value itself, if it is a time in milliseconds since the epoch between 1970 and 9999."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidValueError(field, value, "is not a whole number; give milliseconds since the epoch")
+        raise InvalidValueError(
+            field, value, "is not a whole number; give milliseconds since the epoch"
+        )
     if not 0 <= value < 253_402_300_800_000:
-        raise InvalidValueError(field, value, "is not a time between 1970 and 9999; give milliseconds since the epoch")
+        raise InvalidValueError(
+            field, value, "is not a time between 1970 and 9999; give milliseconds since the epoch"
+        )
     return value
 
 
@@ -121,7 +140,10 @@ class PartitionLevels:
         if not levels:
             return cls()
         names = tuple(checked_text("partition level name", name, limit=128) for name in levels)
-        return cls(names, tuple(LevelType.of(f"partition level {name!r}", kind) for name, kind in levels.items()))
+        return cls(
+            names,
+            tuple(LevelType.of(f"partition level {name!r}", kind) for name, kind in levels.items()),
+        )
 
     def __len__(self) -> int:
         return len(self.names)
@@ -133,12 +155,15 @@ class PartitionLevels:
         """The values in the types of their levels.
 
         Raises:
-            InvalidValueError: for a wrong number of levels or a value that its level's type cannot hold.
+            InvalidValueError: for a wrong number of levels or a value that its level's type cannot
+                hold.
         """
         if len(partition) != len(self):
             declared = ", ".join(self.names) or "none"
             raise InvalidValueError(
-                "partition", list(partition), f"has {len(partition)} levels; the table declares {len(self)} ({declared})"
+                "partition",
+                list(partition),
+                f"has {len(partition)} levels; the table declares {len(self)} ({declared})",
             )
         return tuple(
             typed_value(f"partition level {name!r}", value, kind)
@@ -167,10 +192,14 @@ def typed_value(field: str, value: PartitionValue, kind: LevelType) -> Partition
             case _:
                 assert_never(kind)
     except (ValueError, KeyError, TypeError, InvalidOperation):
-        raise InvalidValueError(field, value, f"is not a {kind.value}; send a value of the level's declared type") from None
+        raise InvalidValueError(
+            field, value, f"is not a {kind.value}; send a value of the level's declared type"
+        ) from None
 
 
-def canonical_partition(partition: Sequence[PartitionValue] | None, levels: PartitionLevels | None = None) -> str:
+def canonical_partition(
+    partition: Sequence[PartitionValue] | None, levels: PartitionLevels | None = None
+) -> str:
     """The text by which partitions are compared; `""` for an unpartitioned change.
 
     Idempotent: canonical text read back as JSON gives itself again.
@@ -182,14 +211,17 @@ def canonical_partition(partition: Sequence[PartitionValue] | None, levels: Part
         return UNPARTITIONED
     text = canonical_json(list(levels.typed(partition) if levels else partition))
     if len(text) > MAX_CANONICAL:
-        raise InvalidValueError("partition", text, f"has {len(text)} characters of JSON; give at most {MAX_CANONICAL}")
+        raise InvalidValueError(
+            "partition", text, f"has {len(text)} characters of JSON; give at most {MAX_CANONICAL}"
+        )
     return text
 
 
 def fitting_canonical(partition: Sequence[PartitionValue] | None, levels: PartitionLevels) -> str:
     """The canonical text by the levels if the values fit them, else as they were sent.
 
-    For events that were registered before the levels were declared: what does not fit stays what it was.
+    For events that were registered before the levels were declared: what does not fit stays what it
+    was.
     """
     try:
         return canonical_partition(partition, levels)
@@ -199,7 +231,11 @@ def fitting_canonical(partition: Sequence[PartitionValue] | None, levels: Partit
 
 def recanonical(canonical: str, levels: PartitionLevels) -> str:
     """A canonical text by other levels, if its values fit them."""
-    return UNPARTITIONED if canonical == UNPARTITIONED else fitting_canonical(json.loads(canonical), levels)
+    return (
+        UNPARTITIONED
+        if canonical == UNPARTITIONED
+        else fitting_canonical(json.loads(canonical), levels)
+    )
 
 
 def checked_partition(value: object) -> tuple[PartitionValue, ...] | None:
@@ -207,22 +243,36 @@ def checked_partition(value: object) -> tuple[PartitionValue, ...] | None:
     if value is None:
         return None
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise InvalidValueError("partition", value, 'is not a list with a value per level; give JSON such as ["2013-01-01", 5]')
+        raise InvalidValueError(
+            "partition",
+            value,
+            'is not a list with a value per level; give JSON such as ["2013-01-01", 5]',
+        )
     if not value:
-        raise InvalidValueError("partition", value, "has no level; give null for an unpartitioned table")
+        raise InvalidValueError(
+            "partition", value, "has no level; give null for an unpartitioned table"
+        )
     try:
         frozen = tuple(_frozen_level(index, level) for index, level in enumerate(value))
         text = canonical_partition(frozen)
     except InvalidValueError:
         raise
     except (TypeError, ValueError, RecursionError):
-        raise InvalidValueError("partition", value, "cannot be written as JSON; send JSON values") from None
+        raise InvalidValueError(
+            "partition", value, "cannot be written as JSON; send JSON values"
+        ) from None
     if UNSTORABLE.search(text):
-        raise InvalidValueError("partition", value, "holds half of a surrogate pair or a control character; encode it as UTF-8")
+        raise InvalidValueError(
+            "partition",
+            value,
+            "holds half of a surrogate pair or a control character; encode it as UTF-8",
+        )
     return frozen
 
 
-_ENCODER = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False)
+_ENCODER = json.JSONEncoder(
+    separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False
+)
 
 
 def canonical_json(value: object) -> str:
@@ -239,12 +289,18 @@ def _frozen_level(index: int, value: object) -> PartitionValue:
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, str):
-        return checked_text(field, value, limit=MAX_CANONICAL, empty=True) if value.strip() == value else _padded(field, value)
+        return (
+            checked_text(field, value, limit=MAX_CANONICAL, empty=True)
+            if value.strip() == value
+            else _padded(field, value)
+        )
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         if value != value or value in (float("inf"), float("-inf")):
-            raise InvalidValueError(field, value, "is not a JSON number; send a finite number or text")
+            raise InvalidValueError(
+                field, value, "is not a JSON number; send a finite number or text"
+            )
         return value
     if isinstance(value, Mapping):
         return FrozenLevel(canonical_json(value))

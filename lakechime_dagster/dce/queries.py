@@ -169,19 +169,26 @@ def known_tables(connection: Connection, keys: Iterable[TableKey]) -> dict[Table
     return _selected(connection, _columns(), keys)
 
 
-def table_ids(connection: Connection, tables: Sequence[TableKey]) -> dict[TableKey, tuple[int, TableUid | None]]:
+def table_ids(
+    connection: Connection, tables: Sequence[TableKey]
+) -> dict[TableKey, tuple[int, TableUid | None]]:
     """The ids and current uids of the tables that the store knows."""
     names = {name for _, name in tables}
     found: dict[TableKey, tuple[int, TableUid | None]] = {}
     for chunk in slices(sorted(names), PARAMETERS):
-        query = select(dce_table.c.cluster, dce_table.c.name, dce_table.c.table_id, dce_table.c.table_uid).where(
-            dce_table.c.name.in_(chunk)
-        )
-        found |= {(row.cluster, row.name): (row.table_id, row.table_uid and TableUid(row.table_uid)) for row in connection.execute(query)}
+        query = select(
+            dce_table.c.cluster, dce_table.c.name, dce_table.c.table_id, dce_table.c.table_uid
+        ).where(dce_table.c.name.in_(chunk))
+        found |= {
+            (row.cluster, row.name): (row.table_id, row.table_uid and TableUid(row.table_uid))
+            for row in connection.execute(query)
+        }
     return {table: found[table] for table in tables if table in found}
 
 
-def tables_by_id(connection: Connection, name: str | None = None, cluster: str | None = None) -> dict[int, TableRow]:
+def tables_by_id(
+    connection: Connection, name: str | None = None, cluster: str | None = None
+) -> dict[int, TableRow]:
     """All tables, or those of a name or cluster."""
     query = _columns().order_by(dce_table.c.cluster, dce_table.c.name)
     if name is not None:
@@ -192,7 +199,9 @@ def tables_by_id(connection: Connection, name: str | None = None, cluster: str |
 
 
 def locked_tables(connection: Connection, keys: Iterable[TableKey]) -> dict[TableKey, TableRow]:
-    """The tables, made known where they are new, locked against others who register several events or change the table."""
+    """The tables, made known where they are new, locked against others who register several events
+    or change the table.
+    """
     wanted = sorted(set(keys))
     locking = _columns().with_for_update(key_share=True)
     tables = _selected(connection, locking, wanted)
@@ -208,34 +217,48 @@ def locked_whole(connection: Connection, table_ids: Iterable[int]) -> None:
     ids = sorted(set(table_ids))
     for chunk in slices(ids, CHUNK):
         connection.execute(
-            select(dce_table.c.table_id).where(dce_table.c.table_id.in_(chunk)).order_by(dce_table.c.table_id).with_for_update()
+            select(dce_table.c.table_id)
+            .where(dce_table.c.table_id.in_(chunk))
+            .order_by(dce_table.c.table_id)
+            .with_for_update()
         )
 
 
 def changed_table(connection: Connection, table_id: int, **values: Any) -> TableRow:
     """Change what the store knows of a table that is locked whole, and raise its version."""
     if isinstance(levels := values.get("levels"), PartitionLevels):
-        values["levels"] = [[name, kind.value] for name, kind in zip(levels.names, levels.types, strict=True)]
+        values["levels"] = [
+            [name, kind.value] for name, kind in zip(levels.names, levels.types, strict=True)
+        ]
     changing = (
-        update(dce_table).where(dce_table.c.table_id == table_id).values(version=dce_table.c.version + 1, **values).returning(*dce_table.c)
+        update(dce_table)
+        .where(dce_table.c.table_id == table_id)
+        .values(version=dce_table.c.version + 1, **values)
+        .returning(*dce_table.c)
     )
     return _table_row(connection.execute(changing).one())
 
 
 def captured(connection: Connection, table_id: int, snapshot_id: SnapshotId) -> None:
     """Every commit of the table up to this snapshot is registered; who registers need not know."""
-    connection.execute(update(dce_table).where(dce_table.c.table_id == table_id).values(seen=snapshot_id))
+    connection.execute(
+        update(dce_table).where(dce_table.c.table_id == table_id).values(seen=snapshot_id)
+    )
 
 
 def _columns() -> Select[Any]:
     return select(dce_table)
 
 
-def _selected(connection: Connection, query: Select[Any], keys: Iterable[TableKey]) -> dict[TableKey, TableRow]:
+def _selected(
+    connection: Connection, query: Select[Any], keys: Iterable[TableKey]
+) -> dict[TableKey, TableRow]:
     wanted = sorted(set(keys))
     found: dict[TableKey, TableRow] = {}
     for chunk in slices(wanted, CHUNK):
-        matching = query.where(tuple_(dce_table.c.cluster, dce_table.c.name).in_(chunk)).order_by(dce_table.c.table_id)
+        matching = query.where(tuple_(dce_table.c.cluster, dce_table.c.name).in_(chunk)).order_by(
+            dce_table.c.table_id
+        )
         found.update((row.key, row) for row in map(_table_row, connection.execute(matching)))
     return found
 
@@ -260,7 +283,9 @@ def _levels(stored: list[list[str]] | None) -> PartitionLevels:
 
 def changes_data(event: FromClause) -> ColumnElement[bool]:
     """Whether the event may have changed rows: neither a marker nor an amendment."""
-    has_snapshot = or_(event.c.snapshot_id.is_not(None), event.c.table_format == FORMAT_CODES[TableFormat.HIVE])
+    has_snapshot = or_(
+        event.c.snapshot_id.is_not(None), event.c.table_format == FORMAT_CODES[TableFormat.HIVE]
+    )
     return and_(event.c.amends_seq.is_(None), has_snapshot)
 
 
@@ -270,7 +295,9 @@ is_data = changes_data(dce_event)
 def select_events(event: Table = dce_event) -> Select[Any]:
     """Events with cluster and name of their table; what was not kept of compacted ones is NULL."""
     lost = [null().label(column.name) for column in dce_event.columns if column.name not in event.c]
-    return select(event, *lost, dce_table.c.cluster, dce_table.c.name).join(dce_table, dce_table.c.table_id == event.c.table_id)
+    return select(event, *lost, dce_table.c.cluster, dce_table.c.name).join(
+        dce_table, dce_table.c.table_id == event.c.table_id
+    )
 
 
 def in_order(query: Select[Any], event: FromClause = dce_event) -> Select[Any]:
@@ -279,7 +306,9 @@ def in_order(query: Select[Any], event: FromClause = dce_event) -> Select[Any]:
 
 
 def is_visible() -> ColumnElement[bool]:
-    """Whether every transaction up to the event's has ended, so that nothing can appear before it."""
+    """Whether every transaction up to the event's has ended, so that nothing can appear before
+    it.
+    """
     return dce_event.c.tx_id < select(VisibleBelow()).scalar_subquery()
 
 
@@ -295,7 +324,12 @@ def is_through(position: Position, event: FromClause = dce_event) -> ColumnEleme
 
 def delta_version(event: FromClause = dce_event) -> ColumnElement[int]:
     """The Delta version of the event as a number, NULL where it has none."""
-    return case((event.c.table_format == FORMAT_CODES[TableFormat.DELTA], cast(event.c.snapshot_id, BigInteger)))
+    return case(
+        (
+            event.c.table_format == FORMAT_CODES[TableFormat.DELTA],
+            cast(event.c.snapshot_id, BigInteger),
+        )
+    )
 
 
 def is_delete(event: FromClause = dce_event) -> ColumnElement[bool]:
@@ -304,14 +338,17 @@ def is_delete(event: FromClause = dce_event) -> ColumnElement[bool]:
 
 
 def is_drop(event: FromClause = dce_event) -> ColumnElement[bool]:
-    """Whether the event drops its whole partition; the amendment of a drop does not do so once more."""
+    """Whether the event drops its whole partition; the amendment of a drop does not do so once
+    more.
+    """
     return and_(is_delete(event), event.c.amends_seq.is_(None))
 
 
 def is_dropped(through: Position, event: FromClause = dce_event) -> ColumnElement[bool]:
     """Whether the event's partition was dropped after it, by the drops up to a position.
 
-    By Delta versions of the same table, since registration may come in any order; by position where one has no version.
+    By Delta versions of the same table, since registration may come in any order; by position where
+    one has no version.
     """
     return or_(*(_is_dropped_by(history.alias("dropping"), event, through) for history in HISTORY))
 
@@ -323,10 +360,17 @@ def _is_dropped_by(drop: FromClause, event: FromClause, through: Position) -> Co
     is_later = tuple_(drop.c.tx_id, drop.c.seq) > tuple_(event.c.tx_id, event.c.seq)
     after = case((are_versions, versions[0] > versions[1]), else_=is_later)
     mine = (drop.c.table_id == event.c.table_id, drop.c.partition_key == event.c.partition_key)
-    return exists(select(1).select_from(drop).where(*mine, is_through(through, drop), is_drop(drop), after).correlate_except(drop))
+    return exists(
+        select(1)
+        .select_from(drop)
+        .where(*mine, is_through(through, drop), is_drop(drop), after)
+        .correlate_except(drop)
+    )
 
 
-def carries(dialect: str, tags: dict[str, str], event: FromClause = dce_event) -> ColumnElement[bool]:
+def carries(
+    dialect: str, tags: dict[str, str], event: FromClause = dce_event
+) -> ColumnElement[bool]:
     """Whether the event has all of these tags."""
     if dialect == "postgresql":
         return type_coerce(event.c.tags, JSONB).contains(tags)
@@ -334,27 +378,57 @@ def carries(dialect: str, tags: dict[str, str], event: FromClause = dce_event) -
 
 
 def changed_tag(dialect: str, event: FromClause) -> ColumnElement[str | None]:
-    """What the event says of changed columns, as `changed`; the name of its tag stands in the text, as the statement groups by it."""
+    """What the event says of changed columns, as `changed`; the name of its tag stands in the text,
+    as the statement groups by it.
+    """
     if dialect == "postgresql":
-        return type_coerce(event.c.tags, JSONB).op("->>")(literal_column(f"'{CHANGED_TAG}'")).label("changed")
-    return func.json_extract(event.c.tags, literal_column(f"""'$."{CHANGED_TAG}"'""")).label("changed")
+        return (
+            type_coerce(event.c.tags, JSONB)
+            .op("->>")(literal_column(f"'{CHANGED_TAG}'"))
+            .label("changed")
+        )
+    return func.json_extract(event.c.tags, literal_column(f"""'$."{CHANGED_TAG}"'""")).label(
+        "changed"
+    )
 
 
-def is_new(dialect: str, tags: dict[str, str], event: FromClause = dce_event) -> ColumnElement[bool]:
-    """Whether the event says something new to who asked for these tags; without tags only changes of data do."""
-    return for_the_first_time(lambda event: carries(dialect, tags, event), event) if tags else changes_data(event)
+def is_new(
+    dialect: str, tags: dict[str, str], event: FromClause = dce_event
+) -> ColumnElement[bool]:
+    """Whether the event says something new to who asked for these tags; without tags only changes
+    of data do.
+    """
+    return (
+        for_the_first_time(lambda event: carries(dialect, tags, event), event)
+        if tags
+        else changes_data(event)
+    )
 
 
-def for_the_first_time(holds: Callable[[FromClause], ColumnElement[bool]], event: FromClause = dce_event) -> ColumnElement[bool]:
-    """Whether something holds of the event that held of no earlier version of it: an amendment repeats the tags it had before."""
+def for_the_first_time(
+    holds: Callable[[FromClause], ColumnElement[bool]], event: FromClause = dce_event
+) -> ColumnElement[bool]:
+    """Whether something holds of the event that held of no earlier version of it: an amendment
+    repeats the tags it had before.
+    """
     repeated = (_held_before(holds, history.alias("earlier"), event) for history in HISTORY)
     return and_(holds(event), or_(event.c.amends_seq.is_(None), not_(or_(*repeated))))
 
 
-def _held_before(holds: Callable[[FromClause], ColumnElement[bool]], earlier: FromClause, event: FromClause) -> ColumnElement[bool]:
-    is_version = or_(earlier.c.seq == event.c.amends_seq, earlier.c.amends_seq == event.c.amends_seq)
-    before = select(1).select_from(earlier).where(is_version, earlier.c.seq < event.c.seq, holds(earlier))
-    return exists(before.correlate_except(earlier))  # correlated to all else: `holds` may speak of who asks, in a statement around
+def _held_before(
+    holds: Callable[[FromClause], ColumnElement[bool]], earlier: FromClause, event: FromClause
+) -> ColumnElement[bool]:
+    is_version = or_(
+        earlier.c.seq == event.c.amends_seq, earlier.c.amends_seq == event.c.amends_seq
+    )
+    before = (
+        select(1)
+        .select_from(earlier)
+        .where(is_version, earlier.c.seq < event.c.seq, holds(earlier))
+    )
+    return exists(
+        before.correlate_except(earlier)
+    )  # correlated to all else: `holds` may speak of who asks, in a statement around
 
 
 def matching(dialect: str, query: EventQuery, tables: dict[int, TableRow]) -> Select[Any]:
@@ -379,17 +453,24 @@ def matching(dialect: str, query: EventQuery, tables: dict[int, TableRow]) -> Se
 
 
 def _of_partition(query: EventQuery, tables: dict[int, TableRow]) -> ColumnElement[bool]:
-    """By table and canonical text, since tables of one name in several clusters may declare different levels."""
+    """By table and canonical text, since tables of one name in several clusters may declare
+    different levels.
+    """
     return or_(
         *(
-            and_(dce_event.c.table_id == table_id, dce_event.c.partition_key == canonical_partition(query.partition, table.levels))
+            and_(
+                dce_event.c.table_id == table_id,
+                dce_event.c.partition_key == canonical_partition(query.partition, table.levels),
+            )
             for table_id, table in tables.items()
         )
     )
 
 
 def _checkpoint(position: Position) -> Any:
-    return tuple_(literal(position.tx_id, dce_event.c.tx_id.type), literal(position.seq, dce_event.c.seq.type))
+    return tuple_(
+        literal(position.tx_id, dce_event.c.tx_id.type), literal(position.seq, dce_event.c.seq.type)
+    )
 
 
 def _has_tag(event: FromClause, key: str, value: str) -> ColumnElement[bool]:

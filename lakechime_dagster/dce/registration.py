@@ -6,13 +6,31 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Table, and_, bindparam, delete, exists, insert, literal, select, text, update
+from sqlalchemy import (
+    Connection,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    literal,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from lakechime_dagster.dce.contract import Registration, Seen
 from lakechime_dagster.dce.engine import StoreNow, TransactionId, among, insert_if_absent, slices
 from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, TableUid
-from lakechime_dagster.dce.partitions import PartitionLevels, canonical_json, canonical_partition, fitting_canonical, recanonical
+from lakechime_dagster.dce.partitions import (
+    PartitionLevels,
+    canonical_json,
+    canonical_partition,
+    fitting_canonical,
+    recanonical,
+)
 from lakechime_dagster.dce.queries import (
     TableKey,
     TableRow,
@@ -30,17 +48,26 @@ from lakechime_dagster.dce.queries import (
     sent_text,
     values_of,
 )
-from lakechime_dagster.dce.schema import HISTORY, dce_compacted, dce_event, dce_table, lc_consumer_partition
+from lakechime_dagster.dce.schema import (
+    HISTORY,
+    dce_compacted,
+    dce_event,
+    dce_table,
+    lc_consumer_partition,
+)
 from lakechime_dagster.dce.snapshots import meant_uid
 
 PAGE = 5_000
 
 
-def rekey(connection: Connection, table: TableRow, levels: PartitionLevels, adopt: TableUid | None = None) -> None:
+def rekey(
+    connection: Connection, table: TableRow, levels: PartitionLevels, adopt: TableUid | None = None
+) -> None:
     """Compare the events of a table that is locked whole by these levels, compacted ones too.
 
-    `adopt` is given to the events that were registered without a uid. Positions stay. Of two events that get one identity by
-    it, the later becomes an amendment of the first. Values that do not fit the levels stay as they were sent.
+    `adopt` is given to the events that were registered without a uid. Positions stay. Of two events
+    that get one identity by it, the later becomes an amendment of the first. Values that do not fit
+    the levels stay as they were sent.
     """
     firsts: dict[bytes, Position] = {}
     changes: dict[Table, list[dict[str, Any]]] = {history: [] for history in HISTORY}
@@ -51,8 +78,19 @@ def rekey(connection: Connection, table: TableRow, levels: PartitionLevels, adop
         identity = event.identity_at(canonical)
         first = firsts.setdefault(identity, stored.position) if identity else stored.position
         amends = first if first != stored.position else None
-        new_key = key if identity is None else amendment_key(identity, stored.position) if amends else identity
-        if (canonical, event.table_uid, new_key, amends) != (stored.canonical, stored.event.table_uid, key, stored.amends):
+        new_key = (
+            key
+            if identity is None
+            else amendment_key(identity, stored.position)
+            if amends
+            else identity
+        )
+        if (canonical, event.table_uid, new_key, amends) != (
+            stored.canonical,
+            stored.event.table_uid,
+            key,
+            stored.amends,
+        ):
             changed = {
                 "partition_key": canonical,
                 "partition_sent": sent_text(event.partition, canonical),
@@ -61,7 +99,9 @@ def rekey(connection: Connection, table: TableRow, levels: PartitionLevels, adop
                 "amends_tx": amends.tx_id if amends else None,
                 "amends_seq": amends.seq if amends else None,
             }
-            changes[history].append({"at": stored.position.seq, **{k: v for k, v in changed.items() if k in history.c}})
+            changes[history].append(
+                {"at": stored.position.seq, **{k: v for k, v in changed.items() if k in history.c}}
+            )
     for history, rows in changes.items():
         _apply(connection, history, rows)
     _rekey_consumers(connection, table, levels)
@@ -71,18 +111,33 @@ def _rekey_consumers(connection: Connection, table: TableRow, levels: PartitionL
     """The partitions that consumers stand for, which late events are compared with."""
     c = lc_consumer_partition.c
     mine = and_(c.cluster == table.cluster, c.table_name == table.name)
-    for canonical in connection.execute(select(c.partition_key).where(mine).distinct()).scalars().all():
+    for canonical in (
+        connection.execute(select(c.partition_key).where(mine).distinct()).scalars().all()
+    ):
         if (other := recanonical(canonical, levels)) != canonical:
-            moving = select(c.consumer_id, c.cluster, c.table_name, literal(other)).where(mine, c.partition_key == canonical)
+            moving = select(c.consumer_id, c.cluster, c.table_name, literal(other)).where(
+                mine, c.partition_key == canonical
+            )
             names = ["consumer_id", "cluster", "table_name", "partition_key"]
-            connection.execute(insert_if_absent(connection, lc_consumer_partition).from_select(names, moving))
-            connection.execute(delete(lc_consumer_partition).where(mine, c.partition_key == canonical))
+            connection.execute(
+                insert_if_absent(connection, lc_consumer_partition).from_select(names, moving)
+            )
+            connection.execute(
+                delete(lc_consumer_partition).where(mine, c.partition_key == canonical)
+            )
 
 
-def _all_events(connection: Connection, history: Table, table: TableRow) -> Iterator[tuple[Table, RegisteredEvent, bytes]]:
+def _all_events(
+    connection: Connection, history: Table, table: TableRow
+) -> Iterator[tuple[Table, RegisteredEvent, bytes]]:
     after = Position(-1, 0)
     while True:
-        page = in_order(select_events(history).where(history.c.table_id == table.table_id, is_after(after, history)), history)
+        page = in_order(
+            select_events(history).where(
+                history.c.table_id == table.table_id, is_after(after, history)
+            ),
+            history,
+        )
         rows = connection.execute(page.limit(PAGE)).all()
         for row in rows:
             yield history, event_of(row), row.event_key
@@ -97,10 +152,16 @@ def _apply(connection: Connection, history: Table, changes: list[dict[str, Any]]
         return
     at_row = update(history).where(history.c.seq == bindparam("at"))
     columns = [name for name in changes[0] if name != "at"]
-    connection.execute(at_row.values(event_key=bindparam("key")), [{"at": change["at"], "key": fresh_key()} for change in changes])
+    connection.execute(
+        at_row.values(event_key=bindparam("key")),
+        [{"at": change["at"], "key": fresh_key()} for change in changes],
+    )
     connection.execute(
         at_row.values({name: bindparam(f"new_{name}") for name in columns}),
-        [{"at": change["at"], **{f"new_{name}": change[name] for name in columns}} for change in changes],
+        [
+            {"at": change["at"], **{f"new_{name}": change[name] for name in columns}}
+            for change in changes
+        ],
     )
 
 
@@ -114,15 +175,25 @@ class ConflictError(Exception):
 def reserved(connection: Connection, count: int) -> list[int]:
     """Sequence numbers in rising order that nobody else gets; those not used stay gaps."""
     if connection.dialect.name == "postgresql":
-        numbers = text("SELECT nextval(pg_get_serial_sequence('dce_event', 'seq')) FROM generate_series(1, :count)")
+        numbers = text(
+            "SELECT nextval(pg_get_serial_sequence('dce_event', 'seq')) FROM generate_series(1, "
+            ":count)"
+        )
         return sorted(connection.execute(numbers, {"count": count}).scalars())
     last = last_number(connection)
     return list(range(last + 1, last + 1 + count))
 
 
 def last_number(connection: Connection) -> int:
-    """On SQLite, the number of the newest event that ever was, compacted or not; 0 before the first."""
-    return connection.execute(text("SELECT seq FROM sqlite_sequence WHERE name = 'dce_event'")).scalar() or 0
+    """On SQLite, the number of the newest event that ever was, compacted or not; 0 before the
+    first.
+    """
+    return (
+        connection.execute(
+            text("SELECT seq FROM sqlite_sequence WHERE name = 'dce_event'")
+        ).scalar()
+        or 0
+    )
 
 
 def appended(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
@@ -141,7 +212,10 @@ def appended(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
 
 def _copied(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
     """By COPY, four times as fast as statements with parameters."""
-    from psycopg import errors, sql  # a twentieth of a second that no process with a SQLite store should pay
+    from psycopg import (
+        errors,
+        sql,
+    )  # a twentieth of a second that no process with a SQLite store should pay
 
     driver: Any = connection.connection.driver_connection
     copying = sql.SQL("COPY {} ({}) FROM STDIN").format(
@@ -150,7 +224,9 @@ def _copied(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
     try:
         with connection.begin_nested(), driver.cursor() as cursor, cursor.copy(copying) as copy:
             for row in rows:
-                copy.write_row([canonical_json(row[name]) if name == "tags" else row[name] for name in COLUMNS])
+                copy.write_row(
+                    [canonical_json(row[name]) if name == "tags" else row[name] for name in COLUMNS]
+                )
     except errors.UniqueViolation as error:
         raise ConflictError from error
 
@@ -171,11 +247,15 @@ def versions_of(connection: Connection, identities: Sequence[bytes]) -> dict[byt
     """Those of the identities that the store knows, compacted ones included."""
     known: dict[bytes, Version] = {}
     for keys, history in itertools.product(slices(sorted(set(identities)), CHUNK), HISTORY):
-        for row in connection.execute(select_events(history).where(among(connection, history.c.event_key, keys))):
+        for row in connection.execute(
+            select_events(history).where(among(connection, history.c.event_key, keys))
+        ):
             known[row.event_key] = Version(Position(row.tx_id, row.seq), event_of(row))
     firsts = {version.first.seq: key for key, version in known.items()}
     for numbers, history in itertools.product(slices(sorted(firsts), CHUNK), HISTORY):
-        for row in connection.execute(select_events(history).where(among(connection, history.c.amends_seq, numbers))):
+        for row in connection.execute(
+            select_events(history).where(among(connection, history.c.amends_seq, numbers))
+        ):
             version = known[firsts[row.amends_seq]]
             version.newest = max(version.newest, event_of(row), key=lambda one: one.position)
     return known
@@ -196,11 +276,13 @@ _SENT = (
 )
 
 
-def register_single(connection: Connection, event: DataChangeEvent, table: TableRow) -> RegisteredEvent | None:
+def register_single(
+    connection: Connection, event: DataChangeEvent, table: TableRow
+) -> RegisteredEvent | None:
     """Register a new event by a statement that is a transaction of its own.
 
-    None if it is a repeat, or if the table has changed since `table` was read: nothing was registered then, and the
-    batch path tells which it is.
+    None if it is a repeat, or if the table has changed since `table` was read: nothing was
+    registered then, and the batch path tells which it is.
     """
     if event.table_uid is not None and table.table_uid is None:
         return None
@@ -215,11 +297,17 @@ def register_single(connection: Connection, event: DataChangeEvent, table: Table
         return None  # somebody else registers the same event at this moment
     if row is None:
         return None
-    return RegisteredEvent(event=resolved, event_ts=row.event_ts, position=Position(row.tx_id, row.seq), canonical=canonical)
+    return RegisteredEvent(
+        event=resolved,
+        event_ts=row.event_ts,
+        position=Position(row.tx_id, row.seq),
+        canonical=canonical,
+    )
 
 
 def _statement() -> Any:
-    """INSERT … SELECT from the table's row, which must have the version that we know and stays so until the commit.
+    """INSERT … SELECT from the table's row, which must have the version that we know and stays so
+    until the commit.
 
     Without ON CONFLICT, whose statements are compiled again each time: that would double the cost.
     """
@@ -227,7 +315,10 @@ def _statement() -> Any:
     there = exists(select(1).select_from(dce_event).where(dce_event.c.event_key == key))
     compacted = exists(select(1).select_from(dce_compacted).where(dce_compacted.c.event_key == key))
     source = (
-        select(dce_table.c.table_id, *(bindparam(name, type_=dce_event.c[name].type).label(name) for name in _SENT))
+        select(
+            dce_table.c.table_id,
+            *(bindparam(name, type_=dce_event.c[name].type).label(name) for name in _SENT),
+        )
         .where(
             dce_table.c.cluster == bindparam("of_cluster"),
             dce_table.c.name == bindparam("of_name"),
@@ -237,7 +328,11 @@ def _statement() -> Any:
         )
         .with_for_update(read=True, key_share=True, of=dce_table)
     )
-    return insert(dce_event).from_select(["table_id", *_SENT], source).returning(dce_event.c.seq, dce_event.c.tx_id, dce_event.c.event_ts)
+    return (
+        insert(dce_event)
+        .from_select(["table_id", *_SENT], source)
+        .returning(dce_event.c.seq, dce_event.c.tx_id, dce_event.c.event_ts)
+    )
 
 
 _STATEMENT = _statement()
@@ -245,7 +340,9 @@ _STATEMENT = _statement()
 
 @dataclass(frozen=True)
 class _Incoming:
-    """An event on its way in: resolved, with its canonical partition and the key by which a repeat is known."""
+    """An event on its way in: resolved, with its canonical partition and the key by which a repeat
+    is known.
+    """
 
     event: DataChangeEvent
     canonical: str
@@ -265,10 +362,18 @@ class _Plan:
 def register_batch(
     connection: Connection, events: Sequence[DataChangeEvent], seen: Sequence[Seen] = ()
 ) -> tuple[Registration, dict[TableKey, TableRow]]:
-    """Register within a transaction of `writing`; also what is known of the tables, good once that is committed."""
-    tables = locked_tables(connection, [(event.cluster, event.table) for event in events] + [(mark.cluster, mark.table) for mark in seen])
+    """Register within a transaction of `writing`; also what is known of the tables, good once that
+    is committed.
+    """
+    tables = locked_tables(
+        connection,
+        [(event.cluster, event.table) for event in events]
+        + [(mark.cluster, mark.table) for mark in seen],
+    )
     for mark in seen:
-        mark.check_current(tables[mark.cluster, mark.table].table_uid, tables[mark.cluster, mark.table].seen)
+        mark.check_current(
+            tables[mark.cluster, mark.table].table_uid, tables[mark.cluster, mark.table].seen
+        )
     _raise_uids(connection, tables, events, seen)
     incoming = [_resolved(event, tables[event.cluster, event.table]) for event in events]
     if not incoming:
@@ -282,11 +387,20 @@ def register_batch(
             appended(connection, plan.rows)
         except ConflictError:
             continue  # somebody else committed one of these events meanwhile: now it is a repeat
-        return Registration(registered=tuple(plan.registered), duplicates=tuple(plan.duplicates)), tables
+        return Registration(
+            registered=tuple(plan.registered), duplicates=tuple(plan.duplicates)
+        ), tables
 
 
-def _raise_uids(connection: Connection, tables: dict[TableKey, TableRow], events: Sequence[DataChangeEvent], seen: Sequence[Seen]) -> None:
-    """Move the tables to the uids that capture saw; a table without one takes the first that is named."""
+def _raise_uids(
+    connection: Connection,
+    tables: dict[TableKey, TableRow],
+    events: Sequence[DataChangeEvent],
+    seen: Sequence[Seen],
+) -> None:
+    """Move the tables to the uids that capture saw; a table without one takes the first that is
+    named.
+    """
     first: dict[TableKey, TableUid] = {}
     for mark in seen:
         first.setdefault((mark.cluster, mark.table), mark.table_uid)
@@ -295,12 +409,18 @@ def _raise_uids(connection: Connection, tables: dict[TableKey, TableRow], events
             first.setdefault((event.cluster, event.table), event.table_uid)
     current = {key: uid for key, uid in first.items() if tables[key].table_uid is None}
     newest = {(mark.cluster, mark.table): mark.table_uid for mark in seen}
-    moving = [key for key in {**current, **newest} if tables[key].table_uid != newest.get(key, current.get(key))]
+    moving = [
+        key
+        for key in {**current, **newest}
+        if tables[key].table_uid != newest.get(key, current.get(key))
+    ]
     locked_whole(connection, [tables[key].table_id for key in moving])
     for key in moving:
         if key in current:
             rekey(connection, tables[key], tables[key].levels, adopt=current[key])
-        tables[key] = changed_table(connection, tables[key].table_id, table_uid=newest.get(key, current.get(key)))
+        tables[key] = changed_table(
+            connection, tables[key].table_id, table_uid=newest.get(key, current.get(key))
+        )
     for key, mark in {(mark.cluster, mark.table): mark for mark in seen}.items():
         captured(connection, tables[key].table_id, mark.snapshot_id)
 
@@ -311,13 +431,22 @@ def _resolved(event: DataChangeEvent, table: TableRow) -> _Incoming:
     return _Incoming(resolved, canonical, resolved.identity_at(canonical), table.table_id)
 
 
-def _plan(incoming: Sequence[_Incoming], known: dict[bytes, Version], positions: Sequence[Position], now: int) -> _Plan:
-    """Sort events into new ones, amendments and duplicates, in their order; repeats within the batch too."""
+def _plan(
+    incoming: Sequence[_Incoming],
+    known: dict[bytes, Version],
+    positions: Sequence[Position],
+    now: int,
+) -> _Plan:
+    """Sort events into new ones, amendments and duplicates, in their order; repeats within the
+    batch too.
+    """
     plan = _Plan([], [], [])
     for item, position in zip(incoming, positions, strict=True):
         version = known.get(item.identity) if item.identity else None
         if version is None:
-            stored = RegisteredEvent(event=item.event, event_ts=now, position=position, canonical=item.canonical)
+            stored = RegisteredEvent(
+                event=item.event, event_ts=now, position=position, canonical=item.canonical
+            )
             key = item.identity or fresh_key()
             if item.identity:
                 known[item.identity] = Version(first=position, newest=stored)
@@ -327,7 +456,9 @@ def _plan(incoming: Sequence[_Incoming], known: dict[bytes, Version], positions:
                 plan.duplicates.append(before)
                 continue
             amended = before.event.tagged(before.event.tags.merged(item.event.tags))
-            stored = replace(before, event=amended, event_ts=now, position=position, amends=version.first)
+            stored = replace(
+                before, event=amended, event_ts=now, position=position, amends=version.first
+            )
             key = amendment_key(item.identity, position) if item.identity else fresh_key()
             version.newest = stored
         plan.rows.append(row_of(stored, item.table_id, key))

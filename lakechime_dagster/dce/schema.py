@@ -30,7 +30,8 @@ metadata = MetaData(
     }
 )
 
-# A table that events speak of. `version` rises with levels and uid: who registers proves that it knows the newest.
+# A table that events speak of. `version` rises with levels and uid: who registers proves that it
+# knows the newest.
 dce_table = Table(
     "dce_table",
     metadata,
@@ -46,7 +47,8 @@ dce_table = Table(
     sqlite_autoincrement=True,
 )
 
-# Events in commit order: (tx_id, seq). Rows are added and compacted, never changed, but for the partition keys of a
+# Events in commit order: (tx_id, seq). Rows are added and compacted, never changed, but for the
+# partition keys of a
 # table whose levels are declared later and the keys of one whose uid becomes known.
 dce_event = Table(
     "dce_event",
@@ -54,8 +56,12 @@ dce_event = Table(
     Column("seq", BIG, Identity(), primary_key=True),
     Column("tx_id", BIG, nullable=False, server_default=TransactionId()),
     Column("event_ts", BIG, nullable=False, server_default=StoreNow()),
-    Column("table_id", BIG, nullable=False),  # no foreign key: it would lock the table's row once more per event
-    Column("partition_key", String(512), nullable=False, server_default=text("''")),  # canonical; '' = unpartitioned
+    Column(
+        "table_id", BIG, nullable=False
+    ),  # no foreign key: it would lock the table's row once more per event
+    Column(
+        "partition_key", String(512), nullable=False, server_default=text("''")
+    ),  # canonical; '' = unpartitioned
     Column("partition_sent", Text),  # as JSON, where it differs from the canonical text
     Column("snapshot_id", String(128)),
     Column("snapshot_ts", BIG),
@@ -64,7 +70,9 @@ dce_event = Table(
     Column("table_format", SmallInteger, nullable=False),
     Column("operation_type", SmallInteger, nullable=False),
     Column("tags", DOCUMENT, nullable=False),
-    Column("event_key", LargeBinary(16), nullable=False),  # digest of the identity; unique also for amendments
+    Column(
+        "event_key", LargeBinary(16), nullable=False
+    ),  # digest of the identity; unique also for amendments
     Column("producer_key", String(512)),
     Column("amends_tx", BIG),
     Column("amends_seq", BIG),
@@ -73,7 +81,13 @@ dce_event = Table(
 )
 Index("dce_event_feed", dce_event.c.tx_id, dce_event.c.seq).ddl_if(dialect="postgresql")
 Index("dce_event_table", dce_event.c.table_id, dce_event.c.tx_id, dce_event.c.seq)
-Index("dce_event_partition", dce_event.c.table_id, dce_event.c.partition_key, dce_event.c.tx_id, dce_event.c.seq)
+Index(
+    "dce_event_partition",
+    dce_event.c.table_id,
+    dce_event.c.partition_key,
+    dce_event.c.tx_id,
+    dce_event.c.seq,
+)
 Index("dce_event_time", dce_event.c.event_ts, postgresql_using="brin")
 Index(
     "dce_event_amends",
@@ -82,7 +96,8 @@ Index(
     sqlite_where=dce_event.c.amends_seq.is_not(None),
 )
 
-# What retention keeps of an old event: all that partition triggers, new readers and repeats need of it, in fewer columns and indexes.
+# What retention keeps of an old event: all that partition triggers, new readers and repeats need of
+# it, in fewer columns and indexes.
 dce_compacted = Table(
     "dce_compacted",
     metadata,
@@ -114,7 +129,8 @@ Index(
 
 HISTORY = (dce_event, dce_compacted)  # every event is in one of them, with its position
 
-# The partitions that a consumer of a partition trigger stands for, by the text that the levels of their table give them.
+# The partitions that a consumer of a partition trigger stands for, by the text that the levels of
+# their table give them.
 lc_consumer_partition = Table(
     "lc_consumer_partition",
     metadata,

@@ -1,4 +1,6 @@
-"""Chained snapshots of a table: the commits that its log holds, and the range from a checkpoint to the newest one."""
+"""Chained snapshots of a table: the commits that its log holds, and the range from a checkpoint to
+the newest one.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,19 +36,27 @@ def own_uid(uid: TableUid) -> TableUid:
 
 
 def next_generation(uid: TableUid) -> TableUid:
-    """The uid of a table whose log was put back: its snapshot ids are used again for other snapshots."""
+    """The uid of a table whose log was put back: its snapshot ids are used again for other
+    snapshots.
+    """
     own, _, generation = uid.partition(_GENERATION)
     return TableUid(f"{own}{_GENERATION}{int(generation or 0) + 1}")
 
 
 def meant_uid(named: TableUid | None, current: TableUid | None) -> TableUid | None:
-    """The uid that an event means: the table's current one, also where it names the table's own id without the generation."""
-    return current if named is None or (current is not None and own_uid(current) == named) else named
+    """The uid that an event means: the table's current one, also where it names the table's own id
+    without the generation.
+    """
+    return (
+        current if named is None or (current is not None and own_uid(current) == named) else named
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotCheckpoint:
-    """Up to where a consumer has read one source: a table (by uid) and a snapshot of it; no snapshot = nothing yet."""
+    """Up to where a consumer has read one source: a table (by uid) and a snapshot of it; no
+    snapshot = nothing yet.
+    """
 
     table_uid: TableUid | None = None
     snapshot_id: SnapshotId | None = None
@@ -74,7 +84,12 @@ class SnapshotRange:
     @property
     def is_recreated(self) -> bool:
         """Whether the table was dropped and created again, or its log put back, since the start."""
-        return self.start is not None and self.start_uid is not None and self.table_uid is not None and self.start_uid != self.table_uid
+        return (
+            self.start is not None
+            and self.start_uid is not None
+            and self.table_uid is not None
+            and self.start_uid != self.table_uid
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,21 +104,26 @@ class Chain:
 def chain(range_: SnapshotRange, events: Iterable[RegisteredEvent]) -> Chain:
     """Follow `prev_snapshot_id` from the end of the range back to its start.
 
-    The order of the events does not matter; several events of one commit are one link. Events of snapshots outside
-    the range are `covered`: counted, not read. A broken link is GAP_FILLED here: the table's own log, which alone
-    knows whether the missing commits changed data, has the last word when the range is read.
+    The order of the events does not matter; several events of one commit are one link. Events of
+    snapshots outside the range are `covered`: counted, not read. A broken link is GAP_FILLED here:
+    the table's own log, which alone knows whether the missing commits changed data, has the last
+    word when the range is read.
     """
     links: dict[SnapshotId, SnapshotId | None] = {}
     for event in events:
         inner = event.event
-        if inner.snapshot_id is None or (range_.table_uid and inner.table_uid and inner.table_uid != range_.table_uid):
+        if inner.snapshot_id is None or (
+            range_.table_uid and inner.table_uid and inner.table_uid != range_.table_uid
+        ):
             continue
         links[inner.snapshot_id] = _newer(links.get(inner.snapshot_id), inner.prev_snapshot_id)
     if range_.is_recreated:
         return Chain(verdict=Verdict.RECREATED, covered=len(links))
     walked: set[SnapshotId] = set()
     cursor: SnapshotId | None = range_.end
-    while cursor is not None and cursor != range_.start and cursor in links and cursor not in walked:
+    while (
+        cursor is not None and cursor != range_.start and cursor in links and cursor not in walked
+    ):
         walked.add(cursor)
         cursor = links[cursor]
     reached = cursor == range_.start
@@ -113,18 +133,24 @@ def chain(range_: SnapshotRange, events: Iterable[RegisteredEvent]) -> Chain:
 
 
 def _newer(one: SnapshotId | None, other: SnapshotId | None) -> SnapshotId | None:
-    """The predecessor to believe when the events of one commit differ: one that is known, whatever their order."""
-    return max((one, other), key=lambda snapshot: (snapshot is not None, len(snapshot or ""), snapshot or ""))
+    """The predecessor to believe when the events of one commit differ: one that is known, whatever
+    their order.
+    """
+    return max(
+        (one, other),
+        key=lambda snapshot: (snapshot is not None, len(snapshot or ""), snapshot or ""),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileAction:
     """A data file that a commit added or removed.
 
-    `path` is as in the log (URL-encoded, relative to the table or absolute); `partition` holds typed values by level, None
-    for an unpartitioned table; `rows` is None where the writer kept no statistics, and `nulls` of which columns he kept them: how
-    many of these rows have none there; `vector` names the deletion vector.
-    One that `is_foreign` is partitioned by other columns than the table is, and its partition is unknown.
+    `path` is as in the log (URL-encoded, relative to the table or absolute); `partition` holds
+    typed values by level, None for an unpartitioned table; `rows` is None where the writer kept no
+    statistics, and `nulls` of which columns he kept them: how many of these rows have none there;
+    `vector` names the deletion vector. One that `is_foreign` is partitioned by other columns than
+    the table is, and its partition is unknown.
     """
 
     path: str
@@ -144,10 +170,12 @@ class FileAction:
 
 @dataclass(frozen=True, kw_only=True)
 class TableCommit:
-    """One commit: what it says about itself (`engine`: the program that wrote it), and the data-changing files it added and removed.
+    """One commit: what it says about itself (`engine`: the program that wrote it), and the
+    data-changing files it added and removed.
 
-    `timestamp` is in milliseconds. Files rewritten without a change of data (OPTIMIZE) are in `moved_in` and `moved_out`.
-    `table_uid`, `properties` and `columns` are set by a commit that wrote the table's metadata.
+    `timestamp` is in milliseconds. Files rewritten without a change of data (OPTIMIZE) are in
+    `moved_in` and `moved_out`. `table_uid`, `properties` and `columns` are set by a commit that
+    wrote the table's metadata.
     """
 
     version: int
@@ -191,7 +219,9 @@ class TableCommit:
 
 @dataclass(frozen=True, kw_only=True)
 class TableSize:
-    """What files hold: rows, None where a writer kept no statistics, and bytes as they lie there."""
+    """What files hold: rows, None where a writer kept no statistics, and bytes as they lie
+    there.
+    """
 
     rows: int | None
     bytes: int
@@ -199,15 +229,25 @@ class TableSize:
     @classmethod
     def of(cls, files: Sequence[FileAction]) -> "TableSize":
         rows = [file.rows for file in files]
-        return cls(rows=None if None in rows else sum(filter(None, rows)), bytes=sum(file.size for file in files))
+        return cls(
+            rows=None if None in rows else sum(filter(None, rows)),
+            bytes=sum(file.size for file in files),
+        )
 
     def __le__(self, other: "TableSize") -> bool:
         """Whether neither is more; False where it is not known."""
-        return self.rows is not None and other.rows is not None and self.rows <= other.rows and self.bytes <= other.bytes
+        return (
+            self.rows is not None
+            and other.rows is not None
+            and self.rows <= other.rows
+            and self.bytes <= other.bytes
+        )
 
 
 def since_first_change(commits: Sequence[TableCommit]) -> Sequence[TableCommit]:
-    """What a reader needs of commits that it has not read: those before the first change of data left its rows as they were."""
+    """What a reader needs of commits that it has not read: those before the first change of data
+    left its rows as they were.
+    """
     first = next((at for at, commit in enumerate(commits) if commit.changes_data), len(commits))
     return commits[first:]
 

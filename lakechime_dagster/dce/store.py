@@ -11,8 +11,25 @@ from sqlalchemy.exc import DBAPIError
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random
 
 from lakechime_dagster.dce.contract import EventQuery, FeedPage, Registration, Seen, TableRecord
-from lakechime_dagster.dce.engine import PARAMETERS, among, at_once, high_water, now_ms, reading, slices, writing
-from lakechime_dagster.dce.events import MAX_SEQ, DataChangeEvent, Position, RegisteredEvent, SnapshotId, TableFormat, TableUid
+from lakechime_dagster.dce.engine import (
+    PARAMETERS,
+    among,
+    at_once,
+    high_water,
+    now_ms,
+    reading,
+    slices,
+    writing,
+)
+from lakechime_dagster.dce.events import (
+    MAX_SEQ,
+    DataChangeEvent,
+    Position,
+    RegisteredEvent,
+    SnapshotId,
+    TableFormat,
+    TableUid,
+)
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.queries import (
     FORMATS,
@@ -48,41 +65,61 @@ class _UndoneError(Exception):
 
 
 def _lost_a_race(error: BaseException) -> bool:
-    """Whether PostgreSQL ended the transaction to break a deadlock or a conflict; trying again is the answer."""
-    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in ("40P01", "40001")
+    """Whether PostgreSQL ended the transaction to break a deadlock or a conflict; trying again is
+    the answer.
+    """
+    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in (
+        "40P01",
+        "40001",
+    )
 
 
 class DCEStore:
-    """A store of data change events, over an engine of `open_engine`; safe for threads and for many processes.
+    """A store of data change events, over an engine of `open_engine`; safe for threads and for many
+    processes.
 
-    Registration is atomic per call and idempotent (see `DataChangeEvent.identity_at`): a repeat is a duplicate; a
-    repeat with other tags an amendment, registered at a new position with the tags merged. Fetching returns
-    events in commit order, oldest first.
+    Registration is atomic per call and idempotent (see `DataChangeEvent.identity_at`): a repeat is
+    a duplicate; a repeat with other tags an amendment, registered at a new position with the tags
+    merged. Fetching returns events in commit order, oldest first.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._tables: dict[TableKey, TableRow] = {}  # what was read last; each use proves that it still holds
+        self._tables: dict[
+            TableKey, TableRow
+        ] = {}  # what was read last; each use proves that it still holds
 
-    def register(self, events: Sequence[DataChangeEvent], seen: Sequence[Seen] = ()) -> Registration:
+    def register(
+        self, events: Sequence[DataChangeEvent], seen: Sequence[Seen] = ()
+    ) -> Registration:
         """Register all events and the progress of capture, or none of them.
 
         Raises:
-            OvertakenError: a capture was overtaken by another, or by a first push; nothing was registered.
+            OvertakenError: a capture was overtaken by another, or by a first push; nothing was
+                registered.
         """
-        if len(events) == 1 and not seen and (table := self._tables.get((events[0].cluster, events[0].table))):
+        if (
+            len(events) == 1
+            and not seen
+            and (table := self._tables.get((events[0].cluster, events[0].table)))
+        ):
             with at_once(self.engine) as connection:
                 stored = register_single(connection, events[0], table)
             if stored is not None:
                 return Registration(registered=(stored,))
         if not events and not seen:
             return Registration()
-        registration, tables = self._write(lambda connection: register_batch(connection, events, seen))
+        registration, tables = self._write(
+            lambda connection: register_batch(connection, events, seen)
+        )
         self._tables.update(tables)
         return registration
 
     def would_register(
-        self, events: Sequence[DataChangeEvent], seen: Sequence[Seen] = (), declared: Mapping[TableKey, PartitionLevels] | None = None
+        self,
+        events: Sequence[DataChangeEvent],
+        seen: Sequence[Seen] = (),
+        declared: Mapping[TableKey, PartitionLevels] | None = None,
     ) -> Registration:
         """What `register` would answer, but for positions and times: nothing is kept.
 
@@ -110,7 +147,9 @@ class DCEStore:
         with reading(self.engine) as connection:
             page = in_order(select_events().where(is_visible(), is_after(after))).limit(limit)
             events = tuple(event_of(row) for row in connection.execute(page))
-            through = events[-1].position if len(events) == limit else max(head_within(connection), after)
+            through = (
+                events[-1].position if len(events) == limit else max(head_within(connection), after)
+            )
         return FeedPage(events=events, through=through)
 
     def head(self) -> Position:
@@ -124,7 +163,9 @@ class DCEStore:
             return now_ms(connection)
 
     def declare(self, table: str, levels: PartitionLevels, cluster: str = "") -> None:
-        """Set the typed levels of a table and compare its events by them from now on, in one transaction."""
+        """Set the typed levels of a table and compare its events by them from now on, in one
+        transaction.
+        """
         key = (cluster, table)
         with at_once(self.engine) as connection:
             known = known_tables(connection, [key]).get(key)
@@ -150,7 +191,12 @@ class DCEStore:
             return _records(connection)
 
     def _write(self, work: Callable[[Connection], Result]) -> Result:
-        for attempt in Retrying(retry=retry_if_exception(_lost_a_race), stop=stop_after_attempt(5), wait=wait_random(0, 0.1), reraise=True):
+        for attempt in Retrying(
+            retry=retry_if_exception(_lost_a_race),
+            stop=stop_after_attempt(5),
+            wait=wait_random(0, 0.1),
+            reraise=True,
+        ):
             with attempt, writing(self.engine) as connection:
                 return work(connection)
         raise AssertionError("a retry ends by an answer or an error")
@@ -180,9 +226,13 @@ def _declared(connection: Connection, key: TableKey, levels: PartitionLevels) ->
     return changed_table(connection, table.table_id, levels=levels)
 
 
-def _records(connection: Connection, name: str | None = None, cluster: str | None = None) -> list[TableRecord]:
+def _records(
+    connection: Connection, name: str | None = None, cluster: str | None = None
+) -> list[TableRecord]:
     tables = tables_by_id(connection, name, cluster)
-    summary: Any = select(dce_event.c.table_id, func.max(dce_event.c.event_ts), func.count()).group_by(dce_event.c.table_id)
+    summary: Any = select(
+        dce_event.c.table_id, func.max(dce_event.c.event_ts), func.count()
+    ).group_by(dce_event.c.table_id)
     if name is not None:
         summary = summary.where(dce_event.c.table_id.in_(list(tables)))
     found = {table_id: (last, count) for table_id, last, count in connection.execute(summary)}
@@ -202,13 +252,18 @@ def _records(connection: Connection, name: str | None = None, cluster: str | Non
 
 
 def newest_snapshot(
-    connection: Connection, table: TableKey, tags: Mapping[str, str], checkpoint: Position, through: Position
+    connection: Connection,
+    table: TableKey,
+    tags: Mapping[str, str],
+    checkpoint: Position,
+    through: Position,
 ) -> tuple[SnapshotCheckpoint, TableFormat] | None:
-    """The newest snapshot of a table in (checkpoint, through] that the tags vouch for, with its format, or None.
+    """The newest snapshot of a table in (checkpoint, through] that the tags vouch for, with its
+    format, or None.
 
-    An event with the tags vouches for its own snapshot; a marker or amendment that brings them for all that was registered
-    before it, also before the checkpoint: what nobody vouched for was not read then. Delta versions are compared as
-    numbers, since registration may come in any order.
+    An event with the tags vouches for its own snapshot; a marker or amendment that brings them for
+    all that was registered before it, also before the checkpoint: what nobody vouched for was not
+    read then. Delta versions are compared as numbers, since registration may come in any order.
     """
     found = table_ids(connection, [table])
     if table not in found:
@@ -220,58 +275,116 @@ def newest_snapshot(
         if not tags:
             return is_after(checkpoint, event)
         brings = is_new(connection.dialect.name, dict(tags), event)
-        return sa.or_(sa.and_(is_after(checkpoint, event), brings), sa.false() if mark is None else is_through(mark, event))
+        return sa.or_(
+            sa.and_(is_after(checkpoint, event), brings),
+            sa.false() if mark is None else is_through(mark, event),
+        )
 
     known = sa.union_all(
         *(
-            sa.select(event.c.snapshot_id, event.c.snapshot_ts, event.c.table_format, event.c.tx_id, event.c.seq)
+            sa.select(
+                event.c.snapshot_id,
+                event.c.snapshot_ts,
+                event.c.table_format,
+                event.c.tx_id,
+                event.c.seq,
+            )
             .add_columns(delta_version(event).label("version"))
             .where(*_of_table(event, table_id, uid, through), is_vouched(event))
             for event in HISTORY
         )
     ).subquery()
-    newest_first = [known.c.version.desc().nulls_last(), known.c.snapshot_ts.desc().nulls_last(), known.c.tx_id.desc(), known.c.seq.desc()]
+    newest_first = [
+        known.c.version.desc().nulls_last(),
+        known.c.snapshot_ts.desc().nulls_last(),
+        known.c.tx_id.desc(),
+        known.c.seq.desc(),
+    ]
     row = connection.execute(sa.select(known).order_by(*newest_first).limit(1)).one_or_none()
-    return None if row is None else (SnapshotCheckpoint(table_uid=uid, snapshot_id=SnapshotId(row.snapshot_id)), FORMATS[row.table_format])
+    return (
+        None
+        if row is None
+        else (
+            SnapshotCheckpoint(table_uid=uid, snapshot_id=SnapshotId(row.snapshot_id)),
+            FORMATS[row.table_format],
+        )
+    )
 
 
-def without_snapshot(connection: Connection, tables: Sequence[TableKey], through: Position) -> list[str]:
+def without_snapshot(
+    connection: Connection, tables: Sequence[TableKey], through: Position
+) -> list[str]:
     """The tables of which no snapshot is known yet, so that nothing can read them."""
     ids = table_ids(connection, tables)
-    return [table[1] for table in tables if table not in ids or not _has_snapshot(connection, *ids[table], through)]
+    return [
+        table[1]
+        for table in tables
+        if table not in ids or not _has_snapshot(connection, *ids[table], through)
+    ]
 
 
-def _has_snapshot(connection: Connection, table_id: int, uid: TableUid | None, through: Position) -> bool:
-    there = [sa.exists(sa.select(1).where(*_of_table(event, table_id, uid, through))) for event in HISTORY]
+def _has_snapshot(
+    connection: Connection, table_id: int, uid: TableUid | None, through: Position
+) -> bool:
+    there = [
+        sa.exists(sa.select(1).where(*_of_table(event, table_id, uid, through)))
+        for event in HISTORY
+    ]
     return bool(connection.execute(sa.select(sa.or_(*there))).scalar())
 
 
-def _of_table(event: sa.FromClause, table_id: int, uid: TableUid | None, through: Position) -> list[sa.ColumnElement[bool]]:
-    """That an event names a snapshot of the table as it is now, not of one that had its name before."""
+def _of_table(
+    event: sa.FromClause, table_id: int, uid: TableUid | None, through: Position
+) -> list[sa.ColumnElement[bool]]:
+    """That an event names a snapshot of the table as it is now, not of one that had its name
+    before.
+    """
     same_table = event.c.table_uid == uid if uid else event.c.table_uid.is_(None)
-    return [event.c.table_id == table_id, is_through(through, event), event.c.snapshot_id.is_not(None), same_table]
+    return [
+        event.c.table_id == table_id,
+        is_through(through, event),
+        event.c.snapshot_id.is_not(None),
+        same_table,
+    ]
 
 
 def _newest_mark(
-    connection: Connection, table_id: int, tags: Mapping[str, str], checkpoint: Position, through: Position
+    connection: Connection,
+    table_id: int,
+    tags: Mapping[str, str],
+    checkpoint: Position,
+    through: Position,
 ) -> Position | None:
     """The newest marker or amendment in (checkpoint, through] that brings the tags."""
     marks = sa.union_all(
         *(
             sa.select(event.c.tx_id, event.c.seq)
-            .where(event.c.table_id == table_id, is_after(checkpoint, event), is_through(through, event))
+            .where(
+                event.c.table_id == table_id,
+                is_after(checkpoint, event),
+                is_through(through, event),
+            )
             .where(is_new(connection.dialect.name, dict(tags), event), sa.not_(changes_data(event)))
             for event in HISTORY
         )
     ).subquery()
-    row = connection.execute(sa.select(marks).order_by(marks.c.tx_id.desc(), marks.c.seq.desc()).limit(1)).one_or_none()
+    row = connection.execute(
+        sa.select(marks).order_by(marks.c.tx_id.desc(), marks.c.seq.desc()).limit(1)
+    ).one_or_none()
     return Position(row.tx_id, row.seq) if row else None
 
 
 def matched_before(
-    engine: Engine, table: TableKey, uid: TableUid | None, tags: Mapping[str, str], snapshots: Sequence[SnapshotId], through: Position
+    engine: Engine,
+    table: TableKey,
+    uid: TableUid | None,
+    tags: Mapping[str, str],
+    snapshots: Sequence[SnapshotId],
+    through: Position,
 ) -> set[SnapshotId]:
-    """Those of the snapshots that an event at or before a position names, one of this table uid or of none, with all the tags."""
+    """Those of the snapshots that an event at or before a position names, one of this table uid or
+    of none, with all the tags.
+    """
     if not snapshots:
         return set()
     found: set[SnapshotId] = set()

@@ -12,7 +12,8 @@ _LOCK = 0x1A6E_C41E  # PostgreSQL's advisory lock of those who upgrade; any numb
 
 
 def upgrade(engine: Engine) -> str:
-    """Bring the store to this version; its number. Any number of processes may do so at once: one does it, all return.
+    """Bring the store to this version; its number. Any number of processes may do so at once: one
+    does it, all return.
 
     Raises:
         StoreVersionError: for a store that a newer version wrote.
@@ -39,13 +40,16 @@ def check(engine: Engine) -> str:
     if current != newest_version():
         found = f"has version {current}" if current else "has no tables yet"
         raise StoreVersionError(
-            f"The DCE store {shown_url(engine.url)} {found}, this program needs {newest_version()}; run `lakechime store upgrade`."
+            f"The DCE store {shown_url(engine.url)} {found}, this program needs "
+            f"{newest_version()}; run `lakechime store upgrade`."
         )
     return newest_version()
 
 
 def current_version(engine: Engine) -> str | None:
-    """The version of a store as it is; None before its first upgrade, also where not even its file is there, which stays so."""
+    """The version of a store as it is; None before its first upgrade, also where not even its file
+    is there, which stays so.
+    """
     if is_file_missing(engine):
         return None
     with reading(engine) as connection:
@@ -66,7 +70,9 @@ def newest_version() -> str:
 
 
 def _migrate(connection: Connection) -> None:
-    from alembic import command  # a fifth of a second that no process should pay whose store is up to date
+    from alembic import (
+        command,
+    )  # a fifth of a second that no process should pay whose store is up to date
     from alembic.config import Config
 
     config = Config()
@@ -86,6 +92,7 @@ def _folder() -> Path:
 def _refuse_newer(engine: Engine, current: str | None) -> None:
     if current is not None and current not in _known_versions():
         raise StoreVersionError(
-            f"The DCE store {shown_url(engine.url)} has version {current}, written by a newer program than this one, which "
+            f"The DCE store {shown_url(engine.url)} has version {current}, written by a newer "
+            f"program than this one, which "
             f"knows {newest_version()}; update lakechime-dagster."
         )

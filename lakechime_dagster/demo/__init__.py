@@ -1,1 +1,3 @@
-"""The flights lake of the quickstart: its declarations, a replay of real data into it, and a check by another engine."""
+"""The flights lake of the quickstart: its declarations, a replay of real data into it, and a check
+by another engine.
+"""

@@ -21,7 +21,9 @@ CUT_SHARE = 1 / 150  # of the lines
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A line of a file; `event` is None where it was cut off, and `source` names its row for ever."""
+    """A line of a file; `event` is None where it was cut off, and `source` names its row for
+    ever.
+    """
 
     source: str
     text: str
@@ -50,23 +52,49 @@ def lines_of(seed: int, tick: int) -> tuple[Line, ...]:
 def _events(dice: random.Random, tick: int) -> Iterator[dict[str, Any]]:
     day, hour = FIRST_DAY + dt.timedelta(days=tick // HOURS), tick % HOURS
     for flight in rows_of(FLIGHTS, day, hour).to_pylist():
-        who = {"airline": flight["carrier"], "flight": flight["flight"], "origin": flight["origin"], "day": str(day)}
+        who = {
+            "airline": flight["carrier"],
+            "flight": flight["flight"],
+            "origin": flight["origin"],
+            "day": str(day),
+        }
         is_own = flight["carrier"] == OWN_SPELLING and tick >= OWN_SPELLING_FROM
         gate = _gate(dice)
         terminal = {"terminal": dice.randint(1, 8)} if tick >= TERMINAL_FROM else {}
         yield {"type": "gate.assigned", **who, "Gate" if is_own else "gate": gate, **terminal}
         if dice.random() < 0.1:
-            yield {"type": "gate.changed", **who, "gate": _gate(dice), "was": gate, "notice": dice.randint(5, 90)}
+            yield {
+                "type": "gate.changed",
+                **who,
+                "gate": _gate(dice),
+                "was": gate,
+                "notice": dice.randint(5, 90),
+            }
         if dice.random() < 0.3:
             desk = dice.randint(1, 9)
             crew = {"pilots": 2, "cabin": dice.randint(2, 8)}
-            yield {"type": "crew.checked_in", **who, "desk": f"D{desk}" if tick >= DESK_TEXT_FROM else desk, "crew": crew}
+            yield {
+                "type": "crew.checked_in",
+                **who,
+                "desk": f"D{desk}" if tick >= DESK_TEXT_FROM else desk,
+                "crew": crew,
+            }
         if tick >= SWAPS_FROM and dice.random() < 0.05:
             yield {"type": "crew.swapped", **who, "reason": dice.choice(["ill", "hours", "late"])}
         if flight["dep_time"] is None:
-            yield {"type": "passenger.rebooked", **who, "passengers": dice.randint(20, 180), "paid_back": None}
+            yield {
+                "type": "passenger.rebooked",
+                **who,
+                "passengers": dice.randint(20, 180),
+                "paid_back": None,
+            }
         elif dice.random() < 0.3:
-            yield {"type": "passenger.boarded", **who, "passengers": dice.randint(20, 180), "load": round(dice.random(), 3)}
+            yield {
+                "type": "passenger.boarded",
+                **who,
+                "passengers": dice.randint(20, 180),
+                "load": round(dice.random(), 3),
+            }
 
 
 def _gate(dice: random.Random) -> str:

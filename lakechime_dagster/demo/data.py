@@ -102,7 +102,9 @@ def _read(file: str, schema: pa.Schema) -> pa.Table:
 
 def _parsed(source: IO[bytes], schema: pa.Schema) -> pa.Table:
     kinds = {field.name: field.type for field in schema if field.name != "flight_date"}
-    options = csv.ConvertOptions(column_types=kinds, null_values=["", "NA"], strings_can_be_null=True)
+    options = csv.ConvertOptions(
+        column_types=kinds, null_values=["", "NA"], strings_can_be_null=True
+    )
     return csv.read_csv(source, convert_options=options)
 
 
@@ -119,4 +121,6 @@ def data_folder() -> Path:
     for file in files:
         if file.name == FILES["bronze.flights"]:
             return Path(str(file.locate())).parent
-    raise NotFoundError("the data of the flights lake is not installed; install lakechime-dagster[demo]")
+    raise NotFoundError(
+        "the data of the flights lake is not installed; install lakechime-dagster[demo]"
+    )

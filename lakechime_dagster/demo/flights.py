@@ -1,4 +1,6 @@
-"""The flights lake: every flight out of New York in 2013, with events and a replicated reservation database."""
+"""The flights lake: every flight out of New York in 2013, with events and a replicated reservation
+database.
+"""
 
 import datetime as dt
 import os
@@ -31,12 +33,17 @@ GATE_CHANGED = "gate.changed"
 
 
 def event_tables(folder: Path) -> list[EventStream | EventGroup | SourceTable | LakeTable]:
-    """The branch of events from files in this folder; passengers' are of `airport_other`, the group of all other types."""
+    """The branch of events from files in this folder; passengers' are of `airport_other`, the group
+    of all other types.
+    """
     airport = event_stream(
         "airport",
         source=JsonLines(str(folder), every=every(minutes=2)),
         producer_field="$.airline",
-        asset=Asset(owner="team:ops", description="Events of gates, crews and passengers as the airports emit them."),
+        asset=Asset(
+            owner="team:ops",
+            description="Events of gates, crews and passengers as the airports emit them.",
+        ),
     )
     gates = event_group("gates", airport, match="gate.*", owner="team:ops")
     crews = event_group("crews", airport, match="crew.*", owner="team:ops")
@@ -62,16 +69,29 @@ def gate_changes() -> LakeTable:
     )
 
 
-CDC_SWITCH = "LAKECHIME_DEMO_CDC"  # set to 1, or to the address that Kafka is to have, the lake has this branch
-READER_URL = "LAKECHIME_DEMO_READER"  # the database that tables are compared with; `lakechime dev` sets it for Dagster
-MINUTES_BEHIND = dt.timedelta(minutes=5)  # an hour is booked in seconds, and the tables are asked for every minute
+# set to 1, or to the address that Kafka is to have, the lake has this branch
+CDC_SWITCH = "LAKECHIME_DEMO_CDC"
+# the database that tables are compared with; `lakechime dev` sets it for Dagster
+READER_URL = "LAKECHIME_DEMO_READER"
+MINUTES_BEHIND = dt.timedelta(
+    minutes=5
+)  # an hour is booked in seconds, and the tables are asked for every minute
 KAFKA = "127.0.0.1:29092"
 PREFIX, DATABASE = "airline", "reservations"  # of the topics: airline.reservations.bookings
 
 ABOUT = {
-    "airlines": ("carrier", "The airlines, as the reservation system knows them now; one is renamed on the second day."),
+    "airlines": (
+        "carrier",
+        "The airlines, as the reservation system knows them now; one is renamed on the second day.",
+    ),
     "planes": ("tailnum", "The planes; each is entered in the hour of its first flight."),
-    "bookings": ("booking", "The bookings as they are now: made, reissued under another number, boarded, cancelled, deleted."),
+    "bookings": (
+        "booking",
+        (
+            "The bookings as they are now: made, reissued under another number, boarded, cancelled, "
+            "deleted."
+        ),
+    ),
 }
 
 
@@ -103,7 +123,11 @@ def _cdc_table(name: str, kafka: str) -> CDCTable:
         source=KafkaTopic(f"{PREFIX}.{DATABASE}.{name}", bootstrap=kafka, every=every(minutes=1)),
         envelope=Debezium(),
         merge=CDCMerge(keys=(key,)),
-        monitor=Monitor(database=Database(f"${READER_URL}", f"{DATABASE}.{name}"), every=every(minutes=10), within=MINUTES_BEHIND),
+        monitor=Monitor(
+            database=Database(f"${READER_URL}", f"{DATABASE}.{name}"),
+            every=every(minutes=10),
+            within=MINUTES_BEHIND,
+        ),
         asset=Asset(owner="team:sales", description=description),
     )
 
@@ -121,21 +145,28 @@ def late_passengers() -> LakeTable:
 
 
 HOUR = {"flight_date": "date", "hour": "int"}
-FAIL_SWITCH = "LAKECHIME_DEMO_FAIL"  # set to 1, the first attempts of silver.flights at FAIL_DAY fail, to be watched healing
+# set to 1, the first attempts of silver.flights at FAIL_DAY fail, to be watched healing
+FAIL_SWITCH = "LAKECHIME_DEMO_FAIL"
 FAIL_DAY = "2013-01-02"
 FAILING_ATTEMPTS = 2
 
 flights = SourceTable(
     "bronze.flights",
     storage=Storage(partitioned_by=HOUR),
-    asset=Asset(owner="team:ops", description="Flights by their scheduled hour of departure, as the airports report them."),
+    asset=Asset(
+        owner="team:ops",
+        description="Flights by their scheduled hour of departure, as the airports report them.",
+    ),
 )
 weather = SourceTable(
     "bronze.weather",
     storage=Storage(partitioned_by=HOUR),
     asset=Asset(
         owner="team:ops",
-        description="Hourly weather at the three airports; (origin, time_hour) is unique, the local hour is not when clocks go back.",
+        description=(
+            "Hourly weather at the three airports; (origin, time_hour) is unique, the local hour "
+            "is not when clocks go back."
+        ),
     ),
 )
 
@@ -148,14 +179,23 @@ weather = SourceTable(
         "weather": weather.snapshot(),
     },
     trigger=SnapshotTrigger(every=every(minutes=1)),
-    asset=Asset(expect={"air time is positive": "air_time IS NULL OR air_time > 0"}, watermark="time_hour", owner="team:ops"),
+    asset=Asset(
+        expect={"air time is positive": "air_time IS NULL OR air_time > 0"},
+        watermark="time_hour",
+        owner="team:ops",
+    ),
 )
-def silver_flights(flights: "DataFrame", weather: "DataFrame", context: "AssetExecutionContext | None" = None) -> "DataFrame":
+def silver_flights(
+    flights: "DataFrame", weather: "DataFrame", context: "AssetExecutionContext | None" = None
+) -> "DataFrame":
     """Flights with the weather of their hour."""
     attempt = int(context.run.tags.get("lakechime/attempt", "1")) if context is not None else 1
     is_failing = os.environ.get(FAIL_SWITCH) == "1" and attempt <= FAILING_ATTEMPTS
     if is_failing and not flights.where(f"flight_date = DATE'{FAIL_DAY}'").isEmpty():
-        raise RuntimeError(f"{FAIL_DAY} fails on purpose, attempt {attempt} of {FAILING_ATTEMPTS} that do while {FAIL_SWITCH}=1")
+        raise RuntimeError(
+            f"{FAIL_DAY} fails on purpose, attempt {attempt} of {FAILING_ATTEMPTS} that do while "
+            f"{FAIL_SWITCH}=1"
+        )
     return flights.join(weather.drop("flight_date", "hour"), ["origin", "time_hour"], "left")
 
 
@@ -222,7 +262,8 @@ computed: list[LakeTable] = [silver_flights, route_hour, daily_delays, airline_s
 
 
 def flights_lake(kafka: str | None, airport: Path = Path(FOLDER)) -> Lake:
-    """The lake; with the address of a Kafka broker it has the branch that replicates a database too.
+    """The lake; with the address of a Kafka broker it has the branch that replicates a database
+    too.
 
     `airport` is the folder of the airports' events.
     """

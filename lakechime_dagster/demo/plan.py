@@ -33,7 +33,9 @@ class Content(StrEnum):
 
 
 class How(StrEnum):
-    """How rows are written: APPEND the content, REPLACE the partition by it, COMPLETE what was held back."""
+    """How rows are written: APPEND the content, REPLACE the partition by it, COMPLETE what was held
+    back.
+    """
 
     APPEND = "append"
     REPLACE = "replace"
@@ -52,7 +54,11 @@ class Write:
     @property
     def rows(self) -> pa.Table:
         """The rows that are written."""
-        return held_rows(self.partition) if self.how is How.COMPLETE else content_of(self.partition, self.content)
+        return (
+            held_rows(self.partition)
+            if self.how is How.COMPLETE
+            else content_of(self.partition, self.content)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +73,8 @@ Action = Write | Complete
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """What a replay has written up to a tick: the content of each partition, and which are marked complete.
+    """What a replay has written up to a tick: the content of each partition, and which are marked
+    complete.
 
     Of the airports' events it has written the files of the first `hours` ticks by the `seed`.
     """
@@ -113,7 +120,9 @@ class Plan:
     def actions(self, tick: int) -> tuple[Action, ...]:
         """What happens in a tick, in order."""
         today = tick // HOURS
-        return tuple(action for day in range(today - 2, today + 1) for action in self._day(day).get(tick, ()))
+        return tuple(
+            action for day in range(today - 2, today + 1) for action in self._day(day).get(tick, ())
+        )
 
     def written(self, ticks: int) -> Written:
         """What has been written by the first `ticks` ticks."""
@@ -146,18 +155,36 @@ def _actions_of_day(seed: int, index: int) -> dict[int, tuple[Action, ...]]:
         named = f"{day} {hour:02}:00"
         if hour == misread:
             at(hour, Write(partition=weather, content=Content.MISREAD), Complete(partition=weather))
-            again = Write(partition=weather, how=How.REPLACE, note=f"restated: the weather of {named}")
+            again = Write(
+                partition=weather, how=How.REPLACE, note=f"restated: the weather of {named}"
+            )
             at(hour + dice.randint(3, 9), again)
         else:
             at(hour, Write(partition=weather), Complete(partition=weather))
         if hour == late:
-            at(hour + dice.randint(2, 9), Write(partition=flights, note=f"late: the flights of {named}"), Complete(partition=flights))
+            at(
+                hour + dice.randint(2, 9),
+                Write(partition=flights, note=f"late: the flights of {named}"),
+                Complete(partition=flights),
+            )
         elif hour == held:
-            at(hour, Write(partition=flights, content=Content.HELD_BACK), Complete(partition=flights))
-            rest = Write(partition=flights, how=How.COMPLETE, note=f"late: {HELD_ORIGIN}'s flights of {named}")
+            at(
+                hour,
+                Write(partition=flights, content=Content.HELD_BACK),
+                Complete(partition=flights),
+            )
+            rest = Write(
+                partition=flights,
+                how=How.COMPLETE,
+                note=f"late: {HELD_ORIGIN}'s flights of {named}",
+            )
             at(hour + dice.randint(20, 33), rest)
         elif hour == poisoned and index % POISON_EVERY == 0:
-            bad = Write(partition=flights, content=Content.POISONED, note=f"poisoned: a flight of {named} without carrier")
+            bad = Write(
+                partition=flights,
+                content=Content.POISONED,
+                note=f"poisoned: a flight of {named} without carrier",
+            )
             at(hour, bad, Complete(partition=flights))
         else:
             at(hour, Write(partition=flights), Complete(partition=flights))
@@ -174,12 +201,18 @@ def content_of(partition: Partition, content: Content) -> pa.Table:
             return rows.filter(pc.field("origin") != HELD_ORIGIN)
         case Content.MISREAD:
             place = rows.schema.get_field_index("temp")
-            return rows.set_column(place, rows.schema.field(place), pc.add(rows["temp"], MISREAD_BY))  # type: ignore[attr-defined]
+            return rows.set_column(
+                place,
+                rows.schema.field(place),
+                pc.add(rows["temp"], MISREAD_BY),  # pyright: ignore[reportAttributeAccessIssue]
+            )
         case Content.POISONED:
             place = rows.schema.get_field_index("carrier")
             poison = rows.slice(0, 1)
             nothing = pa.nulls(poison.num_rows, pa.string())
-            return pa.concat_tables([rows, poison.set_column(place, rows.schema.field(place), nothing)])
+            return pa.concat_tables(
+                [rows, poison.set_column(place, rows.schema.field(place), nothing)]
+            )
 
 
 def held_rows(partition: Partition) -> pa.Table:

@@ -53,7 +53,9 @@ class ReplayState:
         except FileNotFoundError:
             return None
         except (ValueError, TypeError):
-            raise InvalidValueError("replay state", str(path), "cannot be read; remove it to replay from the beginning") from None
+            raise InvalidValueError(
+                "replay state", str(path), "cannot be read; remove it to replay from the beginning"
+            ) from None
 
     def save(self, path: Path) -> None:
         """Write the state so that a reader sees the old one or the new one."""
@@ -65,7 +67,9 @@ class ReplayState:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """What one tick of a replay did; `hour` names it as an hour of 2013, `notes` say what was unusual."""
+    """What one tick of a replay did; `hour` names it as an hour of 2013, `notes` say what was
+    unusual.
+    """
 
     ticks: int
     of: int
@@ -82,7 +86,8 @@ class Progress:
 class Replayer:
     """Writes the bronze tables of a warehouse as a plan says, from where the last replay stopped.
 
-    A tick that was interrupted is done again: what it had committed or registered is recognised and left alone.
+    A tick that was interrupted is done again: what it had committed or registered is recognised and
+    left alone.
 
     Args:
         warehouse: the folder in which `bronze/flights` and `bronze/weather` lie.
@@ -91,7 +96,8 @@ class Replayer:
         seed: another seed has its mishaps in other hours.
         days: how many days to replay.
         cluster: the data platform named in the events.
-        reservations: a database that gets what is booked in each hour; what it lacks of earlier hours it gets first.
+        reservations: a database that gets what is booked in each hour; what it lacks of earlier
+            hours it gets first.
         airport: a folder that gets a file of the airports' events of each hour, likewise.
 
     Raises:
@@ -128,17 +134,22 @@ class Replayer:
         progress: Callable[[Progress], None] = lambda _: None,
         stop: threading.Event | None = None,
     ) -> ReplayState:
-        """Replay until the end of the plan, for some hours, or until `stop` is set; without a speed as fast as possible.
+        """Replay until the end of the plan, for some hours, or until `stop` is set; without a speed
+        as fast as possible.
 
         Raises:
             LakeChimeError: while another replay runs here; two at once would write rows twice.
         """
         if hours_per_second is not None and not hours_per_second > 0:
-            raise InvalidValueError("hours_per_second", hours_per_second, "is not a positive number")
+            raise InvalidValueError(
+                "hours_per_second", hours_per_second, "is not a positive number"
+            )
         halt = stop or threading.Event()
         with _only_one(self._path):
             self.state = self._stopped()
-            last = self.plan.ticks if hours is None else min(self.plan.ticks, self.state.ticks + hours)
+            last = (
+                self.plan.ticks if hours is None else min(self.plan.ticks, self.state.ticks + hours)
+            )
             for tick in range(self.state.ticks):
                 self._write_events(tick)
             due = time.monotonic()
@@ -167,14 +178,28 @@ class Replayer:
         self._write_events(tick)
         self.state = ReplayState(seed=self.plan.seed, days=self.plan.days, ticks=tick + 1)
         self.state.save(self._path)
-        return Progress(ticks=tick + 1, of=self.plan.ticks, hour=hour_of(tick), rows=rows, commits=commits, notes=tuple(notes))
+        return Progress(
+            ticks=tick + 1,
+            of=self.plan.ticks,
+            hour=hour_of(tick),
+            rows=rows,
+            commits=commits,
+            notes=tuple(notes),
+        )
 
     def _stopped(self) -> ReplayState:
         """Where the last replay stopped."""
-        begun = ReplayState.load(self._path) or ReplayState(seed=self.plan.seed, days=self.plan.days)
+        begun = ReplayState.load(self._path) or ReplayState(
+            seed=self.plan.seed, days=self.plan.days
+        )
         if begun.plan != self.plan:
-            other = f"another one began here (seed {begun.seed}, {begun.days} days); go on with it, or use a new home"
-            raise InvalidValueError("replay", f"seed {self.plan.seed}, {self.plan.days} days", other)
+            other = (
+                f"another one began here (seed {begun.seed}, {begun.days} days); go on with it, or "
+                f"use a new home"
+            )
+            raise InvalidValueError(
+                "replay", f"seed {self.plan.seed}, {self.plan.days} days", other
+            )
         return begun
 
     def _write(self, action: Write, rows: pa.Table, number: int) -> None:
@@ -182,20 +207,40 @@ class Replayer:
         location = self._location(table)
         known = self._open(table)
         if known is None or (known.transaction_version(APP_ID) or 0) < number:
-            tags = {"producer": "replay"} | ({"mishap": action.note.partition(":")[0]} if action.note else {})
+            tags = {"producer": "replay"} | (
+                {"mishap": action.note.partition(":")[0]} if action.note else {}
+            )
             where = known or str(location)
-            commit = CommitProperties(custom_metadata={TAGS_KEY: json.dumps(tags)}, app_transactions=[Transaction(APP_ID, number)])
+            commit = CommitProperties(
+                custom_metadata={TAGS_KEY: json.dumps(tags)},
+                app_transactions=[Transaction(APP_ID, number)],
+            )
             if action.how is How.REPLACE:
                 only = f"flight_date = '{day}' AND hour = {hour}"
-                write_deltalake(where, rows, mode="overwrite", predicate=only, commit_properties=commit)
+                write_deltalake(
+                    where, rows, mode="overwrite", predicate=only, commit_properties=commit
+                )
             else:
                 properties = {"delta.enableChangeDataFeed": "true"}
-                write_deltalake(where, rows, mode="append", partition_by=list(HOUR), configuration=properties, commit_properties=commit)
+                write_deltalake(
+                    where,
+                    rows,
+                    mode="append",
+                    partition_by=list(HOUR),
+                    configuration=properties,
+                    commit_properties=commit,
+                )
         self._push(table)
 
     def _write_events(self, tick: int) -> None:
-        """Write the file of the airports' events of a tick, unless it exists; a reader sees all of it or nothing."""
-        if self._airport is None or (path := self._airport / file_of(tick)).exists() or not (lines := self.plan.airport_lines(tick)):
+        """Write the file of the airports' events of a tick, unless it exists; a reader sees all of
+        it or nothing.
+        """
+        if (
+            self._airport is None
+            or (path := self._airport / file_of(tick)).exists()
+            or not (lines := self.plan.airport_lines(tick))
+        ):
             return
         self._airport.mkdir(parents=True, exist_ok=True)
         beside = path.with_suffix(".new")
@@ -203,7 +248,9 @@ class Replayer:
         beside.replace(path)
 
     def _push(self, table: str) -> None:
-        """Register what the table's log says since the last look, this commit and those of an interrupted tick."""
+        """Register what the table's log says since the last look, this commit and those of an
+        interrupted tick.
+        """
         log = DeltaLog(str(self._location(table)), table, self._cluster)
         record = self._store.table(table, self._cluster)
         if record is None or record.seen is None or record.table_uid is None:
@@ -246,7 +293,10 @@ def _only_one(state: Path) -> Iterator[None]:
         with locked(state.with_suffix(".lock"), 0):
             yield
     except TimeoutError:
-        raise LakeChimeError(f"another replay runs in {state.parent}; wait for it, or end it (`lakechime dev` runs one too)") from None
+        raise LakeChimeError(
+            f"another replay runs in {state.parent}; wait for it, or end it (`lakechime dev` runs "
+            f"one too)"
+        ) from None
 
 
 def hour_of(tick: int) -> str:

@@ -22,7 +22,10 @@ from lakechime_dagster.errors import LakeChimeError
 Row = Mapping[str, Any]
 
 KEYS = {"airlines": "carrier", "planes": "tailnum", "bookings": "booking"}
-CHANGED_AT = ("changed_at", pa.timestamp("us"))  # the hour of the replay in which a row was written last
+CHANGED_AT = (
+    "changed_at",
+    pa.timestamp("us"),
+)  # the hour of the replay in which a row was written last
 SCHEMAS = {
     "airlines": pa.schema([("carrier", pa.string()), ("name", pa.string()), CHANGED_AT]),
     "planes": pa.schema(
@@ -59,7 +62,9 @@ REISSUE = 500_000_000  # what is added to the number of a booking that is reissu
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A row that is written: `before` is its key until now, None of a new row; `after` None where it is deleted."""
+    """A row that is written: `before` is its key until now, None of a new row; `after` None where
+    it is deleted.
+    """
 
     table: str
     before: Any = None
@@ -69,7 +74,11 @@ class Change:
 def changes(plan: Plan, tick: int) -> tuple[Change, ...]:
     """What changes in a tick, in order."""
     departures = range(max(0, tick - REFUNDED_AFTER), min(plan.days * HOURS, tick + EARLIEST + 1))
-    booked = (change for departure in departures for change in _bookings(plan.seed, departure).get(tick, ()))
+    booked = (
+        change
+        for departure in departures
+        for change in _bookings(plan.seed, departure).get(tick, ())
+    )
     return (*_airlines(tick), *(_planes(tick) if tick < plan.days * HOURS else ()), *booked)
 
 
@@ -83,7 +92,10 @@ def tables_after(plan: Plan, ticks: int) -> dict[str, pa.Table]:
                 del held[change.before]
             if change.after is not None:
                 held[change.after[KEYS[change.table]]] = change.after
-    return {table: pa.Table.from_pylist(list(held.values()), schema=SCHEMAS[table]) for table, held in tables.items()}
+    return {
+        table: pa.Table.from_pylist(list(held.values()), schema=SCHEMAS[table])
+        for table, held in tables.items()
+    }
 
 
 def _airlines(tick: int) -> Iterator[Change]:
@@ -92,7 +104,11 @@ def _airlines(tick: int) -> Iterator[Change]:
             yield Change(table="airlines", after={**airline, "changed_at": hour_of(tick)})
     for carrier, (renamed, name) in RENAMED.items():
         if tick == renamed:
-            yield Change(table="airlines", before=carrier, after={"carrier": carrier, "name": name, "changed_at": hour_of(tick)})
+            yield Change(
+                table="airlines",
+                before=carrier,
+                after={"carrier": carrier, "name": name, "changed_at": hour_of(tick)},
+            )
 
 
 def _planes(tick: int) -> Iterator[Change]:
@@ -102,13 +118,19 @@ def _planes(tick: int) -> Iterator[Change]:
 
 @cache
 def _first_flown() -> dict[int, list[Row]]:
-    """The planes by the hour in which each is scheduled first; of some that fly nothing is known."""
+    """The planes by the hour in which each is scheduled first; of some that fly nothing is
+    known.
+    """
     known = {plane["tailnum"]: plane for plane in _read("planes.csv")}
     seen: dict[int, list[Row]] = {}
     flights = rows(FLIGHTS).select(["tailnum", "flight_date", "hour"]).to_pydict()
     for tailnum, day, hour in zip(*flights.values(), strict=True):  # they are ordered by time
         if (plane := known.pop(tailnum, None)) is not None:
-            columns = {"tailnum": tailnum, "manufacturer": plane["manufacturer"], "model": plane["model"]}
+            columns = {
+                "tailnum": tailnum,
+                "manufacturer": plane["manufacturer"],
+                "model": plane["model"],
+            }
             numbers = {"built": _number(plane["year"]), "seats": _number(plane["seats"])}
             seen.setdefault((day - FIRST_DAY).days * HOURS + hour, []).append(columns | numbers)
     return seen
@@ -129,26 +151,48 @@ def _bookings(seed: int, departure: int) -> dict[int, list[Change]]:
     return done
 
 
-def _life_of(number: int, flight: Row, departure: int, dice: random.Random) -> Iterator[tuple[int, Change]]:
+def _life_of(
+    number: int, flight: Row, departure: int, dice: random.Random
+) -> Iterator[tuple[int, Change]]:
     """What becomes of a booking, in order."""
     made = max(0, departure - dice.randint(1, EARLIEST))
     between = dice.randint(min(made + 1, departure), departure)
     outcome = dice.random()
     row = {
         "booking": number,
-        **{name: flight[name] for name in ("flight_date", "carrier", "flight", "origin", "sched_dep_time")},
+        **{
+            name: flight[name]
+            for name in ("flight_date", "carrier", "flight", "origin", "sched_dep_time")
+        },
         "passengers": dice.choice((1, 1, 1, 2, 2, 3, 4)),
         "fare": Decimal(dice.randint(4_900, 89_900)) / 100,
     }
-    yield made, Change(table="bookings", after=row | {"status": "booked", "changed_at": hour_of(made)})
+    yield (
+        made,
+        Change(table="bookings", after=row | {"status": "booked", "changed_at": hour_of(made)}),
+    )
     if outcome < GIVEN_BACK:
         yield between, Change(table="bookings", before=number)
         return
     if outcome < REISSUED:
         row["booking"] = number + REISSUE
-        yield between, Change(table="bookings", before=number, after=row | {"status": "booked", "changed_at": hour_of(between)})
+        yield (
+            between,
+            Change(
+                table="bookings",
+                before=number,
+                after=row | {"status": "booked", "changed_at": hour_of(between)},
+            ),
+        )
     status = "cancelled" if flight["dep_time"] is None else "boarded"
-    yield departure, Change(table="bookings", before=row["booking"], after=row | {"status": status, "changed_at": hour_of(departure)})
+    yield (
+        departure,
+        Change(
+            table="bookings",
+            before=row["booking"],
+            after=row | {"status": status, "changed_at": hour_of(departure)},
+        ),
+    )
     if status == "cancelled":
         yield departure + REFUNDED_AFTER, Change(table="bookings", before=row["booking"])
 
@@ -169,28 +213,38 @@ def _number(text: str) -> int | None:
 
 
 INSERTS = {
-    "airlines": "INSERT INTO airlines (carrier, name, changed_at) VALUES (%(carrier)s, %(name)s, %(changed_at)s)",
+    "airlines": (
+        "INSERT INTO airlines (carrier, name, changed_at) VALUES (%(carrier)s, %(name)s, "
+        "%(changed_at)s)"
+    ),
     "planes": """
         INSERT INTO planes (tailnum, built, manufacturer, model, seats, changed_at)
         VALUES (%(tailnum)s, %(built)s, %(manufacturer)s, %(model)s, %(seats)s, %(changed_at)s)
     """,
     "bookings": """
-        INSERT INTO bookings (booking, flight_date, carrier, flight, origin, sched_dep_time, passengers, fare, status, changed_at)
-        VALUES (%(booking)s, %(flight_date)s, %(carrier)s, %(flight)s, %(origin)s, %(sched_dep_time)s, %(passengers)s, %(fare)s,
-                %(status)s, %(changed_at)s)
+        INSERT INTO bookings (booking, flight_date, carrier, flight, origin, sched_dep_time,
+                              passengers, fare, status, changed_at)
+        VALUES (%(booking)s, %(flight_date)s, %(carrier)s, %(flight)s, %(origin)s,
+                %(sched_dep_time)s, %(passengers)s, %(fare)s, %(status)s, %(changed_at)s)
     """,
 }
 UPDATES = {
-    "airlines": "UPDATE airlines SET name = %(name)s, changed_at = %(changed_at)s WHERE carrier = %(before)s",
+    "airlines": (
+        "UPDATE airlines SET name = %(name)s, changed_at = %(changed_at)s WHERE carrier = "
+        "%(before)s"
+    ),
     "bookings": """
-        UPDATE bookings SET booking = %(booking)s, status = %(status)s, changed_at = %(changed_at)s WHERE booking = %(before)s
+        UPDATE bookings SET booking = %(booking)s, status = %(status)s, changed_at = %(changed_at)s
+        WHERE booking = %(before)s
     """,
 }
 DELETES = {"bookings": "DELETE FROM bookings WHERE booking = %(before)s"}
 
 
 class ReservationsDatabase:
-    """The database at a URL such as mysql://user:password@127.0.0.1:3306/reservations; it knows itself how far it got."""
+    """The database at a URL such as mysql://user:password@127.0.0.1:3306/reservations; it knows
+    itself how far it got.
+    """
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -204,7 +258,8 @@ class ReservationsDatabase:
         }
 
     def advance(self, plan: Plan, ticks: int) -> int:
-        """Do what is not done yet of the first `ticks` ticks of a plan; the number of rows that were written.
+        """Do what is not done yet of the first `ticks` ticks of a plan; the number of rows that
+        were written.
 
         Raises:
             LakeChimeError: the database cannot be reached, or refuses.
@@ -224,11 +279,16 @@ class ReservationsDatabase:
     @contextmanager
     def _transactions(self) -> Iterator[Cursor]:
         try:
-            with pymysql.connect(**self._login, connect_timeout=10) as connection, connection.cursor() as cursor:
+            with (
+                pymysql.connect(**self._login, connect_timeout=10) as connection,
+                connection.cursor() as cursor,
+            ):
                 yield cursor
         except pymysql.Error as error:
             where = f"the reservations at {self._login['host']}:{self._login['port']}"
-            raise LakeChimeError(f"{where} cannot be written: {error.args[-1]}; `lakechime dev` starts this database") from error
+            raise LakeChimeError(
+                f"{where} cannot be written: {error.args[-1]}; `lakechime dev` starts this database"
+            ) from error
 
 
 def _write(cursor: Cursor, change: Change) -> None:

@@ -28,19 +28,29 @@ IVY_FILE = Path(__file__).with_name("ivy.xml")
 
 
 def ensure_server_jars(home: Path, java: Java, progress: Callable[[str], None] = print) -> Path:
-    """Their folder in `home`, named after what ivy.xml asks for; it is complete where it is there, because it is moved in whole.
+    """Their folder in `home`, named after what ivy.xml asks for; it is complete where it is there,
+    because it is moved in whole.
 
     Raises:
         LakeChimeError: they cannot be fetched.
     """
-    asked = sorted(" ".join(each.attrib.values()) for each in ElementTree.parse(IVY_FILE).getroot().iter("dependency"))
+    asked = sorted(
+        " ".join(each.attrib.values())
+        for each in ElementTree.parse(IVY_FILE).getroot().iter("dependency")
+    )
     folder = home / f"stack-jars-{hashlib.sha256(' '.join(asked).encode()).hexdigest()[:12]}"
     if folder.is_dir():
         return folder
     home.mkdir(parents=True, exist_ok=True)
-    with locked(home / "stack-jars.lock"), tempfile.TemporaryDirectory(prefix=".stack-", dir=home) as temporary:
+    with (
+        locked(home / "stack-jars.lock"),
+        tempfile.TemporaryDirectory(prefix=".stack-", dir=home) as temporary,
+    ):
         if not folder.is_dir():
-            progress(f"Fetching the jars of Kafka, Connect and Debezium into {folder} (once, about 65 MB)")
+            progress(
+                f"Fetching the jars of Kafka, Connect and Debezium into {folder} (once, about 65 "
+                f"MB)"
+            )
             _fetch(Path(temporary), folder, java)
     return folder
 
@@ -50,8 +60,14 @@ def _fetch(temporary: Path, folder: Path, java: Java) -> None:
     answer = retrieve(IVY_FILE, fetched, java, cache=temporary / "cache")
     if answer.returncode or not fetched.is_dir():
         said = (answer.stdout + answer.stderr).strip()[-500:]
-        raise LakeChimeError(f"the jars of Kafka, Connect and Debezium cannot be fetched; is there a network? {said}")
-    for other in (*fetched.glob("*-sources.jar"), *fetched.glob("*-javadoc.jar"), *fetched.glob("*.pom")):
+        raise LakeChimeError(
+            f"the jars of Kafka, Connect and Debezium cannot be fetched; is there a network? {said}"
+        )
+    for other in (
+        *fetched.glob("*-sources.jar"),
+        *fetched.glob("*-javadoc.jar"),
+        *fetched.glob("*.pom"),
+    ):
         other.unlink()
     fetched.rename(folder)
 
@@ -63,7 +79,9 @@ END_SECONDS = 30.0  # for what it has to write; then it is killed
 class Server:
     """A server that is started, asked whether it is ready, ended or killed, and started again."""
 
-    def __init__(self, name: str, command: Sequence[str], folder: Path, log: Path | None = None) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], folder: Path, log: Path | None = None
+    ) -> None:
         self.name = name
         self.command = list(command)
         self.folder = folder
@@ -82,14 +100,26 @@ class Server:
         """
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command, cwd=self.folder, env=environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                self.command,
+                cwd=self.folder,
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         end = time.monotonic() + seconds
         while not answers():
             if not self.is_running:
-                raise LakeChimeError(f"{self.name} ended with exit code {self.process.poll()}; {self.log} says why:\n{self.tail(5)}")
+                raise LakeChimeError(
+                    f"{self.name} ended with exit code {self.process.poll()}; {self.log} says "
+                    f"why:\n{self.tail(5)}"
+                )
             if time.monotonic() > end:
-                raise LakeChimeError(f"{self.name} does not answer within {seconds:.0f} s; {self.log} says why:\n{self.tail(5)}")
+                raise LakeChimeError(
+                    f"{self.name} does not answer within {seconds:.0f} s; {self.log} says "
+                    f"why:\n{self.tail(5)}"
+                )
             time.sleep(LOOK_SECONDS)
 
     def kill(self) -> None:
@@ -112,7 +142,11 @@ class Server:
 
     def tail(self, lines: int = 40) -> str:
         """The last lines of its log."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
+        return (
+            "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+            if self.log.exists()
+            else ""
+        )
 
 
 def environment() -> dict[str, str]:
@@ -137,7 +171,9 @@ def listens(port: int) -> bool:
 def write_properties(file: Path, properties: Mapping[str, str]) -> Path:
     """A file of settings as Java reads it, for nobody else's eyes."""
     file.touch(mode=0o600)
-    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
+    file.write_text(
+        "".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8"
+    )
     return file
 
 
@@ -178,7 +214,11 @@ def kafka_broker(
         LakeChimeError: it does not start.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    ports = {"PLAINTEXT": (port, "PLAINTEXT"), "CONTROLLER": (free_port(), "PLAINTEXT"), **(listeners or {})}
+    ports = {
+        "PLAINTEXT": (port, "PLAINTEXT"),
+        "CONTROLLER": (free_port(), "PLAINTEXT"),
+        **(listeners or {}),
+    }
     properties = {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -186,7 +226,9 @@ def kafka_broker(
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
         "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, (port, _) in ports.items()),
-        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, (_, protocol) in ports.items()),
+        "listener.security.protocol.map": ",".join(
+            f"{name}:{protocol}" for name, (_, protocol) in ports.items()
+        ),
         "log.dirs": f"{folder}/data",
         **SINGLE,
         **(settings or {}),
@@ -207,11 +249,19 @@ def java_command(java: Java, jars: Path, *arguments: str) -> list[str]:
     return [str(java.executable), *SMALL, "-cp", f"{jars}/*", *arguments]
 
 
-def format_storage(folder: Path, properties: Path, jars: Path, java: Java, cluster: uuid.UUID) -> None:
-    """Prepare the folder of a broker of a new cluster; its id is in hex, since one in base64 may begin as an option does."""
-    command = java_command(java, jars, "kafka.tools.StorageTool", "format", "-t", cluster.hex, "-c", str(properties))
+def format_storage(
+    folder: Path, properties: Path, jars: Path, java: Java, cluster: uuid.UUID
+) -> None:
+    """Prepare the folder of a broker of a new cluster; its id is in hex, since one in base64 may
+    begin as an option does.
+    """
+    command = java_command(
+        java, jars, "kafka.tools.StorageTool", "format", "-t", cluster.hex, "-c", str(properties)
+    )
     with (folder / "format.log").open("wb") as log:
-        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment())
+        subprocess.run(
+            command, check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment()
+        )
 
 
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
@@ -225,16 +275,25 @@ class Connect:
     server: Server
 
     def answers(self) -> bool:
-        with suppress(URLError, ConnectionError, TimeoutError), urlopen(f"{self.url}/connectors", timeout=5) as answer:
+        with (
+            suppress(URLError, ConnectionError, TimeoutError),
+            urlopen(f"{self.url}/connectors", timeout=5) as answer,
+        ):
             return answer.status == 200
         return False
 
 
 @contextmanager
 def connect_worker(
-    folder: Path, jars: Path, java: Java, kafka: str, *, connectors: Mapping[str, Mapping[str, str]] | None = None
+    folder: Path,
+    jars: Path,
+    java: Java,
+    kafka: str,
+    *,
+    connectors: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Iterator[Connect]:
-    """A standalone worker, which keeps its offsets in a folder and forgets all connectors but those that it starts with.
+    """A standalone worker, which keeps its offsets in a folder and forgets all connectors but those
+    that it starts with.
 
     Args:
         folder: made where it is not there.
@@ -259,7 +318,9 @@ def connect_worker(
     files = [write_properties(folder / "worker.properties", properties)]
     for name, settings in (connectors or {}).items():
         files.append(write_properties(folder / f"{name}.properties", {"name": name, **settings}))
-    command = java_command(java, jars, "org.apache.kafka.connect.cli.ConnectStandalone", *map(str, files))
+    command = java_command(
+        java, jars, "org.apache.kafka.connect.cli.ConnectStandalone", *map(str, files)
+    )
     connect = Connect(f"http://127.0.0.1:{port}", Server("connect", command, folder))
     try:
         connect.server.start(connect.answers)
@@ -269,8 +330,14 @@ def connect_worker(
 
 
 PROGRAMS = ("mariadbd", "mariadb-install-db")
-REMEDY = "install MariaDB's server (Debian, Ubuntu: apt-get install mariadb-server-core mariadb-client-core; it starts no service)"
-CAPTURE_RIGHTS = "SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT, BINLOG MONITOR, SLAVE MONITOR, LOCK TABLES"
+REMEDY = (
+    "install MariaDB's server (Debian, Ubuntu: apt-get install mariadb-server-core "
+    "mariadb-client-core; it starts no service)"
+)
+CAPTURE_RIGHTS = (
+    "SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT, BINLOG MONITOR, SLAVE "
+    "MONITOR, LOCK TABLES"
+)
 SERVER_USER = "nobody"  # whom it runs as when we are root
 
 
@@ -291,13 +358,24 @@ def install(folder: Path, *options: str) -> None:
         shutil.chown(folder, SERVER_USER)
     if (folder / "data" / "mysql").is_dir():
         return
-    command = ["mariadb-install-db", "--no-defaults", f"--datadir={folder}/data", *_as_user(), "--skip-test-db", *options]
+    command = [
+        "mariadb-install-db",
+        "--no-defaults",
+        f"--datadir={folder}/data",
+        *_as_user(),
+        "--skip-test-db",
+        *options,
+    ]
     with _log_of(folder).open("ab") as log:
-        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment())
+        subprocess.run(
+            command, check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment()
+        )
 
 
 def mariadb_server(folder: Path, port: int, *options: str) -> Server:
-    """A server, not started yet, of a folder that was installed; its socket is the file `socket` among its data unless named."""
+    """A server, not started yet, of a folder that was installed; its socket is the file `socket`
+    among its data unless named.
+    """
     command = [
         "mariadbd",
         "--no-defaults",
@@ -343,7 +421,9 @@ PACKAGES = {"confluent_kafka": "kafka", "pymysql": "mysql"}  # by module the ext
 
 @dataclass(frozen=True)
 class Reservations:
-    """The running system; `url` is its database for the application, `reader_url` for who only reads it, each with a password."""
+    """The running system; `url` is its database for the application, `reader_url` for who only
+    reads it, each with a password.
+    """
 
     url: str
     reader_url: str
@@ -364,7 +444,9 @@ def check_parts(kafka: str) -> None:
     """
     check_programs()
     if extras := [extra for module, extra in PACKAGES.items() if find_spec(module) is None]:
-        raise LakeChimeError(f"{CDC_SWITCH} needs more packages: install lakechime-dagster[{','.join(extras)}]")
+        raise LakeChimeError(
+            f"{CDC_SWITCH} needs more packages: install lakechime-dagster[{','.join(extras)}]"
+        )
     host, _, port = kafka.rpartition(":")
     if listens(int(port)):
         remedy = f"end what uses it, or choose another one with {CDC_SWITCH}={host}:{int(port) + 1}"
@@ -377,7 +459,8 @@ def reservations(folder: Path, kafka: str, jars: Path, java: Java) -> Iterator[R
 
     Args:
         folder: where all of it is kept.
-        kafka: the address of the broker, the same at each start, as the lake's declaration names it.
+        kafka: the address of the broker, the same at each start, as the lake's declaration names
+            it.
         jars: those of `ensure_server_jars`.
         java: that runs Kafka and Connect.
 
@@ -391,18 +474,33 @@ def reservations(folder: Path, kafka: str, jars: Path, java: Java) -> Iterator[R
         port = free_port()
         database = stack.enter_context(_mariadb(folder / "mariadb", port, passwords))
         broker = stack.enter_context(
-            kafka_broker(folder / "kafka", jars, java, int(kafka.rpartition(":")[2]), settings={"log.retention.ms": "-1"})
+            kafka_broker(
+                folder / "kafka",
+                jars,
+                java,
+                int(kafka.rpartition(":")[2]),
+                settings={"log.retention.ms": "-1"},
+            )
         )
         connectors = {PREFIX: _connector(kafka, port, passwords[CAPTURE])}
-        connect = stack.enter_context(connect_worker(folder / "connect", jars, java, kafka, connectors=connectors))
-        url, reader_url = (f"mysql://{user}:{passwords[user]}@127.0.0.1:{port}/{DATABASE}" for user in (APPLICATION, READER))
+        connect = stack.enter_context(
+            connect_worker(folder / "connect", jars, java, kafka, connectors=connectors)
+        )
+        url, reader_url = (
+            f"mysql://{user}:{passwords[user]}@127.0.0.1:{port}/{DATABASE}"
+            for user in (APPLICATION, READER)
+        )
         yield Reservations(url, reader_url, database, broker, connect)
 
 
 @contextmanager
 def _mariadb(folder: Path, port: int, passwords: dict[str, str]) -> Iterator[Server]:
     install(folder)
-    rights = {APPLICATION: f"ALL ON {DATABASE}.*", CAPTURE: f"{CAPTURE_RIGHTS} ON *.*", READER: "SELECT, BINLOG MONITOR ON *.*"}
+    rights = {
+        APPLICATION: f"ALL ON {DATABASE}.*",
+        CAPTURE: f"{CAPTURE_RIGHTS} ON *.*",
+        READER: "SELECT, BINLOG MONITOR ON *.*",
+    }
     users = [
         statement
         for user, password in passwords.items()

@@ -20,12 +20,21 @@ from lakechime_dagster.demo.flights import FOLDER, GATE_CHANGED, KAFKA, event_ta
 from lakechime_dagster.demo.plan import TABLES, Written, content_of
 from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
 from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
-from lakechime_dagster.tables.events import VARIANT, EventGroup, EventStream, checked_groups, field_of, owner_of
+from lakechime_dagster.tables.events import (
+    VARIANT,
+    EventGroup,
+    EventStream,
+    checked_groups,
+    field_of,
+    owner_of,
+)
 from lakechime_dagster.tables.lake import Table
 from lakechime_dagster.tables.names import HIDDEN
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
 
-CHANGED = pa.schema([("origin", pa.string()), ("airline", pa.string()), ("notice", pa.int64())])  # of the events GATE_CHANGED
+CHANGED = pa.schema(
+    [("origin", pa.string()), ("airline", pa.string()), ("notice", pa.int64())]
+)  # of the events GATE_CHANGED
 
 SILVER_FLIGHTS = """
     CREATE TABLE silver_flights AS
@@ -99,23 +108,42 @@ LATE_PASSENGERS = """
 """
 
 
-def build_expected(written: Written, database: Mapping[str, pa.Table] | None = None) -> duckdb.DuckDBPyConnection:
+def build_expected(
+    written: Written, database: Mapping[str, pa.Table] | None = None
+) -> duckdb.DuckDBPyConnection:
     """A database in memory with every table of the lake, `schema.table` named `schema_table`.
 
     Args:
         written: what the replay has written into the bronze tables.
-        database: the tables of the database that the lake replicates, by name; none where it replicates none.
+        database: the tables of the database that the lake replicates, by name; none where it
+            replicates none.
     """
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     for table in TABLES:
-        parts = [content_of(partition, content) for partition, content in written.contents.items() if partition[0] == table]
-        _create(connection, relation_name(table), pa.concat_tables([SCHEMAS[table].empty_table(), *parts]).combine_chunks())
+        parts = [
+            content_of(partition, content)
+            for partition, content in written.contents.items()
+            if partition[0] == table
+        ]
+        _create(
+            connection,
+            relation_name(table),
+            pa.concat_tables([SCHEMAS[table].empty_table(), *parts]).combine_chunks(),
+        )
     days: list[dt.date] = written.complete_days
     _create(connection, "complete_days", pa.table({"flight_date": pa.array(days, pa.date32())}))
-    changed = [line.event for line in written.airport_lines() if line.event is not None and line.event["type"] == GATE_CHANGED]
+    changed = [
+        line.event
+        for line in written.airport_lines()
+        if line.event is not None and line.event["type"] == GATE_CHANGED
+    ]
     _create(
-        connection, "gate_changed", pa.Table.from_pylist([{name: one[name] for name in CHANGED.names} for one in changed], schema=CHANGED)
+        connection,
+        "gate_changed",
+        pa.Table.from_pylist(
+            [{name: one[name] for name in CHANGED.names} for one in changed], schema=CHANGED
+        ),
     )
     for statement in (SILVER_FLIGHTS, ROUTE_HOUR, DAILY_DELAYS, AIRLINE_SCORECARD, GATE_CHANGES):
         connection.execute(statement)
@@ -150,7 +178,9 @@ class Finding(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """The first row, by key, that is not the same: only the cells that differ; no side where the row is absent."""
+    """The first row, by key, that is not the same: only the cells that differ; no side where the
+    row is absent.
+    """
 
     key: Row
     expected: Row | None
@@ -162,7 +192,10 @@ class Difference:
             return f"{where}: is missing"
         if self.expected is None:
             return f"{where}: should not be there"
-        cells = ", ".join(f"{name} is {self.actual[name]!r}, should be {value!r}" for name, value in self.expected.items())
+        cells = ", ".join(
+            f"{name} is {self.actual[name]!r}, should be {value!r}"
+            for name, value in self.expected.items()
+        )
         return f"{where}: {cells}"
 
 
@@ -177,8 +210,14 @@ class TableCheck:
     difference: Difference | None = None
 
     def __str__(self) -> str:
-        rows = f"{self.actual_rows} rows" if self.finding is Finding.EQUAL else f"{self.actual_rows} of {self.expected_rows} rows"
-        return f"{self.table}: {self.finding}, {rows}" + (f"; {self.difference}" if self.difference else "")
+        rows = (
+            f"{self.actual_rows} rows"
+            if self.finding is Finding.EQUAL
+            else f"{self.actual_rows} of {self.expected_rows} rows"
+        )
+        return f"{self.table}: {self.finding}, {rows}" + (
+            f"; {self.difference}" if self.difference else ""
+        )
 
 
 STREAM = "airport.events"
@@ -192,7 +231,15 @@ def verify_events(location: Callable[[str], str], written: Written) -> tuple[Tab
     Rows of newer files are left out, so that a running replay makes no difference.
     """
     lines = list(written.airport_lines())
-    checks = [_check_events(STREAM, location(STREAM), {line.source: _of_line(line) for line in lines}, written, _of_bronze)]
+    checks = [
+        _check_events(
+            STREAM,
+            location(STREAM),
+            {line.source: _of_line(line) for line in lines},
+            written,
+            _of_bronze,
+        )
+    ]
     for table, events in _by_table(lines).items():
         checks.append(_check_events(table, location(table), events, written, event_of_row))
     return tuple(checks)
@@ -202,7 +249,9 @@ def event_of_row(row: Row) -> dict[str, Any]:
     """The event that a row of a type's table means, without what is null in it."""
     event = _without_null({name: value for name, value in row.items() if name not in TECHNICAL})
     for rescued in json.loads(row["_rescued"] or "[]"):
-        *parents, name = [part.replace("~1", "/").replace("~0", "~") for part in rescued["p"].split("/")[1:]]
+        *parents, name = [
+            part.replace("~1", "/").replace("~0", "~") for part in rescued["p"].split("/")[1:]
+        ]
         inner = event
         for parent in parents:
             inner = inner.setdefault(parent, {})
@@ -215,7 +264,9 @@ def _by_table(lines: Iterable[Line]) -> dict[str, dict[str, Row]]:
     declared = event_tables(Path(FOLDER))
     (stream,) = (one for one in declared if isinstance(one, EventStream))
     groups = checked_groups(stream, [one for one in declared if isinstance(one, EventGroup)])
-    tables: dict[str, dict[str, Row]] = {one.name: {} for one in declared if isinstance(one, SourceTable)}
+    tables: dict[str, dict[str, Row]] = {
+        one.name: {} for one in declared if isinstance(one, SourceTable)
+    }
     for line in lines:
         if line.event is not None:
             kind = line.event["type"]
@@ -225,7 +276,11 @@ def _by_table(lines: Iterable[Line]) -> dict[str, dict[str, Row]]:
 
 
 def _check_events(
-    table: str, location: str, expected: Mapping[str, Row], written: Written, meaning: Callable[[Row], dict[str, Any]]
+    table: str,
+    location: str,
+    expected: Mapping[str, Row],
+    written: Written,
+    meaning: Callable[[Row], dict[str, Any]],
 ) -> TableCheck:
     if not DeltaTable.is_deltatable(location):
         finding = Finding.MISSING if expected else Finding.EQUAL
@@ -237,15 +292,27 @@ def _check_events(
     there = {row["_src"]: meaning(row) for row in rows}
     difference = _first_event_difference(expected, there, times)
     finding = Finding.EQUAL if difference is None else Finding.DIFFERS
-    return TableCheck(table=table, finding=finding, expected_rows=len(expected), actual_rows=len(rows), difference=difference)
+    return TableCheck(
+        table=table,
+        finding=finding,
+        expected_rows=len(expected),
+        actual_rows=len(rows),
+        difference=difference,
+    )
 
 
-def _first_event_difference(written: Mapping[str, Row], there: Mapping[str, Row], times: Mapping[str, int]) -> Difference | None:
+def _first_event_difference(
+    written: Mapping[str, Row], there: Mapping[str, Row], times: Mapping[str, int]
+) -> Difference | None:
     for source in sorted({*written, *there}, key=_in_order):
         expected, actual = written.get(source), there.get(source)
         key = {"_src": source}
         if times.get(source, 0) > 1:
-            return Difference(key=key, expected={TIMES: 1 if expected is not None else 0}, actual={TIMES: times[source]})
+            return Difference(
+                key=key,
+                expected={TIMES: 1 if expected is not None else 0},
+                actual={TIMES: times[source]},
+            )
         if expected is None or actual is None:
             return Difference(key=key, expected=expected, actual=actual)
         cells = [name for name in {**expected, **actual} if expected.get(name) != actual.get(name)]
@@ -263,15 +330,27 @@ def _in_order(source: str) -> tuple[str, int]:
 
 def _of_line(line: Line) -> Row:
     event = line.event
-    return {"payload": line.text, "type": event and event["type"], "producer": event and event["airline"], "refused": event is None}
+    return {
+        "payload": line.text,
+        "type": event and event["type"],
+        "producer": event and event["airline"],
+        "refused": event is None,
+    }
 
 
 def _of_bronze(row: Row) -> dict[str, Any]:
-    return {"payload": row["payload"], "type": row["type"], "producer": row["producer"], "refused": row["reason"] is not None}
+    return {
+        "payload": row["payload"],
+        "type": row["type"],
+        "producer": row["producer"],
+        "refused": row["reason"] is not None,
+    }
 
 
 def _without_null(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of an event by their names, of columns and variant columns too; null is as if the field were missing."""
+    """Fields of an event by their names, of columns and variant columns too; null is as if the
+    field were missing.
+    """
     found: dict[str, Any] = {}
     for name, value in fields.items():
         inner = _without_null(value) if isinstance(value, dict) else value
@@ -286,13 +365,17 @@ BRONZE_KEYS = {
 }
 
 
-def verify(location: Callable[[str], str], written: Written, database: Mapping[str, pa.Table] | None = None) -> tuple[TableCheck, ...]:
-    """Compare every table of the lake, inputs first, with what must follow from what the replay has written.
+def verify(
+    location: Callable[[str], str], written: Written, database: Mapping[str, pa.Table] | None = None
+) -> tuple[TableCheck, ...]:
+    """Compare every table of the lake, inputs first, with what must follow from what the replay has
+    written.
 
     Args:
         location: the path at which a table of that name lies.
         written: what the replay has written so far, `ReplayState.plan.written(ReplayState.ticks)`.
-        database: what it has written so far into the database that the lake replicates; None where it replicates none.
+        database: what it has written so far into the database that the lake replicates; None where
+            it replicates none.
     """
     lake = flights_lake(None if database is None else KAFKA)
     connection = build_expected(written, database)
@@ -300,7 +383,9 @@ def verify(location: Callable[[str], str], written: Written, database: Mapping[s
         load_delta(connection)
         checks = {check.table: check for check in verify_events(location, written)}
         for table in lake.tables:
-            if table.name not in checks and not isinstance(table, BronzeTable):  # raw messages; the tables made of them are compared
+            if table.name not in checks and not isinstance(
+                table, BronzeTable
+            ):  # raw messages; the tables made of them are compared
                 checks[table.name] = _check(connection, table, location)
         return tuple(checks.values())
     finally:
@@ -318,10 +403,15 @@ def load_delta(connection: duckdb.DuckDBPyConnection) -> None:
         import_extension("delta")
         connection.execute("LOAD delta")
     except (duckdb.Error, OSError) as error:
-        raise LakeChimeError(f"DuckDB cannot load its Delta reader; install lakechime-dagster[demo] ({type(error).__name__})") from None
+        raise LakeChimeError(
+            f"DuckDB cannot load its Delta reader; install lakechime-dagster[demo] "
+            f"({type(error).__name__})"
+        ) from None
 
 
-def _check(connection: duckdb.DuckDBPyConnection, declared: Table, location: Callable[[str], str]) -> TableCheck:
+def _check(
+    connection: duckdb.DuckDBPyConnection, declared: Table, location: Callable[[str], str]
+) -> TableCheck:
     table = declared.name
     expected = connection.table(relation_name(table))
     expected_rows = _count(expected)
@@ -332,30 +422,52 @@ def _check(connection: duckdb.DuckDBPyConnection, declared: Table, location: Cal
         actual = _read(connection, table, location(table), expected.columns)
         difference = _first_difference(_keys(declared), expected, actual)
     except duckdb.Error as error:
-        raise TableUnreadableError(f"{table} cannot be read at {location(table)} ({type(error).__name__})") from None
+        raise TableUnreadableError(
+            f"{table} cannot be read at {location(table)} ({type(error).__name__})"
+        ) from None
     finding = Finding.EQUAL if difference is None else Finding.DIFFERS
-    return TableCheck(table=table, finding=finding, expected_rows=expected_rows, actual_rows=_count(actual), difference=difference)
+    return TableCheck(
+        table=table,
+        finding=finding,
+        expected_rows=expected_rows,
+        actual_rows=_count(actual),
+        difference=difference,
+    )
 
 
-def _read(connection: duckdb.DuckDBPyConnection, table: str, location: str, columns: list[str]) -> duckdb.DuckDBPyRelation:
-    """The rows of a Delta table with the expected columns, copied so that both sides stay as they are."""
+def _read(
+    connection: duckdb.DuckDBPyConnection, table: str, location: str, columns: list[str]
+) -> duckdb.DuckDBPyRelation:
+    """The rows of a Delta table with the expected columns, copied so that both sides stay as they
+    are.
+    """
     scanned = connection.table_function("delta_scan", [location])
     missing = [column for column in columns if column not in scanned.columns]
     extra = [column for column in scanned.columns if column not in (*columns, HIDDEN)]
     if missing or extra:
-        problem = f"has no column {missing[0]!r}" if missing else f"has a column {extra[0]!r} that it should not have"
+        problem = (
+            f"has no column {missing[0]!r}"
+            if missing
+            else f"has a column {extra[0]!r} that it should not have"
+        )
         raise TableUnreadableError(f"{table} {problem}")
     name = f"actual_{relation_name(table)}"
     scanned.select(*map(duckdb.ColumnExpression, columns)).create(name)
     return connection.table(name)
 
 
-def _first_difference(keys: tuple[str, ...], expected: duckdb.DuckDBPyRelation, actual: duckdb.DuckDBPyRelation) -> Difference | None:
-    lost = _first_row(expected.except_(actual), keys)  # EXCEPT ALL: a row that is there twice counts
+def _first_difference(
+    keys: tuple[str, ...], expected: duckdb.DuckDBPyRelation, actual: duckdb.DuckDBPyRelation
+) -> Difference | None:
+    lost = _first_row(
+        expected.except_(actual), keys
+    )  # EXCEPT ALL: a row that is there twice counts
     surplus = _first_row(actual.except_(expected), keys)
     if lost is None and surplus is None:
         return None
-    first = min((row for row in (lost, surplus) if row is not None), key=lambda row: _sortable(row, keys))
+    first = min(
+        (row for row in (lost, surplus) if row is not None), key=lambda row: _sortable(row, keys)
+    )
     key = {name: first[name] for name in keys}
     both = _with_key(expected, key), _with_key(actual, key)
     should, there = (_first_row(relation, keys) for relation in both)
@@ -365,7 +477,11 @@ def _first_difference(keys: tuple[str, ...], expected: duckdb.DuckDBPyRelation, 
     if not cells:
         should, there = ({"number of rows": _count(relation)} for relation in both)
         cells = ["number of rows"]
-    return Difference(key=key, expected={name: should[name] for name in cells}, actual={name: there[name] for name in cells})
+    return Difference(
+        key=key,
+        expected={name: should[name] for name in cells},
+        actual={name: there[name] for name in cells},
+    )
 
 
 def _first_row(relation: duckdb.DuckDBPyRelation, keys: tuple[str, ...]) -> Row | None:
@@ -377,12 +493,16 @@ def _first_row(relation: duckdb.DuckDBPyRelation, keys: tuple[str, ...]) -> Row 
 def _with_key(relation: duckdb.DuckDBPyRelation, key: Row) -> duckdb.DuckDBPyRelation:
     for name, value in key.items():
         column = duckdb.ColumnExpression(name)
-        relation = relation.filter(column.isnull() if value is None else column == duckdb.ConstantExpression(value))
+        relation = relation.filter(
+            column.isnull() if value is None else column == duckdb.ConstantExpression(value)
+        )
     return relation
 
 
 def _keys(declared: Table) -> tuple[str, ...]:
-    return declared.keys if isinstance(declared, LakeTable | CDCTable) else BRONZE_KEYS[declared.name]
+    return (
+        declared.keys if isinstance(declared, LakeTable | CDCTable) else BRONZE_KEYS[declared.name]
+    )
 
 
 def _count(relation: duckdb.DuckDBPyRelation) -> int:

@@ -20,17 +20,47 @@ from deltalake.transaction import AddAction
 
 from lakechime_dagster.compat import UTC
 from lakechime_dagster.dce.contract import Seen
-from lakechime_dagster.dce.events import CHANGED_TAG, DataChangeEvent, OperationType, SnapshotId, TableFormat, TableUid, Tags, changed_tag
+from lakechime_dagster.dce.events import (
+    CHANGED_TAG,
+    DataChangeEvent,
+    OperationType,
+    SnapshotId,
+    TableFormat,
+    TableUid,
+    Tags,
+    changed_tag,
+)
 from lakechime_dagster.dce.partitions import PartitionLevels, PartitionValue, checked_partition
-from lakechime_dagster.dce.snapshots import CommitsMissingError, TableCommit, TableSize, Verdict, next_generation, own_uid
-from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError, TableAbsentError, TableUnreadableError, without_password
-from lakechime_dagster.formats.delta_log import COMMIT_METADATA_KEY, DeltaLevels, commit_path, first_metadata, parse_commit
+from lakechime_dagster.dce.snapshots import (
+    CommitsMissingError,
+    TableCommit,
+    TableSize,
+    Verdict,
+    next_generation,
+    own_uid,
+)
+from lakechime_dagster.errors import (
+    ConsumerConflictError,
+    InvalidValueError,
+    TableAbsentError,
+    TableUnreadableError,
+    without_password,
+)
+from lakechime_dagster.formats.delta_log import (
+    COMMIT_METADATA_KEY,
+    DeltaLevels,
+    commit_path,
+    first_metadata,
+    parse_commit,
+)
 from lakechime_dagster.formats.files import StoredFile, TableFolder
 from lakechime_dagster.tables.maintenance import DataFile, OldFile, Span, TableFiles
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
 from lakechime_dagster.triggers.schedule import DAY_MS
 
-INDEXED = 32  # columns, leaves of structs counted one by one, which have statistics unless a property lists others
+# columns, leaves of structs counted one by one, which have statistics unless a property lists
+# others
+INDEXED = 32
 MAX_TEXT = 32  # characters of a bound
 LAST = chr(0x10FFFF)  # the greatest character
 
@@ -41,25 +71,34 @@ _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 
 
 def listed_in(property_value: str) -> frozenset[str]:
-    """The columns with statistics that a property of a table lists, in lower case; dots lead into structs."""
+    """The columns with statistics that a property of a table lists, in lower case; dots lead into
+    structs.
+    """
     return frozenset(
-        ".".join((quoted or plain).replace("``", "`").strip().lower() for quoted, plain in _PART.findall(name))
+        ".".join(
+            (quoted or plain).replace("``", "`").strip().lower()
+            for quoted, plain in _PART.findall(name)
+        )
         for name in _NAME.findall(property_value)
     )
 
 
 def statistics_of(footer: pq.FileMetaData, listed: Collection[str] | None = None) -> dict[str, Any]:
-    """The statistics of a file as the `stats` of its `add` holds them: `numRecords`, `nullCount`, `minValues`, `maxValues`.
+    """The statistics of a file as the `stats` of its `add` holds them: `numRecords`, `nullCount`,
+    `minValues`, `maxValues`.
 
-    Lists and maps, whose leaves repeat, have none. Booleans and decimals have no bounds: those of booleans skip no file, and not
-    every engine reads decimals of JSON exactly. Where the table lists columns, only these have statistics.
+    Lists and maps, whose leaves repeat, have none. Booleans and decimals have no bounds: those of
+    booleans skip no file, and not every engine reads decimals of JSON exactly. Where the table
+    lists columns, only these have statistics.
     """
     nulls, least, greatest = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     for at in range(footer.num_columns if listed is not None else min(INDEXED, footer.num_columns)):
         leaf = footer.schema.column(at)
         if leaf.max_repetition_level or (listed is not None and not _is_listed(leaf.path, listed)):
             continue
-        groups = [footer.row_group(group).column(at).statistics for group in range(footer.num_row_groups)]
+        groups = [
+            footer.row_group(group).column(at).statistics for group in range(footer.num_row_groups)
+        ]
         if any(one is None or not one.has_null_count for one in groups):
             continue
         path = leaf.path.split(".")
@@ -68,7 +107,12 @@ def statistics_of(footer: pq.FileMetaData, listed: Collection[str] | None = None
         if bounds and len(bounds) == sum(1 for one in groups if one.num_values):
             _put(least, path, _lower(min(low for low, _ in bounds)))
             _put(greatest, path, _upper(max(high for _, high in bounds)))
-    return {"numRecords": footer.num_rows, "nullCount": nulls, "minValues": least, "maxValues": greatest}
+    return {
+        "numRecords": footer.num_rows,
+        "nullCount": nulls,
+        "minValues": least,
+        "maxValues": greatest,
+    }
 
 
 def _is_listed(path: str, listed: Collection[str]) -> bool:
@@ -95,7 +139,9 @@ def _upper(value: Any) -> Any:
 
 
 def _as_json(value: Any) -> Any:
-    """A bound in JSON; None where it has none. Times have microseconds: an upper bound cut to milliseconds would be too low."""
+    """A bound in JSON; None where it has none. Times have microseconds: an upper bound cut to
+    milliseconds would be too low.
+    """
     match value:
         case bool():
             return None
@@ -113,55 +159,84 @@ def _as_json(value: Any) -> Any:
 
 
 PLAIN_WRITER = 4  # the last of Delta's writer versions that requires these features only
-PLAIN_FEATURES = frozenset({"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"})
+PLAIN_FEATURES = frozenset(
+    {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"}
+)
 BY_FEATURES = 7  # the version of writers that names its features
 CONSTRAINT = "delta.constraints."
 
 
 def is_plain(state: DeltaTable) -> bool:
-    """Whether files of its columns may be added as they are: it has no partitions, constraints or generated columns."""
+    """Whether files of its columns may be added as they are: it has no partitions, constraints or
+    generated columns.
+    """
     metadata, protocol = state.metadata(), state.protocol()
-    named = protocol.min_writer_version >= BY_FEATURES and PLAIN_FEATURES.issuperset(protocol.writer_features or ())
+    named = protocol.min_writer_version >= BY_FEATURES and PLAIN_FEATURES.issuperset(
+        protocol.writer_features or ()
+    )
     is_free = not any(name.startswith(CONSTRAINT) for name in metadata.configuration)
     schema = json.loads(state.schema().to_json())
     is_open = all(field["nullable"] and not field["metadata"] for field in _fields(schema))
-    return is_free and is_open and not metadata.partition_columns and (named or protocol.min_writer_version <= PLAIN_WRITER)
+    return (
+        is_free
+        and is_open
+        and not metadata.partition_columns
+        and (named or protocol.min_writer_version <= PLAIN_WRITER)
+    )
 
 
-def add_folder(state: DeltaTable, folder: TableFolder, name: str, app_id: str, version: int, facts: Mapping[str, str]) -> bool:
-    """Commit the Parquet files of a folder under a transaction; False when one of it, or of a later version, did before this state.
+def add_folder(
+    state: DeltaTable,
+    folder: TableFolder,
+    name: str,
+    app_id: str,
+    version: int,
+    facts: Mapping[str, str],
+) -> bool:
+    """Commit the Parquet files of a folder under a transaction; False when one of it, or of a later
+    version, did before this state.
 
     Args:
         state: The table as the commit finds it; `is_plain`.
         folder: The table's.
-        name: Of the folder below it, with files of the table's columns, all or some of them. Those without rows are left out.
+        name: Of the folder below it, with files of the table's columns, all or some of them. Those
+            without rows are left out.
         app_id: The transaction's application.
         version: Its number, which commits of the application raise.
         facts: The metadata of the commit.
 
     Raises:
         FileNotFoundError: there is no such file, so that rows would be lost.
-        CommitFailedError: another commit since this state conflicts with this one, such as one of its transaction.
+        CommitFailedError: another commit since this state conflicts with this one, such as one of
+            its transaction.
     """
     done = state.transaction_version(app_id)
     if done is not None and done >= version:
         return False
     property_value = state.metadata().configuration.get(LISTED)
     listed = None if property_value is None else listed_in(property_value)
-    properties = CommitProperties(custom_metadata=dict(facts), app_transactions=[Transaction(app_id, version)])
-    state.create_write_transaction(list(_actions(folder, name, listed)), "append", state.schema(), commit_properties=properties)
+    properties = CommitProperties(
+        custom_metadata=dict(facts), app_transactions=[Transaction(app_id, version)]
+    )
+    state.create_write_transaction(
+        list(_actions(folder, name, listed)), "append", state.schema(), commit_properties=properties
+    )
     return True
 
 
 def _actions(folder: TableFolder, name: str, listed: Collection[str] | None) -> Iterator[AddAction]:
     found = [one for one in folder.files_in(name) if one.name.endswith(".parquet")]
     if not found:
-        raise FileNotFoundError(f"{name} holds no Parquet file, and a writer without rows writes one too")
+        raise FileNotFoundError(
+            f"{name} holds no Parquet file, and a writer without rows writes one too"
+        )
     for one in found:
         with folder.open(one.path) as opened:
             statistics = statistics_of(pq.read_metadata(opened), listed)
         if statistics["numRecords"]:
-            yield AddAction(f"{name}/{one.name}", one.size, {}, one.modified, True, json.dumps(statistics))
+            yield AddAction(
+                f"{name}/{one.name}", one.size, {}, one.modified, True, json.dumps(statistics)
+            )
 
 
 def _fields(kind: Any) -> Iterator[Mapping[str, Any]]:
@@ -183,7 +258,8 @@ VERDICT_TAG = "lakechime/verdict"
 
 @dataclass(frozen=True, kw_only=True)
 class Captured:
-    """What a poll of a table's log found: events in commit order, and the version up to which it is captured now.
+    """What a poll of a table's log found: events in commit order, and the version up to which it is
+    captured now.
 
     `seen` is registered in the same transaction as the events.
     """
@@ -245,8 +321,14 @@ class DeltaLog:
 
     def size(self, version: int) -> TableSize:
         files = pa.table(self._open(version).get_add_actions(flatten=True))
-        rows = files["num_records"].to_pylist() if "num_records" in files.column_names else [None] * files.num_rows
-        return TableSize(rows=None if None in rows else sum(rows), bytes=sum(files["size_bytes"].to_pylist()))
+        rows = (
+            files["num_records"].to_pylist()
+            if "num_records" in files.column_names
+            else [None] * files.num_rows
+        )
+        return TableSize(
+            rows=None if None in rows else sum(rows), bytes=sum(files["size_bytes"].to_pylist())
+        )
 
     def commits_backwards(self) -> Iterator[TableCommit]:
         """The commits that the log still holds, newest first."""
@@ -268,24 +350,34 @@ class DeltaLog:
         return found
 
     def events_of_commit(self, version: int) -> list[DataChangeEvent]:
-        """One event per partition that this commit changed; none for a commit that moved files or wrote only metadata."""
+        """One event per partition that this commit changed; none for a commit that moved files or
+        wrote only metadata.
+        """
         state = self._open()
         text = self._commit_text(version)
         if text is None:
             reason = "it was cleaned up, or never made"
-            raise TableUnreadableError(f"{self.table}: commit {version} is not in the log at {self.shown_location}; {reason}")
+            raise TableUnreadableError(
+                f"{self.table}: commit {version} is not in the log at {self.shown_location}; "
+                f"{reason}"
+            )
         commit = self._commit(version, text, _levels(state))
-        uid = state.metadata().id if version == state.version() else commit.table_uid or self._uid_at(version)
+        uid = (
+            state.metadata().id
+            if version == state.version()
+            else commit.table_uid or self._uid_at(version)
+        )
         return self._events(commit, TableUid(str(uid)))
 
     def changes_after(self, seen: Seen | None, pushed: int | None = None) -> Captured:
         """The events since the last poll.
 
-        A first sight of a table with history registers its state as one commit (`baseline=true`); so does a table
-        that was replaced at the same path (a new `table_uid`), and one whose log was cleaned up past what was seen
-        (`lakechime/verdict=EXPIRED`) or put back to an older state (`ROLLBACK`, which begins a new generation of its
-        `table_uid`, since its snapshot ids will come again). Where commits from `pushed` on were registered by their
-        writers before the first sight, its state is that before them, and they follow one by one.
+        A first sight of a table with history registers its state as one commit (`baseline=true`);
+        so does a table that was replaced at the same path (a new `table_uid`), and one whose log
+        was cleaned up past what was seen (`lakechime/verdict=EXPIRED`) or put back to an older
+        state (`ROLLBACK`, which begins a new generation of its `table_uid`, since its snapshot ids
+        will come again). Where commits from `pushed` on were registered by their writers before the
+        first sight, its state is that before them, and they follow one by one.
         """
         if seen is None:
             return self._baseline(None) if pushed is None else self._first_sight(pushed)
@@ -308,7 +400,9 @@ class DeltaLog:
         return Captured(events=tuple(events), seen=self.seen(version, seen.table_uid))
 
     def _first_sight(self, pushed: int) -> Captured:
-        """The state before the first commit that is registered already, and the commits from there on."""
+        """The state before the first commit that is registered already, and the commits from there
+        on.
+        """
         try:
             before = self._baseline(None, pushed - 1).events if pushed else ()
         except TableUnreadableError:  # cleaned up: only the newest state is left
@@ -321,10 +415,12 @@ class DeltaLog:
         return Seen(self.table, uid or self.uid, SnapshotId(str(version)), self.cluster)
 
     def committed(self, consumer: ConsumerId, step: int) -> Committed | None:
-        """The commit of this execution of the consumer, or None when it has not committed (a later one may have).
+        """The commit of this execution of the consumer, or None when it has not committed (a later
+        one may have).
 
-        The table's state says at once whether the consumer got that far. If it did but the log was cleaned up past
-        the commit itself, the answer has `is_commit_metadata_lost`: the execution did commit, where it ended is no longer known.
+        The table's state says at once whether the consumer got that far. If it did but the log was
+        cleaned up past the commit itself, the answer has `is_commit_metadata_lost`: the execution
+        did commit, where it ended is no longer known.
         """
         state = self._open_or_none()
         reached = None if state is None else state.transaction_version(str(consumer))
@@ -344,19 +440,25 @@ class DeltaLog:
         return _commit_metadata_lost(state.version(), consumer, step)
 
     def last_committed(self, consumer: ConsumerId) -> Committed | None:
-        """The newest commit of a consumer: from where a consumer that the ledger does not know goes on."""
+        """The newest commit of a consumer: from where a consumer that the ledger does not know goes
+        on.
+        """
         state = self._open_or_none()
         reached = None if state is None else state.transaction_version(str(consumer))
         return None if reached is None else self.committed(consumer, reached)
 
     def watermark(self, version: int | None = None) -> int | None:
-        """The watermark of the newest commit that has one, of all or of those up to a version, in milliseconds of event time."""
+        """The watermark of the newest commit that has one, of all or of those up to a version, in
+        milliseconds of event time.
+        """
         state = self._open_or_none(version)
         newest_first = self._commit_metadata_backwards(state) if state is not None else ()
         return next((one.watermark for one in newest_first if one.watermark is not None), None)
 
     def fed(self, version: int) -> Checkpoint | None:
-        """The checkpoint of its source at a version, by the newest commit that has one; None where the log holds none."""
+        """The checkpoint of its source at a version, by the newest commit that has one; None where
+        the log holds none.
+        """
         return next(
             (
                 commit_metadata.end
@@ -367,7 +469,9 @@ class DeltaLog:
         )
 
     def rows(self, version: int) -> pa.Table | None:
-        """All rows of a version; None where columns may be mapped or rows deleted within files, which only Delta's own reader handles."""
+        """All rows of a version; None where columns may be mapped or rows deleted within files,
+        which only Delta's own reader handles.
+        """
         state = self._open(version)
         if state.protocol().min_reader_version > 1:
             return None
@@ -375,10 +479,13 @@ class DeltaLog:
             return state.to_pyarrow_table()
         except (DeltaError, OSError, ValueError) as error:
             remedy = "check that its files are there and can be reached"
-            raise TableUnreadableError(f"{self.table}: version {version} at {self.shown_location} cannot be read; {remedy}") from error
+            raise TableUnreadableError(
+                f"{self.table}: version {version} at {self.shown_location} cannot be read; {remedy}"
+            ) from error
 
     def columns(self, version: int | None = None) -> tuple[tuple[str, Any, bool], ...]:
-        """Name, type and whether it may be null of each column, the type as Spark writes it in JSON; none of a table that is not there.
+        """Name, type and whether it may be null of each column, the type as Spark writes it in
+        JSON; none of a table that is not there.
 
         Raises:
             TableUnreadableError: the log does not hold this version any more.
@@ -388,7 +495,8 @@ class DeltaLog:
         return tuple((str(one["name"]), one["type"], bool(one["nullable"])) for one in fields)
 
     def schema(self, version: int | None = None) -> str | None:
-        """The columns with all that the log keeps of each, in Spark's JSON; None of a table that is not there.
+        """The columns with all that the log keeps of each, in Spark's JSON; None of a table that is
+        not there.
 
         Raises:
             TableUnreadableError: as `columns`.
@@ -397,37 +505,53 @@ class DeltaLog:
         return state.schema().to_json() if state is not None else None
 
     def plain_columns(self) -> str | None:
-        """The columns of a table to which files of them may be added as they are, in Spark's JSON; None of another, or of none."""
+        """The columns of a table to which files of them may be added as they are, in Spark's JSON;
+        None of another, or of none.
+        """
         state = self._open_or_none()
         return state.schema().to_json() if state is not None and is_plain(state) else None
 
     def add_folder(self, folder: str, commit_metadata: CommitMetadata) -> bool:
-        """Commit the Parquet files of a folder below the table's; False when the execution of the metadata, or a later one, has committed.
+        """Commit the Parquet files of a folder below the table's; False when the execution of the
+        metadata, or a later one, has committed.
 
         The table is one of `plain_columns`.
 
         Raises:
-            ConsumerConflictError: another commit was first at the same time, perhaps of this execution; the log shows whose it is.
+            ConsumerConflictError: another commit was first at the same time, perhaps of this
+                execution; the log shows whose it is.
         """
         facts = {COMMIT_METADATA_KEY: commit_metadata.to_text()}
         with self.writing():
-            return add_folder(self._open(), self.folder, folder, commit_metadata.txn_app_id, commit_metadata.step, facts)
+            return add_folder(
+                self._open(),
+                self.folder,
+                folder,
+                commit_metadata.txn_app_id,
+                commit_metadata.step,
+                facts,
+            )
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Around a write to the table.
 
         Raises:
-            ConsumerConflictError: another commit was first at the same time, perhaps of the same application transaction.
+            ConsumerConflictError: another commit was first at the same time, perhaps of the same
+                application transaction.
             TableUnreadableError: the table cannot be written.
         """
         try:
             yield
         except CommitFailedError as error:
-            raise ConsumerConflictError(f"{self.table}: another commit was first at {self.shown_location}; look again") from error
+            raise ConsumerConflictError(
+                f"{self.table}: another commit was first at {self.shown_location}; look again"
+            ) from error
         except (DeltaError, OSError, ValueError) as error:
             reason = str(error).splitlines()[0]
-            raise TableUnreadableError(f"{self.table} at {self.shown_location} cannot be written: {reason}") from error
+            raise TableUnreadableError(
+                f"{self.table} at {self.shown_location} cannot be written: {reason}"
+            ) from error
 
     @cached_property
     def folder(self) -> TableFolder:
@@ -435,21 +559,39 @@ class DeltaLog:
         return TableFolder(self.location, self.storage_options)
 
     def _events(self, commit: TableCommit, uid: TableUid) -> list[DataChangeEvent]:
-        """DELETE promises that nothing of the partition is left; a removal of some of its files is an UPDATE."""
+        """DELETE promises that nothing of the partition is left; a removal of some of its files is
+        an UPDATE.
+        """
         tags = self._tags(commit, is_state=False)
         added = {file.partition for file in commit.added}
         removed = added if commit.has_foreign_files else {file.partition for file in commit.removed}
         left = self._live_partitions(commit.version) if removed - added else set()
-        operations = {partition: OperationType.UPDATE if partition in left else OperationType.DELETE for partition in removed - added}
-        operations |= {partition: OperationType.UPDATE if partition in removed else OperationType.APPEND for partition in added}
+        operations = {
+            partition: OperationType.UPDATE if partition in left else OperationType.DELETE
+            for partition in removed - added
+        }
+        operations |= {
+            partition: OperationType.UPDATE if partition in removed else OperationType.APPEND
+            for partition in added
+        }
         prev = commit.version - 1 if commit.version else None
         return [
-            self._event(commit.version, commit.timestamp, uid, p, tags, operation=operations.get(p, OperationType.UPDATE), prev=prev)
+            self._event(
+                commit.version,
+                commit.timestamp,
+                uid,
+                p,
+                tags,
+                operation=operations.get(p, OperationType.UPDATE),
+                prev=prev,
+            )
             for p in self._named(commit.version, commit.partitions)
         ]
 
     def _named(self, version: int, partitions: Iterable[Partition]) -> list[Partition]:
-        """The partitions of the events of a commit, with one None for all that no event can name, such as too long ones."""
+        """The partitions of the events of a commit, with one None for all that no event can name,
+        such as too long ones.
+        """
         named: list[Partition] = []
         unnamed = 0
         for partition in partitions:
@@ -458,7 +600,10 @@ class DeltaLog:
             except InvalidValueError:
                 unnamed += 1
         if unnamed:
-            what = "%s: commit %s has %s among its partitions that no event can name, too long or no text; registered without a partition"
+            what = (
+                "%s: commit %s has %s among its partitions that no event can name, too long or no "
+                "text; registered without a partition"
+            )
             _logger.warning(what, self.table, version, unnamed)
             named.append(None)
         return named
@@ -467,7 +612,9 @@ class DeltaLog:
         state = self._open(version)
         return _live(state, _levels(state))
 
-    def _baseline(self, verdict: Verdict | None, at: int | None = None, of: TableUid | None = None) -> Captured:
+    def _baseline(
+        self, verdict: Verdict | None, at: int | None = None, of: TableUid | None = None
+    ) -> Captured:
         state = self._open(at)
         uid, version = of or TableUid(str(state.metadata().id)), state.version()
         seen = self.seen(version, uid)
@@ -479,10 +626,19 @@ class DeltaLog:
         tags = (self._tags(commit, is_state=True) if commit else Tags()).merged(
             {BASELINE_TAG: "true"} | ({VERDICT_TAG: verdict.value} if verdict else {})
         )
-        operation = OperationType.UPDATE if verdict in (Verdict.EXPIRED, Verdict.ROLLBACK) else OperationType.APPEND
+        operation = (
+            OperationType.UPDATE
+            if verdict in (Verdict.EXPIRED, Verdict.ROLLBACK)
+            else OperationType.APPEND
+        )
         timestamp = commit.timestamp if commit else None
-        partitions = self._named(version, sorted(_live(state, levels), key=lambda values: json.dumps(values)))
-        events = tuple(self._event(version, timestamp, uid, p, tags, operation=operation, prev=None) for p in partitions)
+        partitions = self._named(
+            version, sorted(_live(state, levels), key=lambda values: json.dumps(values))
+        )
+        events = tuple(
+            self._event(version, timestamp, uid, p, tags, operation=operation, prev=None)
+            for p in partitions
+        )
         return Captured(events=events, seen=seen)
 
     def _event(
@@ -510,7 +666,8 @@ class DeltaLog:
         )
 
     def _tags(self, commit: TableCommit, *, is_state: bool) -> Tags:
-        """The tags of our commit metadata, or of a producer's commit metadata; ones that no store can hold are left out.
+        """The tags of our commit metadata, or of a producer's commit metadata; ones that no store
+        can hold are left out.
 
         The changed columns are those of a commit, not of a whole state.
         """
@@ -528,7 +685,10 @@ class DeltaLog:
 
     def _commit_metadata_backwards(self, state: DeltaTable) -> Iterator[CommitMetadata]:
         """The metadata of the commits of consumers, newest first."""
-        parsed = (CommitMetadata.from_text(commit.user_metadata) for commit in self._commits_backwards(state))
+        parsed = (
+            CommitMetadata.from_text(commit.user_metadata)
+            for commit in self._commits_backwards(state)
+        )
         return (one for one in parsed if one is not None)
 
     def _commits_backwards(self, state: DeltaTable) -> Iterator[TableCommit]:
@@ -540,7 +700,9 @@ class DeltaLog:
             yield self._parsed(version, text, levels)
 
     def _levels_of(self, uid: TableUid) -> DeltaLevels | None:
-        """The levels of the table if it still is the one of that id, read from its first commit where the log has it."""
+        """The levels of the table if it still is the one of that id, read from its first commit
+        where the log has it.
+        """
         text = self._commit_text(0)
         metadata = first_metadata(text) if text else None
         if metadata is not None and metadata["id"] == uid:
@@ -555,7 +717,9 @@ class DeltaLog:
             return self.uid
 
     def _commit(self, version: int, text: str, levels: DeltaLevels) -> TableCommit:
-        """The commit by these levels, or by those of its own version where the partitioning of the table changed in between."""
+        """The commit by these levels, or by those of its own version where the partitioning of the
+        table changed in between.
+        """
         commit = self._parsed(version, text, levels)
         if commit.has_foreign_files and commit.table_uid is None:
             return self._parsed(version, text, _levels(self._open(version)))
@@ -566,7 +730,8 @@ class DeltaLog:
             return parse_commit(version, text, levels)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise TableUnreadableError(
-                f"{self.table}: commit {version} at {self.shown_location} is not a readable Delta commit; repair or restore the log"
+                f"{self.table}: commit {version} at {self.shown_location} is not a readable Delta "
+                f"commit; repair or restore the log"
             ) from error
 
     def _commit_text(self, version: int) -> str | None:
@@ -579,29 +744,42 @@ class DeltaLog:
 
     def _log_unreadable(self) -> TableUnreadableError:
         return TableUnreadableError(
-            f"{self.table}: the log at {self.shown_location} cannot be read; check the location and its access rights"
+            f"{self.table}: the log at {self.shown_location} cannot be read; check the location "
+            f"and its access rights"
         )
 
     def _open(self, version: int | None = None) -> DeltaTable:
         state = self._open_or_none(version)
         if state is None:
             remedy = "check the location, or wait for its first write"
-            raise TableAbsentError(f"{self.table}: there is no Delta table at {self.shown_location}; {remedy}")
+            raise TableAbsentError(
+                f"{self.table}: there is no Delta table at {self.shown_location}; {remedy}"
+            )
         return state
 
     def _open_or_none(self, version: int | None = None) -> DeltaTable | None:
         try:
-            return DeltaTable(self.location, version=version, storage_options=dict(self.storage_options))
+            return DeltaTable(
+                self.location, version=version, storage_options=dict(self.storage_options)
+            )
         except TableNotFoundError:
             return None
         except (DeltaError, OSError, ValueError) as error:
             at = "" if version is None else f" at version {version}"
-            remedy = "check that it can be reached, and that its log is whole and of a protocol that deltalake supports"
-            raise TableUnreadableError(f"{self.table}: the Delta table at {self.shown_location} cannot be read{at}; {remedy}") from error
+            remedy = (
+                "check that it can be reached, and that its log is whole and of a protocol that "
+                "deltalake supports"
+            )
+            raise TableUnreadableError(
+                f"{self.table}: the Delta table at {self.shown_location} cannot be read{at}; "
+                f"{remedy}"
+            ) from error
 
 
 def _levels(state: DeltaTable) -> DeltaLevels:
-    return DeltaLevels.of_schema(json.loads(state.schema().to_json()), state.metadata().partition_columns)
+    return DeltaLevels.of_schema(
+        json.loads(state.schema().to_json()), state.metadata().partition_columns
+    )
 
 
 def _live(state: DeltaTable, levels: DeltaLevels) -> set[Partition]:
@@ -610,10 +788,17 @@ def _live(state: DeltaTable, levels: DeltaLevels) -> set[Partition]:
     if not levels.levels:
         return {None} if actions.num_rows else set()
     columns = [
-        actions[f"partition.{name}" if f"partition.{name}" in actions.column_names else f"partition.{physical}"].to_pylist()
+        actions[
+            f"partition.{name}"
+            if f"partition.{name}" in actions.column_names
+            else f"partition.{physical}"
+        ].to_pylist()
         for name, physical in zip(levels.levels.names, levels.physical, strict=True)
     ]
-    return {levels.values(dict(zip(levels.physical, row, strict=True))) for row in zip(*columns, strict=True)}
+    return {
+        levels.values(dict(zip(levels.physical, row, strict=True)))
+        for row in zip(*columns, strict=True)
+    }
 
 
 def _committed(version: int, commit_metadata: CommitMetadata) -> Committed:
@@ -622,11 +807,16 @@ def _committed(version: int, commit_metadata: CommitMetadata) -> Committed:
 
 def _commit_metadata_lost(version: int, consumer: ConsumerId, step: int) -> Committed:
     commit_metadata = CommitMetadata(consumer=consumer, step=step, attempt=0, end=Checkpoint())
-    return Committed(version=SnapshotId(str(version)), commit_metadata=commit_metadata, is_commit_metadata_lost=True)
+    return Committed(
+        version=SnapshotId(str(version)),
+        commit_metadata=commit_metadata,
+        is_commit_metadata_lost=True,
+    )
 
 
 def table_files(log: DeltaLog, cluster_by: Sequence[str] = ()) -> TableFiles:
-    """The files of a table as they lie now; of one that is clustered by these columns, how its rows lie together too.
+    """The files of a table as they lie now; of one that is clustered by these columns, how its rows
+    lie together too.
 
     Raises:
         TableAbsentError: there is no table.
@@ -634,7 +824,10 @@ def table_files(log: DeltaLog, cluster_by: Sequence[str] = ()) -> TableFiles:
     """
     state = log.state()
     if state is None:
-        raise TableAbsentError(f"{log.table}: there is no Delta table at {log.shown_location}; wait for its first write")
+        raise TableAbsentError(
+            f"{log.table}: there is no Delta table at {log.shown_location}; wait for its first "
+            f"write"
+        )
     live = _live_files(state, cluster_by[:1])
     names = {unquote(file.path) for file in live}
     others = [file for file in log.folder.data_files() if file.path not in names]
@@ -651,12 +844,20 @@ def table_files(log: DeltaLog, cluster_by: Sequence[str] = ()) -> TableFiles:
 
 
 def _live_files(state: DeltaTable, spread: Sequence[str]) -> list[DataFile]:
-    levels = DeltaLevels.of_schema(json.loads(state.schema().to_json()), state.metadata().partition_columns)
+    levels = DeltaLevels.of_schema(
+        json.loads(state.schema().to_json()), state.metadata().partition_columns
+    )
     deleted = _deleted(state)
-    keys = [(f"partition.{name}", f"partition.{physical}") for name, physical in zip(levels.levels.names, levels.physical, strict=True)]
+    keys = [
+        (f"partition.{name}", f"partition.{physical}")
+        for name, physical in zip(levels.levels.names, levels.physical, strict=True)
+    ]
     found = []
     for row in pa.table(state.get_add_actions(flatten=True)).to_pylist():
-        raw = {physical: row.get(shown, row.get(spelled)) for (shown, spelled), physical in zip(keys, levels.physical, strict=True)}
+        raw = {
+            physical: row.get(shown, row.get(spelled))
+            for (shown, spelled), physical in zip(keys, levels.physical, strict=True)
+        }
         found.append(
             DataFile(
                 path=row["path"],
@@ -684,27 +885,40 @@ def _deleted(state: DeltaTable) -> dict[str, int]:
     root = unquote(urlsplit(state.table_uri).path).rstrip("/") + "/"
     found: dict[str, int] = {}
     for batch in pa.RecordBatchReader.from_stream(state.deletion_vectors()):
-        for path, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
+        for path, kept in zip(
+            batch["filepath"].to_pylist(), batch["selection_vector"], strict=True
+        ):
             name = unquote(urlsplit(path).path).removeprefix(root)
             found[name] = kept.values.false_count
     return found
 
 
 def _explained(log: DeltaLog, files: list[StoredFile]) -> tuple[list[OldFile], list[OldFile]]:
-    """Files that hold no row: those that a commit removed, or wrote as changes, since then; and those that none names."""
+    """Files that hold no row: those that a commit removed, or wrote as changes, since then; and
+    those that none names.
+    """
     left = {file.path: file for file in files}
     removed: list[OldFile] = []
     for commit in log.commits_backwards() if left else ():
         for path in _let_go(commit):
             if (file := left.pop(path, None)) is not None:
-                removed.append(OldFile(path=path, size=file.size, since=commit.timestamp or file.modified))
-        if not left or (commit.timestamp or 0) < min(file.modified for file in left.values()) - DAY_MS:
+                removed.append(
+                    OldFile(path=path, size=file.size, since=commit.timestamp or file.modified)
+                )
+        if (
+            not left
+            or (commit.timestamp or 0) < min(file.modified for file in left.values()) - DAY_MS
+        ):
             break
-    return removed, [OldFile(path=file.path, size=file.size, since=file.modified) for file in left.values()]
+    return removed, [
+        OldFile(path=file.path, size=file.size, since=file.modified) for file in left.values()
+    ]
 
 
 def _let_go(commit: TableCommit) -> Iterator[str]:
-    """The files that a commit took from the table, and those of its change feed, which are never rows of it."""
+    """The files that a commit took from the table, and those of its change feed, which are never
+    rows of it.
+    """
     for file in (*commit.removed, *commit.moved_out):
         yield unquote(file.path)
     for path in commit.change_files:

@@ -6,11 +6,18 @@ from typing import Any
 from urllib.parse import unquote
 
 from lakechime_dagster.dce.events import TableUid
-from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, PartitionValue, checked_milliseconds
+from lakechime_dagster.dce.partitions import (
+    LevelType,
+    PartitionLevels,
+    PartitionValue,
+    checked_milliseconds,
+)
 from lakechime_dagster.dce.snapshots import FileAction, TableCommit
 from lakechime_dagster.errors import InvalidValueError
 
-TAGS_KEY = "lakechime.tags"  # a producer's commit metadata that carries tags, as a JSON object of text
+TAGS_KEY = (
+    "lakechime.tags"  # a producer's commit metadata that carries tags, as a JSON object of text
+)
 COMMIT_METADATA_KEY = "userMetadata"
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -47,7 +54,9 @@ def parse_commit(version: int, text: str, levels: "DeltaLevels") -> TableCommit:
         change_files=tuple(a["cdc"]["path"] for a in actions if "cdc" in a),
         table_uid=TableUid(metadata["id"]) if metadata else None,
         properties=metadata.get("configuration") or {} if metadata else None,
-        columns=tuple(f["name"] for f in json.loads(metadata["schemaString"])["fields"]) if metadata else None,
+        columns=tuple(f["name"] for f in json.loads(metadata["schemaString"])["fields"])
+        if metadata
+        else None,
     )
 
 
@@ -58,12 +67,16 @@ def first_metadata(text: str) -> Mapping[str, Any] | None:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a commit; other separators than the line source may stand unescaped in a text of its statistics."""
+    """The lines of a commit; other separators than the line source may stand unescaped in a text of
+    its statistics.
+    """
     return [line for line in text.split("\n") if line.strip()]
 
 
 class DeltaLevels:
-    """The partition levels of a Delta table, and how its log spells their values: text by physical column name."""
+    """The partition levels of a Delta table, and how its log spells their values: text by physical
+    column name.
+    """
 
     def __init__(self, levels: PartitionLevels, physical: tuple[str, ...]) -> None:
         self.levels = levels
@@ -71,14 +84,21 @@ class DeltaLevels:
 
     @classmethod
     def of_metadata(cls, metadata: Mapping[str, Any]) -> "DeltaLevels":
-        return cls.of_schema(json.loads(metadata["schemaString"]), metadata.get("partitionColumns") or [])
+        return cls.of_schema(
+            json.loads(metadata["schemaString"]), metadata.get("partitionColumns") or []
+        )
 
     @classmethod
-    def of_schema(cls, schema: Mapping[str, Any], partition_columns: Iterable[str]) -> "DeltaLevels":
+    def of_schema(
+        cls, schema: Mapping[str, Any], partition_columns: Iterable[str]
+    ) -> "DeltaLevels":
         fields = {f["name"]: f for f in schema["fields"]}
         names = tuple(partition_columns)
         types = tuple(_level_type(fields[name]["type"]) for name in names)
-        physical = tuple((fields[name].get("metadata") or {}).get("delta.columnMapping.physicalName", name) for name in names)
+        physical = tuple(
+            (fields[name].get("metadata") or {}).get("delta.columnMapping.physicalName", name)
+            for name in names
+        )
         return cls(PartitionLevels(names, types), physical)
 
     def file(self, action: Mapping[str, Any]) -> FileAction:
@@ -92,8 +112,14 @@ class DeltaLevels:
             is_foreign=set(raw) != set(self.physical),
             size=action.get("size") or 0,
             rows=statistics.get("numRecords"),
-            nulls={name: count for name, count in (statistics.get("nullCount") or {}).items() if isinstance(count, int)},
-            vector=f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}" if vector else None,
+            nulls={
+                name: count
+                for name, count in (statistics.get("nullCount") or {}).items()
+                if isinstance(count, int)
+            },
+            vector=f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}"
+            if vector
+            else None,
             entry=_entry(action) if action.get("partitionValues") is not None else "",
         )
 
@@ -107,7 +133,9 @@ class DeltaLevels:
         )
 
     def _raw(self, action: Mapping[str, Any]) -> Mapping[str, str | None]:
-        """The values as the log has them; a writer that left them out of a removal is read from the path."""
+        """The values as the log has them; a writer that left them out of a removal is read from the
+        path.
+        """
         raw = action.get("partitionValues")
         if raw is None and self.physical:
             return _values_of_path(action["path"])
@@ -116,7 +144,14 @@ class DeltaLevels:
 
 def _entry(action: Mapping[str, Any]) -> str:
     """An `add` of the file, also for one that was removed, so that an engine can still open it."""
-    kept = ("path", "partitionValues", "size", "deletionVector", "baseRowId", "defaultRowCommitVersion")
+    kept = (
+        "path",
+        "partitionValues",
+        "size",
+        "deletionVector",
+        "baseRowId",
+        "defaultRowCommitVersion",
+    )
     entry = {name: action[name] for name in kept if action.get(name) is not None}
     return json.dumps({"add": {"modificationTime": 0, "dataChange": True, "size": 0} | entry})
 
@@ -140,12 +175,20 @@ def _level_type(delta_type: Any) -> LevelType:
 
 def _values_of_path(path: str) -> dict[str, str | None]:
     pairs = [part.partition("=") for part in unquote(path).split("/")[:-1]]
-    return {name: None if value == NULL_PARTITION else unquote(value) for name, equals, value in pairs if equals}
+    return {
+        name: None if value == NULL_PARTITION else unquote(value)
+        for name, equals, value in pairs
+        if equals
+    }
 
 
-def _files(actions: Iterable[Mapping[str, Any]], kind: str, levels: DeltaLevels, *, changes: bool) -> tuple[FileAction, ...]:
+def _files(
+    actions: Iterable[Mapping[str, Any]], kind: str, levels: DeltaLevels, *, changes: bool
+) -> tuple[FileAction, ...]:
     found = (action[kind] for action in actions if kind in action)
-    return tuple(levels.file(action) for action in found if action.get("dataChange", True) is changes)
+    return tuple(
+        levels.file(action) for action in found if action.get("dataChange", True) is changes
+    )
 
 
 def _first(actions: Iterable[Mapping[str, Any]], kind: str) -> dict[str, Any] | None:
@@ -161,11 +204,16 @@ def _time(value: Any) -> int | None:
 
 
 def _producer_tags(text: Any) -> dict[str, str]:
-    """The tags of a commit's metadata; what is not a JSON object is no tags, since a commit cannot be refused any more."""
+    """The tags of a commit's metadata; what is not a JSON object is no tags, since a commit cannot
+    be refused any more.
+    """
     try:
         tags = json.loads(text) if isinstance(text, str) else text
     except ValueError:
         return {}
     if not isinstance(tags, Mapping):
         return {}
-    return {str(key): value if isinstance(value, str) else json.dumps(value) for key, value in tags.items()}
+    return {
+        str(key): value if isinstance(value, str) else json.dumps(value)
+        for key, value in tags.items()
+    }

@@ -18,7 +18,12 @@ from lakechime_dagster.triggers.schedule import from_milliseconds
 
 TABLE = "t"
 DIALECT = "postgres"  # which DataFusion speaks
-_SPARK = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}  # what Spark calls Delta's types otherwise
+_SPARK = {
+    "long": "bigint",
+    "integer": "int",
+    "short": "smallint",
+    "byte": "tinyint",
+}  # what Spark calls Delta's types otherwise
 _ARROW = {
     "bigint": "Int64",
     "int": "Int32",
@@ -49,13 +54,24 @@ class DeltaRows:
 
     def count(self, *where: exp.Condition | str, **values: str | int) -> int:
         """How many rows there are."""
-        found = self.query(exp.select(exp.Count(this=exp.Star()).as_("n")).from_(TABLE).where(*where, dialect=DIALECT), **values)
+        found = self.query(
+            exp.select(exp.Count(this=exp.Star()).as_("n"))
+            .from_(TABLE)
+            .where(*where, dialect=DIALECT),
+            **values,
+        )
         return found[0]["n"] if found else 0
 
     def select(
-        self, *columns: str, where: tuple[exp.Condition | str, ...] = (), newest: tuple[str, ...] = (), limit: int | None = None
+        self,
+        *columns: str,
+        where: tuple[exp.Condition | str, ...] = (),
+        newest: tuple[str, ...] = (),
+        limit: int | None = None,
     ) -> list[dict[str, Any]]:
-        """Rows with these columns, or all; by these columns from the greatest down, at most so many."""
+        """Rows with these columns, or all; by these columns from the greatest down, at most so
+        many.
+        """
         query = exp.select(*map(column, columns)) if columns else exp.select("*")
         query = query.from_(TABLE).where(*where, dialect=DIALECT)
         for name in newest:
@@ -77,7 +93,9 @@ class DeltaRows:
             return pa.table(QueryBuilder().register(TABLE, table).execute(sql)).to_pylist()
         except (DeltaError, OSError, ValueError) as error:
             reason = str(error).splitlines()[0]
-            raise TableUnreadableError(f"{self.log.table} at {self.log.shown_location} cannot be read: {reason}") from error
+            raise TableUnreadableError(
+                f"{self.log.table} at {self.log.shown_location} cannot be read: {reason}"
+            ) from error
 
 
 def column(name: str) -> exp.Column:
@@ -96,7 +114,9 @@ def known(name: str) -> exp.Condition:
 
 def since(name: str, milliseconds: int) -> exp.Condition:
     """That a column's time is this one, in milliseconds since the epoch, or later."""
-    return exp.GTE(this=column(name), expression=_literal(from_milliseconds(milliseconds), "timestamp"))
+    return exp.GTE(
+        this=column(name), expression=_literal(from_milliseconds(milliseconds), "timestamp")
+    )
 
 
 def row_is(values: Mapping[str, Any], types: Mapping[str, str]) -> tuple[exp.Condition, ...]:
@@ -108,8 +128,18 @@ def _literal(value: Any, ddl: str) -> exp.Condition:
     """A value as the engine compares it with a column of that type."""
     if isinstance(value, bytes):
         return exp.func("decode", exp.Literal.string(value.hex()), exp.Literal.string("hex"))
-    kind = f"Decimal128({ddl.removeprefix('decimal(').removesuffix(')')})" if ddl.startswith("decimal(") else _ARROW[ddl]
-    text = value.isoformat() if hasattr(value, "isoformat") else str(value).lower() if isinstance(value, bool) else str(value)
+    kind = (
+        f"Decimal128({ddl.removeprefix('decimal(').removesuffix(')')})"
+        if ddl.startswith("decimal(")
+        else _ARROW[ddl]
+    )
+    text = (
+        value.isoformat()
+        if hasattr(value, "isoformat")
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+    )
     return exp.func("arrow_cast", exp.Literal.string(text), exp.Literal.string(kind))
 
 
@@ -125,11 +155,14 @@ class Appended:
     is_last: bool  # of its commit
 
 
-def appended(log: DeltaLog, after: int | None, columns: Sequence[str], through: int | None = None) -> Iterator[Appended]:
-    """The rows that were appended after a version, or with None all of them, commit by commit, in batches.
+def appended(
+    log: DeltaLog, after: int | None, columns: Sequence[str], through: int | None = None
+) -> Iterator[Appended]:
+    """The rows that were appended after a version, or with None all of them, commit by commit, in
+    batches.
 
-    Where the log no longer holds a commit after that version, all rows of the table are returned again. Else commits after `through`
-    are left out.
+    Where the log no longer holds a commit after that version, all rows of the table are returned
+    again. Else commits after `through` are left out.
 
     Raises:
         TableUnreadableError: the table, a file of it or one of the columns cannot be read.
@@ -139,7 +172,11 @@ def appended(log: DeltaLog, after: int | None, columns: Sequence[str], through: 
         return
     newest = state.version()
     try:
-        commits = log.commits(after, newest if through is None else min(through, newest)) if after is not None and after <= newest else None
+        commits = (
+            log.commits(after, newest if through is None else min(through, newest))
+            if after is not None and after <= newest
+            else None
+        )
     except CommitsMissingError:
         commits = None
     if commits is None:
@@ -150,7 +187,9 @@ def appended(log: DeltaLog, after: int | None, columns: Sequence[str], through: 
         yield from _of_files(log, [file.path for file in commit.added], columns, commit.version)
 
 
-def _of_files(log: DeltaLog, paths: Sequence[str], columns: Sequence[str], version: int) -> Iterator[Appended]:
+def _of_files(
+    log: DeltaLog, paths: Sequence[str], columns: Sequence[str], version: int
+) -> Iterator[Appended]:
     for path in paths:
         try:
             with log.folder.open(unquote(path)) as source:
@@ -158,17 +197,24 @@ def _of_files(log: DeltaLog, paths: Sequence[str], columns: Sequence[str], versi
                 missing = [name for name in columns if name not in file.schema_arrow.names]
                 if missing:
                     present = ", ".join(file.schema_arrow.names)
-                    raise TableUnreadableError(f"{log.table} has no column {missing[0]} in its files; they have {present}")
+                    raise TableUnreadableError(
+                        f"{log.table} has no column {missing[0]} in its files; they have {present}"
+                    )
                 for batch in file.iter_batches(ROWS, columns=list(columns)):
                     yield Appended(version, tuple(batch.to_pylist()), is_last=False)
         except (OSError, pa.ArrowException, DeltaError) as error:
             reason = str(error).splitlines()[0]
-            raise TableUnreadableError(f"{log.table} at {log.shown_location} cannot be read: {reason}") from error
+            raise TableUnreadableError(
+                f"{log.table} at {log.shown_location} cannot be read: {reason}"
+            ) from error
     yield Appended(version, (), is_last=True)
 
 
-def append_rows(log: DeltaLog, columns: Sequence[str], rows: Sequence[Sequence[Any]], facts: Mapping[str, str]) -> int:
-    """Append rows to an existing table, with these facts in the metadata of the commit, and return its version.
+def append_rows(
+    log: DeltaLog, columns: Sequence[str], rows: Sequence[Sequence[Any]], facts: Mapping[str, str]
+) -> int:
+    """Append rows to an existing table, with these facts in the metadata of the commit, and return
+    its version.
 
     Raises:
         TableAbsentError: there is no table.
@@ -177,13 +223,24 @@ def append_rows(log: DeltaLog, columns: Sequence[str], rows: Sequence[Sequence[A
     table = _there(log)
     schema = pa.schema(table.schema())
     types = [schema.field(name) for name in columns]
-    arrays = [pa.array(list(values), one.type) for values, one in zip(zip(*rows, strict=True), types, strict=True)]
-    _append(log, table, pa.Table.from_arrays(arrays, schema=pa.schema(types)), CommitProperties(custom_metadata=dict(facts)))
+    arrays = [
+        pa.array(list(values), one.type)
+        for values, one in zip(zip(*rows, strict=True), types, strict=True)
+    ]
+    _append(
+        log,
+        table,
+        pa.Table.from_arrays(arrays, schema=pa.schema(types)),
+        CommitProperties(custom_metadata=dict(facts)),
+    )
     return table.version()
 
 
-def append_once(log: DeltaLog, rows: Iterable[Mapping[str, Any]], app_id: str, version: int) -> bool:
-    """Append rows in the table's own columns; False when a commit of this transaction, or of a later version, did before.
+def append_once(
+    log: DeltaLog, rows: Iterable[Mapping[str, Any]], app_id: str, version: int
+) -> bool:
+    """Append rows in the table's own columns; False when a commit of this transaction, or of a
+    later version, did before.
 
     Raises:
         As `append_rows`.
@@ -192,7 +249,9 @@ def append_once(log: DeltaLog, rows: Iterable[Mapping[str, Any]], app_id: str, v
     done = table.transaction_version(app_id)
     if done is not None and done >= version:
         return False
-    data = pa.Table.from_pylist([dict(row) for row in rows], schema=pa.schema(table.schema().to_arrow()))
+    data = pa.Table.from_pylist(
+        [dict(row) for row in rows], schema=pa.schema(table.schema().to_arrow())
+    )
     _append(log, table, data, CommitProperties(app_transactions=[Transaction(app_id, version)]))
     return True
 
@@ -200,7 +259,9 @@ def append_once(log: DeltaLog, rows: Iterable[Mapping[str, Any]], app_id: str, v
 def _there(log: DeltaLog) -> DeltaTable:
     table = log.state()
     if table is None:
-        raise TableAbsentError(f"{log.table}: there is no Delta table at {log.shown_location} to append to")
+        raise TableAbsentError(
+            f"{log.table}: there is no Delta table at {log.shown_location} to append to"
+        )
     return table
 
 

@@ -1,7 +1,8 @@
 """The files of tables: the one module that reads, lists, renames and removes them.
 
-`TableFolder` reaches the files of a table as deltalake does, at a path or a URL, with the same options. Folders of tables are renamed and
-removed by fsspec's paths (`folder_at`), which are `pathlib`'s own on a disk of this machine. Spark reaches files by its own file systems.
+`TableFolder` reaches the files of a table as deltalake does, at a path or a URL, with the same
+options. Folders of tables are renamed and removed by fsspec's paths (`folder_at`), which are
+`pathlib`'s own on a disk of this machine. Spark reaches files by its own file systems.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +23,9 @@ VECTORS = "deletion_vector_"  # their names are spelled otherwise in the log; VA
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file below a table's folder, by its path as text, not as a URL; `modified` in milliseconds."""
+    """A file below a table's folder, by its path as text, not as a URL; `modified` in
+    milliseconds.
+    """
 
     path: str
     size: int
@@ -76,7 +79,9 @@ class TableFolder:
         return self._entries(folder)[0]
 
     def data_files(self, folder: str = "") -> Iterator[StoredFile]:
-        """The files of rows and of changes, without the log, deletion vectors, what Spark hides, and tables that lie within."""
+        """The files of rows and of changes, without the log, deletion vectors, what Spark hides,
+        and tables that lie within.
+        """
         files, folders = self._entries(folder)
         if folder and any(one.rpartition("/")[2] == LOG_FOLDER for one in folders):
             return
@@ -101,7 +106,9 @@ class TableFolder:
 
 
 def is_local(location: str) -> bool:
-    """Whether it is a path of this machine, where folders exist and are renamed in a moment, rather than a URL."""
+    """Whether it is a path of this machine, where folders exist and are renamed in a moment, rather
+    than a URL.
+    """
     return "://" not in location
 
 
@@ -118,7 +125,9 @@ def has_folder(location: str) -> bool:
 
 
 def folders_below(location: str) -> "Iterator[UPath]":
-    """The folders below a local one that are no links, each before those in it, but for those within tables; none at a URL."""
+    """The folders below a local one that are no links, each before those in it, but for those
+    within tables; none at a URL.
+    """
     if not is_local(location):
         return
     for parent, names, _ in folder_at(location).walk():
@@ -128,7 +137,9 @@ def folders_below(location: str) -> "Iterator[UPath]":
 
 
 def remove_folder(folder: "UPath") -> bool:
-    """Remove a folder with all that is in it; whether it is gone, and not only some of its files."""
+    """Remove a folder with all that is in it; whether it is gone, and not only some of its
+    files.
+    """
     with suppress(OSError):
         folder.rmdir(recursive=True)
     return not folder.exists()

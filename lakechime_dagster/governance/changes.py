@@ -40,8 +40,9 @@ class ChangeState(StrEnum):
 class Change:
     """What owners are notified of.
 
-    `what` says what happens, `action` what readers are to do, `on` when it happens. `refs` are tables, or columns of them. `sender`
-    is the owner in whose name messages are sent: that owner gets no message about its own tables.
+    `what` says what happens, `action` what readers are to do, `on` when it happens. `refs` are
+    tables, or columns of them. `sender` is the owner in whose name messages are sent: that owner
+    gets no message about its own tables.
     """
 
     kind: ChangeKind
@@ -56,22 +57,36 @@ class Change:
         checked_text("action", self.action, limit=MAX_TEXT, empty=True)
         checked_text("sender", self.sender, empty=True)
         if not self.refs:
-            raise InvalidValueError("refs", (), "is empty; name a table, or a column of one, that changes")
+            raise InvalidValueError(
+                "refs", (), "is empty; name a table, or a column of one, that changes"
+            )
         if len(self.refs) > MAX_REFS:
-            raise InvalidValueError("refs", len(self.refs), f"are too many; name at most {MAX_REFS}, or the table in place of its columns")
+            raise InvalidValueError(
+                "refs",
+                len(self.refs),
+                f"are too many; name at most {MAX_REFS}, or the table in place of its columns",
+            )
         for ref in self.refs:
             checked_text("table", ref.table)
-            checked_text("column", "" if ref.column is None else ref.column, empty=ref.column is None)
+            checked_text(
+                "column", "" if ref.column is None else ref.column, empty=ref.column is None
+            )
         whole = {ref.table for ref in self.refs if ref.column is None}
         kept = {ref for ref in self.refs if ref.column is None or ref.table not in whole}
-        object.__setattr__(self, "refs", tuple(sorted(kept, key=lambda ref: (ref.table, ref.column or ""))))
+        object.__setattr__(
+            self, "refs", tuple(sorted(kept, key=lambda ref: (ref.table, ref.column or "")))
+        )
 
     @property
     def title(self) -> str:
         """The change in one line."""
         kind = self.kind.replace("_", " ").capitalize()
         first, more = self.refs[0], len(self.refs) - 1
-        return f"{kind}: {first}" + (f" and {more} more" if more else "") + (f" on {self.on}" if self.on else "")
+        return (
+            f"{kind}: {first}"
+            + (f" and {more} more" if more else "")
+            + (f" on {self.on}" if self.on else "")
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As the store keeps it."""
@@ -93,42 +108,61 @@ class Change:
 
 
 def checked_day(change: Change, now: dt.datetime) -> Change:
-    """The change itself, unless its day is over in every time zone; incidents and backfills may be announced afterwards.
+    """The change itself, unless its day is over in every time zone; incidents and backfills may be
+    announced afterwards.
 
     Raises:
         InvalidValueError: naming the day.
     """
     first = now.astimezone(LAST_ZONE).date()
-    if change.on is not None and change.on < first and change.kind not in (ChangeKind.INCIDENT, ChangeKind.BACKFILL):
-        raise InvalidValueError("on", change.on.isoformat(), f"is over; name a day from {first} on, or use incident or backfill as kind")
+    if (
+        change.on is not None
+        and change.on < first
+        and change.kind not in (ChangeKind.INCIDENT, ChangeKind.BACKFILL)
+    ):
+        raise InvalidValueError(
+            "on",
+            change.on.isoformat(),
+            f"is over; name a day from {first} on, or use incident or backfill as kind",
+        )
     return change
 
 
 SETTING = "LAKECHIME_NOTIFICATION_URLS"
 EXAMPLE = """write such as '{"team:ops": "$OPS_SLACK", "*@*": "$MAIL"}'"""
-OTHERS, ADDRESSES = "*", "*@*"  # owners without channels of their own, and those of them that are addresses of e-mail
+OTHERS, ADDRESSES = (
+    "*",
+    "*@*",
+)  # owners without channels of their own, and those of them that are addresses of e-mail
 OWNER = "{owner}"  # in a URL: the owner's address
 _VARIABLE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]{0,126}", re.ASCII)
 
 
 class NoAddressError(LakeChimeError):
-    """A channel leads nowhere, as the environment does not hold its URL, or the URL is none for one recipient; it is not shown."""
+    """A channel leads nowhere, as the environment does not hold its URL, or the URL is none for one
+    recipient; it is not shown.
+    """
 
 
 @dataclass(frozen=True)
 class Channels:
-    """The channels of owners, as the setting names them; none of it is secret, as URLs stand in the variables alone."""
+    """The channels of owners, as the setting names them; none of it is secret, as URLs stand in the
+    variables alone.
+    """
 
     by_owner: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     def of(self, owner: str) -> tuple[str, ...]:
-        """The owner's own channels, else those of all addresses, else those of all others; empty where there is none."""
+        """The owner's own channels, else those of all addresses, else those of all others; empty
+        where there is none.
+        """
         names = (owner, ADDRESSES, OTHERS) if "@" in owner else (owner, OTHERS)
         return next((self.by_owner[name] for name in names if name in self.by_owner), ())
 
 
 def channels_of(setting: str) -> Channels:
-    """What the setting says: a JSON object of owners, each with a name or a list of names of variables.
+    """What the setting says: a JSON object of owners, each with a name or a list of names of
+    variables.
 
     Raises:
         InvalidValueError: it is something else; what could be a secret is not shown.
@@ -148,13 +182,19 @@ def address_of(channel: str, owner: str, environment: Mapping[str, str]) -> str:
     """The URL that a channel stands for.
 
     Raises:
-        NoAddressError: the environment does not hold it, or it asks for an address that the owner is not.
+        NoAddressError: the environment does not hold it, or it asks for an address that the owner
+            is not.
     """
     url = environment.get(channel[1:], "")
     if not url:
-        raise NoAddressError(f"{channel} is not in the environment; set it to a URL of apprise for one recipient, as mailto://…")
+        raise NoAddressError(
+            f"{channel} is not in the environment; set it to a URL of apprise for one recipient, as mailto://…"
+        )
     if OWNER in url and "@" not in owner:
-        raise NoAddressError(f"{channel} is for owners that are addresses of e-mail; give {owner} a channel of its own in {SETTING}")
+        raise NoAddressError(
+            f"{channel} is for owners that are addresses of e-mail; give {owner} a channel of its "
+            f"own in {SETTING}"
+        )
     return url.replace(OWNER, quote(owner, safe=""))
 
 
@@ -164,7 +204,11 @@ def _names(owner: str, given: object) -> tuple[str, ...]:
         raise InvalidValueError(SETTING, "…", f"has no name of a variable for {owner}; {EXAMPLE}")
     for one in names:
         if not isinstance(one, str) or not _VARIABLE.fullmatch(one):
-            raise InvalidValueError(SETTING, "…", f"has for {owner} what is no $NAME of a variable that holds a URL; {EXAMPLE}")
+            raise InvalidValueError(
+                SETTING,
+                "…",
+                f"has for {owner} what is no $NAME of a variable that holds a URL; {EXAMPLE}",
+            )
     return tuple(dict.fromkeys(names))
 
 
@@ -177,8 +221,9 @@ MAX_TITLE = 200  # characters; more is cut by some services
 class AffectedTable:
     """A table that a change affects.
 
-    `layer` counts the steps from the changed table, which is layer 0. `columns` are the affected ones; None says that they are
-    unknown, an empty tuple that rows may change and no value. `is_sure` is false where lineage on the way is unknown.
+    `layer` counts the steps from the changed table, which is layer 0. `columns` are the affected
+    ones; None says that they are unknown, an empty tuple that rows may change and no value.
+    `is_sure` is false where lineage on the way is unknown.
     """
 
     table: str
@@ -190,7 +235,9 @@ class AffectedTable:
 
 @dataclass(frozen=True, order=True, kw_only=True)
 class AffectedReader:
-    """A dashboard, a person or an external job that reads affected columns, or tables of which it is unknown which columns it reads."""
+    """A dashboard, a person or an external job that reads affected columns, or tables of which it
+    is unknown which columns it reads.
+    """
 
     consumer: Consumer
     refs: tuple[ColumnRef, ...]
@@ -201,7 +248,9 @@ class AffectedReader:
     @property
     def recipients(self) -> tuple[str, ...]:
         """Its owners; of a person without one the person."""
-        return self.owners or ((self.consumer.name,) if self.consumer.kind is ConsumerKind.USER else ())
+        return self.owners or (
+            (self.consumer.name,) if self.consumer.kind is ConsumerKind.USER else ()
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,13 +265,19 @@ class Digest:
     def reason(self) -> str:
         """Why this owner gets a message, in a line."""
         owned = [f"owns {_some([one.table for one in self.tables], 3)}"] if self.tables else []
-        return "; ".join([*owned, *(f"has {one.consumer.name}, which reads {_read(one)}" for one in self.readers[:3])])
+        return "; ".join(
+            [
+                *owned,
+                *(f"has {one.consumer.name}, which reads {_read(one)}" for one in self.readers[:3]),
+            ]
+        )
 
 
 def digests_of(
     change: Change, tables: Iterable[AffectedTable], readers: Iterable[AffectedReader], now_ms: int
 ) -> tuple[tuple[Digest, ...], tuple[str, ...]]:
-    """The digest of each owner but the sender, and the tables that nobody owns; readers without a recent read are left out.
+    """The digest of each owner but the sender, and the tables that nobody owns; readers without a
+    recent read are left out.
 
     No owner's digest names what others own.
     """
@@ -232,15 +287,24 @@ def digests_of(
         for owner in dict.fromkeys(table.owners or ("",)):
             of_tables.setdefault(owner, []).append(replace(table, owners=()))
     for reader in sorted(readers):
-        for owner in dict.fromkeys(reader.recipients) if reader.last_ms >= now_ms - RECIPIENT_MS else ():
+        for owner in (
+            dict.fromkeys(reader.recipients) if reader.last_ms >= now_ms - RECIPIENT_MS else ()
+        ):
             of_readers.setdefault(owner, []).append(replace(reader, owners=()))
     owners = sorted({*of_tables, *of_readers} - {"", change.sender})
-    digests = (Digest(owner=one, tables=tuple(of_tables.get(one, ())), readers=tuple(of_readers.get(one, ()))) for one in owners)
+    digests = (
+        Digest(
+            owner=one, tables=tuple(of_tables.get(one, ())), readers=tuple(of_readers.get(one, ()))
+        )
+        for one in owners
+    )
     return tuple(digests), tuple(one.table for one in of_tables.get("", ()))
 
 
 def title_of(change: Change) -> str:
-    """The title of a message: one line, in which characters that hide or turn text are shown by their codes."""
+    """The title of a message: one line, in which characters that hide or turn text are shown by
+    their codes.
+    """
     title = printable(change.title)
     return title if len(title) <= MAX_TITLE else f"{title[: MAX_TITLE - 1]}…"
 
@@ -253,7 +317,10 @@ def text_of(change: Change, digest: Digest, who: str) -> str:
     parts += [f"What changes: {_some([printable(str(ref)) for ref in change.refs])}"]
     for heading, lines in (
         ("Your affected tables", [_of_table(one) for one in digest.tables]),
-        ("Dashboards, jobs and people of yours that read affected tables", [_of_reader(one) for one in digest.readers]),
+        (
+            "Dashboards, jobs and people of yours that read affected tables",
+            [_of_reader(one) for one in digest.readers],
+        ),
     ):
         if lines:
             more = [f"- and {len(lines) - MAX_LINES} more"] if len(lines) > MAX_LINES else []
@@ -283,7 +350,9 @@ def _columns(one: AffectedTable) -> str:
         return "columns unknown" if one.layer else "all of it"
     if not one.columns:
         return "which rows it has"
-    return ("column " if len(one.columns) == 1 else "columns ") + _some([printable(column) for column in one.columns])
+    return ("column " if len(one.columns) == 1 else "columns ") + _some(
+        [printable(column) for column in one.columns]
+    )
 
 
 def _some(names: Sequence[str], most: int = MAX_COLUMNS) -> str:

@@ -1,4 +1,6 @@
-"""Where the personal data of a lake is: declared, decided, found by a scan, and which columns it reaches by lineage."""
+"""Where the personal data of a lake is: declared, decided, found by a scan, and which columns it
+reaches by lineage.
+"""
 
 import json
 import re
@@ -14,7 +16,14 @@ from lakechime_dagster.errors import LakeChimeError, NotFoundError, TableUnreada
 from lakechime_dagster.formats.delta_rows import DeltaRows
 from lakechime_dagster.governance.propagation import propagated
 from lakechime_dagster.governance.store import PersonalDecisions
-from lakechime_dagster.governance.tags import Decision, Leak, Tagged, declared_tags, leaks, public_tables
+from lakechime_dagster.governance.tags import (
+    Decision,
+    Leak,
+    Tagged,
+    declared_tags,
+    leaks,
+    public_tables,
+)
 from lakechime_dagster.lineage.columns import ColumnRef, Statement, pointer
 from lakechime_dagster.lineage.declared import paths_of
 from lakechime_dagster.lineage.graph import parts_of
@@ -39,23 +48,31 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _CARD = re.compile(r"\d(?:[ -]?\d){12,18}")
 _END = re.compile(r"(:\$)?(\[\])*$")  # behind the last name of a path
 
-SHARES: Mapping[str, float] = MappingProxyType({"email": 0.1, "iban": 0.1, "phone": 0.1, "card": 0.8, "national_id": 0.8})
-"""By category the share of valid values that speaks for it: one in eight numbers of sixteen digits passes as that of a card."""
+SHARES: Mapping[str, float] = MappingProxyType(
+    {"email": 0.1, "iban": 0.1, "phone": 0.1, "card": 0.8, "national_id": 0.8}
+)
+"""By category the share of valid values that speaks for it: one in eight numbers of sixteen digits
+passes as that of a card.
+"""
 
 WORDS: Mapping[str, str] = MappingProxyType(
     {
         "email": "email, e mail, mail, mailbox",
         "ip": "ip, ip address, client ip, remote addr",
         "phone": "phone, telephone, tel, mobile, msisdn, cellphone, cell, fax, phone number",
-        "name": "first name, last name, full name, given name, family name, middle name, maiden name, surname, firstname, lastname, "
-        "fullname, forename, nickname, customer name, person name, contact name, user name, username",
+        "name": "first name, last name, full name, given name, family name, middle name, maiden "
+        "name, surname, firstname, lastname, "
+        "fullname, forename, nickname, customer name, person name, contact name, user name, "
+        "username",
         "birth_date": "birth date, birthdate, date of birth, dob, birthday, birth day",
         "postcode": "postcode, post code, postal code, zip, zip code, zipcode",
         "address": "address, street, house number, address line, addr",
         "iban": "iban, bank account, account number",
         "card": "card number, credit card, creditcard, cardnumber, pan, cc number",
-        "national_id": "ssn, social security, national id, national insurance, nino, passport, passport number, identity card, id card, "
-        "personal number, personnummer, bsn, pesel, cpf, dni, nie, nir, codice fiscale, aadhaar, tax id, tin, driving licence, "
+        "national_id": "ssn, social security, national id, national insurance, nino, passport, "
+        "passport number, identity card, id card, "
+        "personal number, personnummer, bsn, pesel, cpf, dni, nie, nir, codice fiscale, aadhaar, "
+        "tax id, tin, driving licence, "
         "drivers license, driver license",
         "plate": "license plate, licence plate, number plate",
         "location": "latitude, longitude, geo location, gps",
@@ -64,12 +81,16 @@ WORDS: Mapping[str, str] = MappingProxyType(
         "belief": "religion, ethnicity, political party",
     }
 )
-"""By category the words in names; the first category decides on a name that has several, such as `email_address`."""
+"""By category the words in names; the first category decides on a name that has several, such as
+`email_address`.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """A column, or a path into one, that looks personal; of its `values` so many are `valid` ones, 0 where no validator knows them."""
+    """A column, or a path into one, that looks personal; of its `values` so many are `valid` ones,
+    0 where no validator knows them.
+    """
 
     column: str
     category: str
@@ -92,7 +113,10 @@ class Scan:
 
 
 def scanned(
-    columns: Iterable[str], rows: Iterable[Mapping[str, object]], validate: Callable[[str], Iterable[str]], known: Collection[str] = ()
+    columns: Iterable[str],
+    rows: Iterable[Mapping[str, object]],
+    validate: Callable[[str], Iterable[str]],
+    known: Collection[str] = (),
 ) -> Scan:
     """Propose columns and paths of some rows, but those that are known or lie within one.
 
@@ -102,7 +126,11 @@ def scanned(
         validate: The categories of which a value is a valid one (`library_validator`).
         known: What is declared or decided.
     """
-    leaves, values, valid = _Leaves(), Counter[str](dict.fromkeys(columns, 0)), dict[str, Counter[str]]()
+    leaves, values, valid = (
+        _Leaves(),
+        Counter[str](dict.fromkeys(columns, 0)),
+        dict[str, Counter[str]](),
+    )
     left_out, count = set[str](), 0
     for row in rows:
         count += 1
@@ -124,9 +152,14 @@ def scanned(
 
 
 def category_of(name: str) -> str | None:
-    """What a name says to be in a column or field: `e_mail`, `userEmails` and `EMAIL_2` that it is an e-mail address."""
+    """What a name says to be in a column or field: `e_mail`, `userEmails` and `EMAIL_2` that it is
+    an e-mail address.
+    """
     text = _spaced(_WORD.findall(name))
-    return next((category for category, several in _SPACED.items() if any(one in text for one in several)), None)
+    return next(
+        (category for category, several in _SPACED.items() if any(one in text for one in several)),
+        None,
+    )
 
 
 def library_validator() -> Callable[[str], Iterator[str]]:
@@ -145,15 +178,21 @@ def library_validator() -> Callable[[str], Iterator[str]]:
 
     def is_email(text: str) -> bool:
         try:
-            return "@" in text and bool(validate_email(text, check_deliverability=False, test_environment=True))
+            return "@" in text and bool(
+                validate_email(text, check_deliverability=False, test_environment=True)
+            )
         except EmailNotValidError:
             return False
 
     @lru_cache(maxsize=4096)
     def is_phone(text: str) -> bool:
-        """With its country's number: without it, one in two numbers of ten digits is a phone number of somewhere."""
+        """With its country's number: without it, one in two numbers of ten digits is a phone number
+        of somewhere.
+        """
         try:
-            return text.startswith("+") and phonenumbers.is_valid_number(phonenumbers.parse(text, None))
+            return text.startswith("+") and phonenumbers.is_valid_number(
+                phonenumbers.parse(text, None)
+            )
         except phonenumbers.NumberParseException:
             return False
 
@@ -161,13 +200,21 @@ def library_validator() -> Callable[[str], Iterator[str]]:
         "email": is_email,
         "iban": iban.is_valid,
         "phone": is_phone,
-        "card": lambda text: _CARD.fullmatch(text) is not None and luhn.is_valid(re.sub("[ -]", "", text)),
-        "national_id": lambda text: any(one.is_valid(text) for one in (codicefiscale, dni, nie, hetu, ric)),  # with letters
+        "card": lambda text: (
+            _CARD.fullmatch(text) is not None and luhn.is_valid(re.sub("[ -]", "", text))
+        ),
+        "national_id": lambda text: any(
+            one.is_valid(text) for one in (codicefiscale, dni, nie, hetu, ric)
+        ),  # with letters
     }
 
     def validate(value: str) -> Iterator[str]:
         text = value.strip()
-        return iter(()) if not text or len(text) > MAX_VALUE else (name for name, is_one in checks.items() if is_one(text))
+        return (
+            iter(())
+            if not text or len(text) > MAX_VALUE
+            else (name for name, is_one in checks.items() if is_one(text))
+        )
 
     return validate
 
@@ -176,17 +223,31 @@ def _proposals(path: str, values: int, valid: Counter[str]) -> Iterator[Proposal
     named = category_of(_END.sub("", path).rsplit(".", 1)[-1])
     categories: set[str] = {*SHARES} if named is None else {*SHARES, named}
     for category in sorted(categories):
-        is_enough = category in SHARES and values >= LEAST and valid[category] >= SHARES[category] * values
+        is_enough = (
+            category in SHARES and values >= LEAST and valid[category] >= SHARES[category] * values
+        )
         if is_enough or category == named:
-            yield Proposal(column=path, category=category, by_name=category == named, values=values, valid=valid[category])
+            yield Proposal(
+                column=path,
+                category=category,
+                by_name=category == named,
+                values=values,
+                valid=valid[category],
+            )
 
 
 def _spaced(words: Iterable[str]) -> str:
     """Words with a space on both sides, as one thing: `emails` is `email`."""
-    return f" {' '.join(word.lower() if len(word) < 4 else word.lower().removesuffix('s') for word in words)} "
+    return (
+        f" "
+        f"{' '.join(word.lower() if len(word) < 4 else word.lower().removesuffix('s') for word in words)} "
+    )
 
 
-_SPACED = {category: tuple(_spaced(one.split()) for one in several.split(", ")) for category, several in WORDS.items()}
+_SPACED = {
+    category: tuple(_spaced(one.split()) for one in several.split(", "))
+    for category, several in WORDS.items()
+}
 
 
 @dataclass
@@ -196,7 +257,9 @@ class _Leaves:
     _names: dict[str, set[str]] = field(default_factory=dict)
 
     def of(self, row: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-        """Each value of a row as text, with its path; nothing of what is null, a time or true or false."""
+        """Each value of a row as text, with its path; nothing of what is null, a time or true or
+        false.
+        """
         for name, value in row.items():
             yield from self._of(name, value, 0)
 
@@ -211,7 +274,10 @@ class _Leaves:
                 elif ":$" not in path:
                     yield from self._within(f"{path}:$", parsed, depth)
                 else:  # a text within a text, into which no path leads
-                    yield from ((_shown(path), text) for _, text in _Leaves()._within(":$", parsed, depth + 1))
+                    yield from (
+                        (_shown(path), text)
+                        for _, text in _Leaves()._within(":$", parsed, depth + 1)
+                    )
             case bool():
                 return
             case int() | float() | Decimal():
@@ -224,7 +290,9 @@ class _Leaves:
             case list() | tuple():
                 yield from self._elements(path, value, depth)
 
-    def _elements(self, path: str, several: Iterable[object], depth: int) -> Iterator[tuple[str, str]]:
+    def _elements(
+        self, path: str, several: Iterable[object], depth: int
+    ) -> Iterator[tuple[str, str]]:
         """Of an array, or of a map, whose keys are values too."""
         for one in several:
             for value in one if isinstance(one, tuple) else (one,):
@@ -278,7 +346,9 @@ class PersonalData:
 
     @cached_property
     def declared(self) -> Mapping[ColumnRef, str]:
-        """Categories of the columns that the lake declares, those of the tables of its events' types among them."""
+        """Categories of the columns that the lake declares, those of the tables of its events'
+        types among them.
+        """
         return declared_tags(self.lake) | _type_tags(self.platform, self.lake)
 
     @cached_property
@@ -291,7 +361,10 @@ class PersonalData:
     @property
     def tags(self) -> Mapping[ColumnRef, str]:
         """Categories of the columns that are known to be personal."""
-        return {**self.declared, **{ref: one.category for ref, one in self.decided.items() if one.category is not None}}
+        return {
+            **self.declared,
+            **{ref: one.category for ref, one in self.decided.items() if one.category is not None},
+        }
 
     @property
     def cleared(self) -> Collection[ColumnRef]:
@@ -299,7 +372,9 @@ class PersonalData:
         return [ref for ref, one in self.decided.items() if one.category is None]
 
     def found(self, network: Network, within: Collection[str] | None = None) -> tuple[Tagged, ...]:
-        """All that the known columns lead to, themselves among them, or what of it is in some data sets."""
+        """All that the known columns lead to, themselves among them, or what of it is in some data
+        sets.
+        """
         return propagated(network, self.tags, self.cleared, within) if self.tags else ()
 
     def leaks(self, found: Iterable[Tagged]) -> tuple[Leak, ...]:
@@ -309,19 +384,30 @@ class PersonalData:
     def network_above(self, table: str, instead: Statement | None = None) -> Network:
         """What leads to a table, as it is known by now, without a look at what does not.
 
-        With `instead` that is taken for all that is known of the table itself: what it is about to be written from.
+        With `instead` that is taken for all that is known of the table itself: what it is about to
+        be written from.
         """
         known = LineageStandings(self.platform.store.engine)
         declared: dict[str, list[Statement]] = {}
         for one in declared_statements(self.lake):
             declared.setdefault(one.target, []).append(one)
-        recorded, beside, seen, layer, own = list[Statement](), list[Statement](), {table}, {table}, set[str]()
+        recorded, beside, seen, layer, own = (
+            list[Statement](),
+            list[Statement](),
+            {table},
+            {table},
+            set[str](),
+        )
         if instead is not None:
             recorded, layer, own = [instead], {*parts_of(instead)} - seen, {table}
             seen |= layer
         while layer:
             standing = known.of_targets(layer)
-            own |= {one.statement.target for one in standing if is_of_subscription(self.platform, self.lake, one)}
+            own |= {
+                one.statement.target
+                for one in standing
+                if is_of_subscription(self.platform, self.lake, one)
+            }
             new = [one.statement for one in standing]
             more = [one for name in layer for one in declared.get(name, ())]
             recorded, beside = [*recorded, *new], [*beside, *more]
@@ -336,15 +422,24 @@ class PersonalData:
             LakeChimeError: the lake declares it, or there is no such category.
         """
         if category is not None and not CATEGORY.fullmatch(category):
-            raise LakeChimeError(f"{category!r} is no category: write a word of small letters, digits and _, such as email, or not")
-        declared = next((one for name, one in self.declared.items() if _folded(name) == _folded(ref)), None)
+            raise LakeChimeError(
+                f"{category!r} is no category: write a word of small letters, digits and _, such "
+                f"as email, or not"
+            )
+        declared = next(
+            (one for name, one in self.declared.items() if _folded(name) == _folded(ref)), None
+        )
         if declared is not None:
-            raise LakeChimeError(f'{ref} is declared personal("{declared}"); what is declared holds: change the declaration')
+            raise LakeChimeError(
+                f'{ref} is declared personal("{declared}"); what is declared holds: change the '
+                f"declaration"
+            )
         PersonalDecisions(self.platform.store.engine).decide(ref, category, by)
 
 
 def scan_table(data: PersonalData, table: str, sample: int) -> Scan:
-    """What looks personal in a table's columns and in so many of its rows, but for what is declared or decided.
+    """What looks personal in a table's columns and in so many of its rows, but for what is declared
+    or decided.
 
     Raises:
         NotFoundError: there is no such table.
@@ -355,12 +450,16 @@ def scan_table(data: PersonalData, table: str, sample: int) -> Scan:
         validate = library_validator()
     declared = data.lake.table(table)
     if declared.format is not TableFormat.DELTA:
-        raise TableUnreadableError(f"{table} is no Delta table; `lakechime personal show --scan` reads only those")
+        raise TableUnreadableError(
+            f"{table} is no Delta table; `lakechime personal show --scan` reads only those"
+        )
     log = data.platform.log(table, declared.location)
     rows = DeltaRows(log)
     columns = rows.types()
     if not columns:
-        raise NotFoundError(f"{table} does not exist yet: nothing was written at {log.shown_location}")
+        raise NotFoundError(
+            f"{table} does not exist yet: nothing was written at {log.shown_location}"
+        )
     known = [str(ref.column) for ref in (*data.declared, *data.decided) if ref.table == table]
     return scanned(columns, rows.select(limit=sample), validate, known)
 
@@ -371,7 +470,9 @@ def levels_of(lake: Lake) -> dict[str, tuple[str, ...]]:
 
 
 def _type_tags(platform: Platform, lake: Lake) -> dict[ColumnRef, str]:
-    """Columns of the tables of types, and of the events that they are made of, by the paths that their groups declare."""
+    """Columns of the tables of types, and of the events that they are made of, by the paths that
+    their groups declare.
+    """
     tags: dict[ColumnRef, str] = {}
     for group in lake.groups:
         if not group.personal:

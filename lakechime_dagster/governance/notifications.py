@@ -31,19 +31,37 @@ def notifications(platform: Platform) -> Notifications:
     return Notifications(platform.store.engine, platform.ledger.deployment)
 
 
-def affected(asked: AskedLineage, refs: Collection[ColumnRef]) -> tuple[list[AffectedTable], list[AffectedReader]]:
-    """The tables that a change of these tables and columns affects, they themselves as layer 0, and their readers."""
+def affected(
+    asked: AskedLineage, refs: Collection[ColumnRef]
+) -> tuple[list[AffectedTable], list[AffectedReader]]:
+    """The tables that a change of these tables and columns affects, they themselves as layer 0, and
+    their readers.
+    """
     found = asked.reached(refs)
-    columns = {table: [ref.column for ref in refs if ref.table == table] for table in sorted({ref.table for ref in refs})}
+    columns = {
+        table: [ref.column for ref in refs if ref.table == table]
+        for table in sorted({ref.table for ref in refs})
+    }
     several = [one for one in found.tables if one.table not in columns]
     facts = asked.facts([*columns, *(one.table for one in several)])
     tables = [
-        AffectedTable(table=table, layer=0, columns=None if None in named else tuple(sorted(map(str, named))), owners=facts[table].owners)
+        AffectedTable(
+            table=table,
+            layer=0,
+            columns=None if None in named else tuple(sorted(map(str, named))),
+            owners=facts[table].owners,
+        )
         for table, named in columns.items()
     ]
     tables += [_downstream(one, facts[one.table].owners) for one in several]
     readers = [
-        AffectedReader(consumer=one.consumer, refs=one.refs, last_ms=one.last_ms, owners=one.owners, link=one.link)
+        AffectedReader(
+            consumer=one.consumer,
+            refs=one.refs,
+            last_ms=one.last_ms,
+            owners=one.owners,
+            link=one.link,
+        )
         for one in asked.consumers(refs, found)
     ]
     return tables, readers
@@ -58,7 +76,9 @@ def default_sender(asked: AskedLineage, refs: Iterable[ColumnRef]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipient:
-    """One owner with a message, the channels to send it through, none where no channel is configured, and why the owner gets it."""
+    """One owner with a message, the channels to send it through, none where no channel is
+    configured, and why the owner gets it.
+    """
 
     digest: Digest
     channels: tuple[str, ...]
@@ -91,14 +111,24 @@ class Plan:
 def plan_of(asked: AskedLineage, kept: KeptChange, who: str) -> Plan:
     """Who would be notified of a change now."""
     channels = channels_of(asked.platform.settings.notification_urls)
-    digests, unowned = digests_of(kept.change, *affected(asked, kept.change.refs), asked.platform.store.now())
+    digests, unowned = digests_of(
+        kept.change, *affected(asked, kept.change.refs), asked.platform.store.now()
+    )
     title = title_of(kept.change)
-    recipients = [Recipient(digest=one, channels=channels.of(one.owner), title=title, body=_body(kept, one, who)) for one in digests]
+    recipients = [
+        Recipient(
+            digest=one, channels=channels.of(one.owner), title=title, body=_body(kept, one, who)
+        )
+        for one in digests
+    ]
     return Plan(kept=kept, recipients=tuple(recipients), unowned=unowned)
 
 
-def send(platform: Platform, environment: Mapping[str, str], plan: Plan, by: By, *, again: bool = False) -> list[KeptMessage]:
-    """Announce what the plan of an open change says, and send what waits in its outbox; the messages that were tried.
+def send(
+    platform: Platform, environment: Mapping[str, str], plan: Plan, by: By, *, again: bool = False
+) -> list[KeptMessage]:
+    """Announce what the plan of an open change says, and send what waits in its outbox; the
+    messages that were tried.
 
     `again` also sends what a sender that died may have sent already.
 
@@ -108,7 +138,8 @@ def send(platform: Platform, environment: Mapping[str, str], plan: Plan, by: By,
     """
     if not channels_of(platform.settings.notification_urls).by_owner:
         raise LakeChimeError(
-            f"""no channel is configured: set {SETTING} such as '{{"team:ops": "$OPS_SLACK"}}', and OPS_SLACK to a URL of apprise"""
+            f"no channel is configured: set {SETTING} such as "
+            """'{"team:ops": "$OPS_SLACK"}', and OPS_SLACK to a URL of apprise"""
         )
     box, tried, change_id = notifications(platform), set[int](), plan.kept.change_id
     box.announce(plan.kept, plan.messages, by.who)
@@ -119,8 +150,12 @@ def send(platform: Platform, environment: Mapping[str, str], plan: Plan, by: By,
     return [one for one in box.messages(change_id) if one.message_id in tried]
 
 
-def problems(messages: Iterable[Message], environment: Mapping[str, str]) -> dict[tuple[str, str], str]:
-    """By owner and channel why a message cannot be sent, as far as that is known without sending; nothing of a URL is in it."""
+def problems(
+    messages: Iterable[Message], environment: Mapping[str, str]
+) -> dict[tuple[str, str], str]:
+    """By owner and channel why a message cannot be sent, as far as that is known without sending;
+    nothing of a URL is in it.
+    """
     found, urls = dict[tuple[str, str], str](), dict[tuple[str, str], str]()
     for one in messages:
         try:
@@ -132,14 +167,21 @@ def problems(messages: Iterable[Message], environment: Mapping[str, str]) -> dic
 
 
 def _body(kept: KeptChange, digest: Digest, who: str) -> str:
-    acknowledge = f"Acknowledge it with: lakechime notification ack {kept.change_id} --owner '{digest.owner}'"
+    acknowledge = (
+        f"Acknowledge it with: lakechime notification ack {kept.change_id} --owner '{digest.owner}'"
+    )
     return f"{text_of(kept.change, digest, who)}\n\n{acknowledge}"
 
 
 def _send(message: Message, environment: Mapping[str, str]) -> str | None:
     """Send a message; the problem, or None."""
     try:
-        send_to(address_of(message.channel, message.owner, environment), message.title, message.body, one_alone=True)
+        send_to(
+            address_of(message.channel, message.owner, environment),
+            message.title,
+            message.body,
+            one_alone=True,
+        )
     except NoAddressError as error:
         return str(error)
     except NotSentError as error:
@@ -148,7 +190,13 @@ def _send(message: Message, environment: Mapping[str, str]) -> str | None:
 
 
 def _downstream(one: ReachedTable, owners: tuple[str, ...]) -> AffectedTable:
-    """A table further down; where only a possible read of the table is known, its columns are unknown."""
+    """A table further down; where only a possible read of the table is known, its columns are
+    unknown.
+    """
     is_sure = one.certainty < Certainty.UNSURE
-    columns = tuple(sorted(column.name for column in one.columns)) if one.columns or is_sure else None
-    return AffectedTable(table=one.table, layer=one.layer, columns=columns, owners=owners, is_sure=is_sure)
+    columns = (
+        tuple(sorted(column.name for column in one.columns)) if one.columns or is_sure else None
+    )
+    return AffectedTable(
+        table=one.table, layer=one.layer, columns=columns, owners=owners, is_sure=is_sure
+    )

@@ -17,13 +17,17 @@ _OF_MORE = frozenset(".:[$")  # characters of names that lead into a column
 
 
 def propagated(
-    network: Network, tags: Mapping[ColumnRef, str], cleared: Collection[ColumnRef] = (), within: Collection[str] | None = None
+    network: Network,
+    tags: Mapping[ColumnRef, str],
+    cleared: Collection[ColumnRef] = (),
+    within: Collection[str] | None = None,
 ) -> tuple[Tagged, ...]:
     """All columns that tags reach, each once a category by the surest path, in the order of names.
 
     Args:
         network: What columns are computed from.
-        tags: Categories of columns that are personal; behind a name `:$.path` leads into a JSON text, `.field` into a struct.
+        tags: Categories of columns that are personal; behind a name `:$.path` leads into a JSON
+            text, `.field` into a struct.
         cleared: Columns that a person decided are not personal: no tag reaches or passes them.
         within: Only the columns of these data sets; all unless given.
     """
@@ -32,34 +36,58 @@ def propagated(
         starts = sorted(ref for ref, one in tags.items() if one == category)
         walk = _Walk(network, starts, {*cleared} - {*starts})
         own = (ref for ref in starts if within is None or ref.table in within)
-        found += [Tagged(ref=ref, category=category, reach=Reach.PERSONAL, path=(ref,)) for ref in own]
         found += [
-            Tagged(ref=network.ref(node), category=category, reach=Reach(int(walk.reach[node])), path=walk.path(node))
+            Tagged(ref=ref, category=category, reach=Reach.PERSONAL, path=(ref,)) for ref in own
+        ]
+        found += [
+            Tagged(
+                ref=network.ref(node),
+                category=category,
+                reach=Reach(int(walk.reach[node])),
+                path=walk.path(node),
+            )
             for node in walk.found(within)
         ]
     return tuple(sorted(found, key=lambda one: (one.ref, one.reach, one.category)))
 
 
 class _Walk:
-    """How the tags of some columns reach each node of a network; nothing passes `cleared` columns."""
+    """How the tags of some columns reach each node of a network; nothing passes `cleared`
+    columns.
+    """
 
-    def __init__(self, network: Network, starts: Sequence[ColumnRef], cleared: Collection[ColumnRef]) -> None:
+    def __init__(
+        self, network: Network, starts: Sequence[ColumnRef], cleared: Collection[ColumnRef]
+    ) -> None:
         self._network, self._starts = network, starts
         self.reach: NDArray[np.int8] = np.full(len(network), NOWHERE, np.int8)
-        self._parents: NDArray[np.int32] = np.full(len(network), -1, np.int32)  # -2 and below: the starts, in their order
+        self._parents: NDArray[np.int32] = np.full(
+            len(network), -1, np.int32
+        )  # -2 and below: the starts, in their order
         self._begun: set[int] = set()  # nodes that are starts themselves
         self._barred = np.zeros(len(network), np.bool_)
-        self._barred[[node for ref in cleared for node, name in self._columns(ref.table) if name == lower(ref)]] = True
+        self._barred[
+            [
+                node
+                for ref in cleared
+                for node, name in self._columns(ref.table)
+                if name == lower(ref)
+            ]
+        ] = True
         self._relatives: dict[int, Mapping[int, list[tuple[int, bool]]]] = {}
         self._waiting: dict[Reach, list[tuple[Nodes, Nodes]]] = {reach: [] for reach in Reach}
         self._begin()
         self._walk()
 
     def found(self, within: Collection[str] | None = None) -> list[int]:
-        """The nodes that were reached, in order, without the starts; those of some data sets, or all."""
+        """The nodes that were reached, in order, without the starts; those of some data sets, or
+        all.
+        """
         nodes = np.flatnonzero(self.reach != NOWHERE)
         if within is not None:
-            tables = [node for name in within if (node := self._network.tables.get(name)) is not None]
+            tables = [
+                node for name in within if (node := self._network.tables.get(name)) is not None
+            ]
             nodes = nodes[np.isin(self._network.datasets[nodes], tables)]
         return [node for node in nodes.tolist() if node not in self._begun]
 
@@ -84,13 +112,20 @@ class _Walk:
                     self._begun.add(node)
                     self.reach[node], self._parents[node] = Reach.PERSONAL, origin[0]
                 if are_of_one(name, own):
-                    self._spread(here, origin, Reach.PERSONAL, is_part=not (name == own or is_within(name, own)))
+                    self._spread(
+                        here,
+                        origin,
+                        Reach.PERSONAL,
+                        is_part=not (name == own or is_within(name, own)),
+                    )
             self._spread_whole(np.array([table], np.int32), origin, Reach.PERSONAL)
 
     def _walk(self) -> None:
         for reach in Reach:
             while self._waiting[reach]:
-                nodes, parents = (np.concatenate(several) for several in zip(*self._waiting[reach], strict=True))
+                nodes, parents = (
+                    np.concatenate(several) for several in zip(*self._waiting[reach], strict=True)
+                )
                 self._waiting[reach] = []
                 is_new = (self.reach[nodes] == NOWHERE) & ~self._barred[nodes]
                 nodes, first = np.unique(nodes[is_new], return_index=True)
@@ -110,10 +145,14 @@ class _Walk:
         related = {table: found for table in tables.tolist() if (found := self._related(table))}
         for node, table in zip(nodes.tolist(), datasets.tolist(), strict=True) if related else ():
             for other, is_part in related.get(table, {}).get(node, ()):
-                self._spread(np.array([other], np.int32), np.array([node], np.int32), reach, is_part=is_part)
+                self._spread(
+                    np.array([other], np.int32), np.array([node], np.int32), reach, is_part=is_part
+                )
 
     def _spread(self, sources: Nodes, origins: Nodes, reach: Reach, *, is_part: bool) -> None:
-        """Over the edges from some nodes, which are in order; of a mere part of one there is more in it."""
+        """Over the edges from some nodes, which are in order; of a mere part of one there is more
+        in it.
+        """
         edges = self._network.leaving[1].edges_of(sources)
         if not len(edges):
             return
@@ -136,15 +175,25 @@ class _Walk:
         self._spread(tables, origins, reach, is_part=True)
         maybe = self._network.maybe.edges_of(tables)
         if len(maybe):
-            self._waiting[Reach.UNSURE].append((maybe.targets, origins[np.searchsorted(tables, maybe.sources)]))
+            self._waiting[Reach.UNSURE].append(
+                (maybe.targets, origins[np.searchsorted(tables, maybe.sources)])
+            )
 
     def _columns(self, table: str) -> Iterable[tuple[int, str]]:
         """The nodes of the columns of a data set, with their names in small letters."""
         node = self._network.tables.get(table)
-        return () if node is None else ((one, folded(self._network.labels[one])) for one in self._network.columns_of(node))
+        return (
+            ()
+            if node is None
+            else (
+                (one, folded(self._network.labels[one])) for one in self._network.columns_of(node)
+            )
+        )
 
     def _related(self, table: int) -> Mapping[int, list[tuple[int, bool]]]:
-        """By column the others that are the same but for the case, a part of it, or what it is a part of (`is_part`)."""
+        """By column the others that are the same but for the case, a part of it, or what it is a
+        part of (`is_part`).
+        """
         if table not in self._relatives:
             columns = self._network.columns_of(table)
             names = self._network.labels[columns.start : columns.stop]
@@ -153,7 +202,9 @@ class _Walk:
             if lowered != [*names] or not _OF_MORE.isdisjoint("".join(names)):
                 for at, one in enumerate(lowered):
                     several = [
-                        (columns[to], is_within(one, other)) for to, other in enumerate(lowered) if to != at and are_of_one(one, other)
+                        (columns[to], is_within(one, other))
+                        for to, other in enumerate(lowered)
+                        if to != at and are_of_one(one, other)
                     ]
                     if several:
                         found[columns[at]] = several

@@ -1,4 +1,6 @@
-"""Access requests: the subjects who ask, where their values are searched, and the files of what is found."""
+"""Access requests: the subjects who ask, where their values are searched, and the files of what is
+found.
+"""
 
 import json
 import os
@@ -36,7 +38,9 @@ class SubjectsRefusedError(LakeChimeError):
 
 @dataclass(frozen=True)
 class Subject:
-    """One subject: the number of its line, from 1 on, and its values by category, in the order of these."""
+    """One subject: the number of its line, from 1 on, and its values by category, in the order of
+    these.
+    """
 
     line: int
     values: tuple[tuple[str, str], ...] = field(repr=False)
@@ -47,8 +51,8 @@ class Subject:
 
 
 class Place(NamedTuple):
-    """A column, or a path into one: a field of a struct by its dotted name, a path in a JSON text as `payload:$.user.email`, where
-    `$..email` is a field of that name at any depth.
+    """A column, or a path into one: a field of a struct by its dotted name, a path in a JSON text
+    as `payload:$.user.email`, where `$..email` is a field of that name at any depth.
     """
 
     name: str
@@ -57,7 +61,8 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Searched:
-    """A table in which subjects are searched; a row is theirs if one of the places has a value of theirs.
+    """A table in which subjects are searched; a row is theirs if one of the places has a value of
+    theirs.
 
     `texts` are columns that hold JSON: rows in which one cannot be parsed are counted.
     """
@@ -69,7 +74,9 @@ class Searched:
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class OutOfReach:
-    """A column with personal data, or with None as its column a whole table, in which a subject is not found, and why."""
+    """A column with personal data, or with None as its column a whole table, in which a subject is
+    not found, and why.
+    """
 
     table: str
     column: str | None
@@ -96,14 +103,22 @@ def read_subjects(lines: Iterable[bytes], categories: Collection[str]) -> tuple[
         raise SubjectsRefusedError(f"nobody was looked for: {'; '.join(wrong[:MAX_SHOWN])}{more}")
     if not found:
         example = '{"email": …}'
-        raise SubjectsRefusedError(f"no subject was given on standard input: write a line of JSON for each, such as {example}")
+        raise SubjectsRefusedError(
+            f"no subject was given on standard input: write a line of JSON for each, such as "
+            f"{example}"
+        )
     if len(found) > MAX_SUBJECTS:
-        raise SubjectsRefusedError(f"{len(found):,} subjects are more than {MAX_SUBJECTS:,}: ask for them by parts")
+        raise SubjectsRefusedError(
+            f"{len(found):,} subjects are more than {MAX_SUBJECTS:,}: ask for them by parts"
+        )
     return tuple(found)
 
 
-def searched_tables(lake: Lake, tagged: Iterable[Tagged], types: Mapping[str, Collection[str]], rescued: str) -> tuple[Searched, ...]:
-    """The tables to search: those of the lake with tagged columns, and those beside them with the same rows.
+def searched_tables(
+    lake: Lake, tagged: Iterable[Tagged], types: Mapping[str, Collection[str]], rescued: str
+) -> tuple[Searched, ...]:
+    """The tables to search: those of the lake with tagged columns, and those beside them with the
+    same rows.
 
     Args:
         lake: The lake; `tagged` columns of other tables are left out.
@@ -113,7 +128,11 @@ def searched_tables(lake: Lake, tagged: Iterable[Tagged], types: Mapping[str, Co
     """
     places: dict[str, list[Place]] = {}
     for one in tagged:
-        if one.ref.column is not None and not one.ref.column.startswith("$") and one.reach is Reach.PERSONAL:
+        if (
+            one.ref.column is not None
+            and not one.ref.column.startswith("$")
+            and one.reach is Reach.PERSONAL
+        ):
             places.setdefault(one.ref.table, []).append(Place(one.ref.column, one.category))
     messages = {table.bronze.name for table in lake.tables if isinstance(table, CDCTable)}
     streams = {group.stream.table.name for group in lake.groups}
@@ -122,30 +141,47 @@ def searched_tables(lake: Lake, tagged: Iterable[Tagged], types: Mapping[str, Co
         own = tuple(places.get(table.name, ()))
         if not own or table.name in messages or table.name in types:
             continue
-        texts = {place.name.partition(":")[0] for place in own if ":" in place.name} | ({"payload"} if table.name in streams else set())
+        texts = {place.name.partition(":")[0] for place in own if ":" in place.name} | (
+            {"payload"} if table.name in streams else set()
+        )
         found.append(Searched(table=table.name, places=own, texts=tuple(sorted(texts))))
         if isinstance(table, LakeTable):
             found.append(_refused_rows(table.name, own))
         elif isinstance(table, CDCTable):
             found += _beside(table, own)
     for name, categories in types.items():
-        own = (*places.get(name, ()), *(Place(rescued, category) for category in sorted(categories)))
+        own = (
+            *places.get(name, ()),
+            *(Place(rescued, category) for category in sorted(categories)),
+        )
         found.append(Searched(table=name, places=own, texts=(rescued,)))
     return tuple(sorted(found, key=lambda one: one.table))
 
 
-def out_of_reach(tagged: Iterable[Tagged], given: Collection[str], unread: Mapping[str, str]) -> tuple[OutOfReach, ...]:
-    """Where personal data is, or may be, in which a subject who gives values of these categories is not found.
+def out_of_reach(
+    tagged: Iterable[Tagged], given: Collection[str], unread: Mapping[str, str]
+) -> tuple[OutOfReach, ...]:
+    """Where personal data is, or may be, in which a subject who gives values of these categories is
+    not found.
 
-    A column of a category without a given value needs none where the rows of its table are found by another column.
+    A column of a category without a given value needs none where the rows of its table are found by
+    another column.
 
     Args:
         tagged: The columns that personal data reaches.
         given: The categories of which the subject gives a value.
         unread: Tables that cannot be searched, with the reason.
     """
-    there = [one for one in tagged if one.reach is not Reach.INDIRECT and not (one.ref.column or "").startswith("$")]
-    covered = {one.ref.table for one in there if one.reach is Reach.PERSONAL and one.ref.column and one.category in given}
+    there = [
+        one
+        for one in tagged
+        if one.reach is not Reach.INDIRECT and not (one.ref.column or "").startswith("$")
+    ]
+    covered = {
+        one.ref.table
+        for one in there
+        if one.reach is Reach.PERSONAL and one.ref.column and one.category in given
+    }
     found = set[OutOfReach]()
     for one in there:
         if one.ref.table in unread:
@@ -163,14 +199,23 @@ def out_of_reach(tagged: Iterable[Tagged], given: Collection[str], unread: Mappi
         else:
             why = ""
         if why:
-            found.add(OutOfReach(table=one.ref.table, column=one.ref.column, category=one.category, why=why))
+            found.add(
+                OutOfReach(
+                    table=one.ref.table, column=one.ref.column, category=one.category, why=why
+                )
+            )
     return tuple(sorted(found, key=lambda one: (one.table, one.column or "", one.category)))
 
 
 def _is_of_part(one: Tagged) -> bool:
     """Whether a tag of a part of a column has reached a whole one, such as a copy."""
     origin, name = one.path[0].column or "", one.ref.column or ""
-    return not one.is_source and column_of(name) == name and not origin.startswith("$") and column_of(origin) != origin
+    return (
+        not one.is_source
+        and column_of(name) == name
+        and not origin.startswith("$")
+        and column_of(origin) != origin
+    )
 
 
 def _refused_rows(table: str, places: Iterable[Place]) -> Searched:
@@ -180,7 +225,9 @@ def _refused_rows(table: str, places: Iterable[Place]) -> Searched:
 
 
 def _beside(table: CDCTable, places: Iterable[Place]) -> Iterator[Searched]:
-    """The messages of a CDC table, its state and what it refused; a field may stand anywhere in them."""
+    """The messages of a CDC table, its state and what it refused; a field may stand anywhere in
+    them.
+    """
     source_names = {folded(here): name for name, here in table.names.items()}
     keys = {folded(one) for one in table.keys}
     messages, state, refused = list[Place](), list[Place](), list[Place]()
@@ -188,7 +235,10 @@ def _beside(table: CDCTable, places: Iterable[Place]) -> Iterator[Searched]:
         column = column_of(place.name)
         for name in sorted({column, source_names.get(folded(column), column)}):
             anywhere = f"{ANYWHERE}{name}"
-            messages += [place._replace(name=f"value:{anywhere}"), place._replace(name=f"key:{anywhere}")]
+            messages += [
+                place._replace(name=f"value:{anywhere}"),
+                place._replace(name=f"key:{anywhere}"),
+            ]
             state.append(place._replace(name=f"columns:{anywhere}"))
             refused.append(place._replace(name=f"row:{anywhere}"))
         if folded(column) in keys:
@@ -245,7 +295,9 @@ SUMMARY = "summary.json"
 
 @dataclass(frozen=True, kw_only=True)
 class SearchedTable:
-    """A table that was searched: its rows of subjects, of how many, and the rows in which something cannot be parsed."""
+    """A table that was searched: its rows of subjects, of how many, and the rows in which something
+    cannot be parsed.
+    """
 
     table: str
     rows: int
@@ -255,7 +307,9 @@ class SearchedTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What was found, without a value of anybody; `out_of_reach` by the numbers of the subjects' lines."""
+    """What was found, without a value of anybody; `out_of_reach` by the numbers of the subjects'
+    lines.
+    """
 
     subjects: int
     tables: tuple[SearchedTable, ...]
@@ -267,7 +321,9 @@ class Answer:
             "subjects": self.subjects,
             "rows": sum(one.rows for one in self.tables),
             "tables": [asdict(one) for one in self.tables],
-            "out_of_reach": [{**asdict(one), "lines": list(lines)} for one, lines in self.out_of_reach.items()],
+            "out_of_reach": [
+                {**asdict(one), "lines": list(lines)} for one, lines in self.out_of_reach.items()
+            ],
         }
 
 
@@ -280,7 +336,9 @@ class Export:
     files: dict[str, TextIO] = field(default_factory=dict)
 
     def add(self, table: str, subject: int, by: tuple[str, ...], row: str) -> None:
-        """A row of a table, which is a JSON text, with the subject whose it is, and the columns that say so."""
+        """A row of a table, which is a JSON text, with the subject whose it is, and the columns
+        that say so.
+        """
         if table not in self.files:
             self.files[table] = self.stack.enter_context(self._open(f"{table}.jsonl"))
         head = json.dumps({"subject": subject, "by": by}, ensure_ascii=False)
@@ -303,16 +361,25 @@ def check_new(folder: Path) -> None:
         InvalidValueError: naming the folder and the remedy.
     """
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise InvalidValueError("folder", str(folder), "is no folder; name one that does not exist yet")
+        raise InvalidValueError(
+            "folder", str(folder), "is no folder; name one that does not exist yet"
+        )
     if folder.exists() and any(folder.iterdir()):
-        raise InvalidValueError("folder", str(folder), "is not empty; name one that does not exist yet")
+        raise InvalidValueError(
+            "folder", str(folder), "is not empty; name one that does not exist yet"
+        )
     if not folder.absolute().parent.is_dir():
-        raise InvalidValueError("folder", str(folder), f"cannot be made, as {folder.absolute().parent} is no folder; make that first")
+        raise InvalidValueError(
+            "folder",
+            str(folder),
+            f"cannot be made, as {folder.absolute().parent} is no folder; make that first",
+        )
 
 
 @contextmanager
 def exporting(folder: Path) -> Iterator[Export]:
-    """An export whose folder exists once all went well, for its owner alone; where something did not, nothing is left of it.
+    """An export whose folder exists once all went well, for its owner alone; where something did
+    not, nothing is left of it.
 
     Raises:
         LakeChimeError: it cannot be written.
@@ -320,7 +387,9 @@ def exporting(folder: Path) -> Iterator[Export]:
     check_new(folder)
     whole = folder.absolute()
     try:
-        made = Path(tempfile.mkdtemp(prefix=f".{whole.name}.", dir=whole.parent))  # which only its owner may enter
+        made = Path(
+            tempfile.mkdtemp(prefix=f".{whole.name}.", dir=whole.parent)
+        )  # which only its owner may enter
         try:
             with ExitStack() as stack:
                 yield Export(made, stack)
@@ -328,10 +397,18 @@ def exporting(folder: Path) -> Iterator[Export]:
         finally:
             shutil.rmtree(made, ignore_errors=True)
     except OSError as error:
-        raise LakeChimeError(f"{folder} cannot be written: {error.strerror or type(error).__name__}") from None
+        raise LakeChimeError(
+            f"{folder} cannot be written: {error.strerror or type(error).__name__}"
+        ) from None
 
 
-def answer(lake: Lake, platform: Platform, subjects: Sequence[Subject], export: Export, log: Callable[[str], None]) -> Answer:
+def answer(
+    lake: Lake,
+    platform: Platform,
+    subjects: Sequence[Subject],
+    export: Export,
+    log: Callable[[str], None],
+) -> Answer:
     """Find the rows of subjects and export them.
 
     Args:
@@ -349,11 +426,17 @@ def answer(lake: Lake, platform: Platform, subjects: Sequence[Subject], export: 
     tables = _search(lake, platform, searched, subjects, export, log)
     lines: dict[OutOfReach, list[int]] = {}
     unread = _unread(lake, tagged, searched)
-    for given in sorted({one.categories for one in subjects}, key=sorted):  # who give the same categories are found at the same places
+    for given in sorted(
+        {one.categories for one in subjects}, key=sorted
+    ):  # who give the same categories are found at the same places
         for place in out_of_reach(tagged, given, unread):
-            lines.setdefault(place, []).extend(one.line for one in subjects if one.categories == given)
+            lines.setdefault(place, []).extend(
+                one.line for one in subjects if one.categories == given
+            )
     return Answer(
-        subjects=len(subjects), tables=tuple(tables), out_of_reach={one: tuple(sorted(several)) for one, several in lines.items()}
+        subjects=len(subjects),
+        tables=tuple(tables),
+        out_of_reach={one: tuple(sorted(several)) for one, several in lines.items()},
     )
 
 
@@ -369,7 +452,8 @@ def _searched(lake: Lake, platform: Platform, tagged: Sequence[Tagged]) -> list[
     return [
         one
         for one in searched_tables(lake, tagged, types, RESCUED)
-        if one.table not in others and platform.log_at(_location(lake, platform, one.table), one.table).exists()
+        if one.table not in others
+        and platform.log_at(_location(lake, platform, one.table), one.table).exists()
     ]
 
 
@@ -387,7 +471,9 @@ def _location(lake: Lake, platform: Platform, table: str) -> str:
 def _unread(lake: Lake, tagged: Sequence[Tagged], searched: Sequence[Searched]) -> dict[str, str]:
     """Why tables with personal data cannot be searched."""
     ours = {table.name for table in lake.tables} | {one.table for one in searched}
-    unread = {one.ref.table: "it is outside the lake" for one in tagged if one.ref.table not in ours}
+    unread = {
+        one.ref.table: "it is outside the lake" for one in tagged if one.ref.table not in ours
+    }
     return unread | {
         table.name: f"it is a table of {table.format}: only Delta tables are searched"
         for table in lake.tables
@@ -396,7 +482,12 @@ def _unread(lake: Lake, tagged: Sequence[Tagged], searched: Sequence[Searched]) 
 
 
 def _search(
-    lake: Lake, platform: Platform, searched: Sequence[Searched], subjects: Sequence[Subject], export: Export, log: Callable[[str], None]
+    lake: Lake,
+    platform: Platform,
+    searched: Sequence[Searched],
+    subjects: Sequence[Subject],
+    export: Export,
+    log: Callable[[str], None],
 ) -> list[SearchedTable]:
     from lakechime_dagster.governance.spark_search import NOBODY, keys_frame, matches
     from lakechime_dagster.spark.driver import open_driver  # only who asks for this needs Spark
@@ -413,5 +504,9 @@ def _search(
                 export.add(one.table, match.subject, match.by, match.row)
                 found.add(match.subject)
                 rows += 1
-            tables.append(SearchedTable(table=one.table, rows=rows, subjects=len(found), unreadable=unreadable))
+            tables.append(
+                SearchedTable(
+                    table=one.table, rows=rows, subjects=len(found), unreadable=unreadable
+                )
+            )
     return tables

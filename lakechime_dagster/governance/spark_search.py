@@ -35,43 +35,64 @@ from lakechime_dagster.tables.events import is_matched
 from lakechime_dagster.tables.names import folded
 
 UNREADABLE = -1  # as the place of a row with a text that cannot be read
-LEAVES = pa.schema([("id", pa.int64()), ("at", pa.int32()), ("value", pa.string()), ("row", pa.string())])
+LEAVES = pa.schema(
+    [("id", pa.int64()), ("at", pa.int32()), ("value", pa.string()), ("row", pa.string())]
+)
 LEAVES_DDL = "id bigint, at int, value string, row string"
-OPENING = frozenset('{[" \t\n\r')  # the first character of a text that is JSON itself; numbers keep their spelling
+OPENING = frozenset(
+    '{[" \t\n\r'
+)  # the first character of a text that is JSON itself; numbers keep their spelling
 MAX_DEPTH = 64  # of values in values; what is deeper is not looked into
 
 
 @dataclass(frozen=True)
 class Leaves:
-    """Of each row the values that stand where a pattern matches: the pattern's index, the value as text, and the row.
+    """Of each row the values that stand where a pattern matches: the pattern's index, the value as
+    text, and the row.
 
-    A pattern matches a value at its path, as `schema.variation` writes it, and all values within. A row of which one of these
-    columns holds a text that is no JSON, or bytes that are no text in `<column>_bytes`, has a leaf `UNREADABLE` too, without the row.
-    Nothing here raises: an error would reveal a row.
+    A pattern matches a value at its path, as `schema.variation` writes it, and all values within. A
+    row of which one of these columns holds a text that is no JSON, or bytes that are no text in
+    `<column>_bytes`, has a leaf `UNREADABLE` too, without the row. Nothing here raises: an error
+    would reveal a row.
     """
 
     patterns: tuple[str, ...]
     texts: tuple[str, ...] = ()
 
     def __call__(self, batches: Batches) -> Batches:
-        """Leaves of batches of ids, columns to search as a JSON object, and whole rows as JSON texts."""
+        """Leaves of batches of ids, columns to search as a JSON object, and whole rows as JSON
+        texts.
+        """
         for batch in batches:
             rows = zip(*[one.to_pylist() for one in batch.columns], strict=True)
-            yield from record_batches([leaf for number, searched, row in rows for leaf in self._of_row(number, searched, row)], LEAVES)
+            yield from record_batches(
+                [
+                    leaf
+                    for number, searched, row in rows
+                    for leaf in self._of_row(number, searched, row)
+                ],
+                LEAVES,
+            )
 
     def _of_row(self, number: int, searched: str, row: str) -> list[tuple[Any, ...]]:
         columns, unreadable = _read(searched), [(number, UNREADABLE, "", None)]
         if not isinstance(columns, dict):
             return unreadable
-        seen = {(at, value) for path, value in leaves(columns) for at in _matching(self.patterns, path)}
+        seen = {
+            (at, value) for path, value in leaves(columns) for at in _matching(self.patterns, path)
+        }
         found = [(number, at, value, row) for at, value in sorted(seen)]
-        return found + (unreadable if any(_is_unreadable(columns, name) for name in self.texts) else [])
+        return found + (
+            unreadable if any(_is_unreadable(columns, name) for name in self.texts) else []
+        )
 
 
 def leaves(value: Any) -> Iterator[tuple[str, str]]:
-    """The single values in one, except nulls: the path of each, which leads into texts that are JSON, and the value as text.
+    """The single values in one, except nulls: the path of each, which leads into texts that are
+    JSON, and the value as text.
 
-    Names of fields are among them, at the path of their object, as some are values: of objects by address, say.
+    Names of fields are among them, at the path of their object, as some are values: of objects by
+    address, say.
     """
     waiting: list[tuple[str, Any, int]] = [(ROOT, value, 0)]
     while waiting:
@@ -84,7 +105,11 @@ def leaves(value: Any) -> Iterator[tuple[str, str]]:
             waiting += [(path + ELEMENT, inner, depth + 1) for inner in one]
         elif isinstance(one, str):
             yield path, _whole(one)
-            if one[:1] in OPENING and isinstance(inner := _read(one), dict | list | str) and depth < MAX_DEPTH:
+            if (
+                one[:1] in OPENING
+                and isinstance(inner := _read(one), dict | list | str)
+                and depth < MAX_DEPTH
+            ):
                 waiting.append((path, inner, depth + 1))
         elif one is not None and not isinstance(one, dict | list):
             yield path, str(one).lower() if isinstance(one, bool) else str(one)
@@ -100,7 +125,9 @@ def _matching(patterns: Sequence[str], path: str) -> tuple[int, ...]:
     """Which patterns match a path, or one that leads to it."""
     ends = [at for at in range(1, len(path)) if path[at] == "/" or path.startswith(ELEMENT, at)]
     above = [*(path[:at] for at in ends), path]
-    return tuple(at for at, pattern in enumerate(patterns) if any(is_matched(pattern, one) for one in above))
+    return tuple(
+        at for at, pattern in enumerate(patterns) if any(is_matched(pattern, one) for one in above)
+    )
 
 
 def _is_unreadable(row: dict[str, Any], name: str) -> bool:
@@ -119,13 +146,22 @@ def _read(text: str) -> Any:
 
 
 KEYS_DDL = "subject int, category string, value string"
-SINGLE = (NumericType, StringType, BooleanType, DateType, TimestampType, TimestampNTZType, BinaryType)
+SINGLE = (
+    NumericType,
+    StringType,
+    BooleanType,
+    DateType,
+    TimestampType,
+    TimestampNTZType,
+    BinaryType,
+)
 NOBODY = 0  # as the subject of the rows that cannot be read
 
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """A row of a table with the subject whose it is, by the number of the line that gave it, and the places that say so.
+    """A row of a table with the subject whose it is, by the number of the line that gave it, and
+    the places that say so.
 
     Of the rows in which something cannot be read there is one in all, of `NOBODY`, without a row.
     """
@@ -151,13 +187,16 @@ def matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
     """The rows of a table that are of a subject, each once for each of them.
 
     Raises:
-        TableUnreadableError: Spark could not read the table; only the kind of Spark's error is shown, as its message may hold values.
+        TableUnreadableError: Spark could not read the table; only the kind of Spark's error is
+            shown, as its message may hold values.
     """
     try:
         with described():
             yield from _matches(keys, one, location)
     except SparkFailedError as error:
-        raise TableUnreadableError(f"{one.table} cannot be searched: Spark says {_kind(error.__cause__)}") from None
+        raise TableUnreadableError(
+            f"{one.table} cannot be searched: Spark says {_kind(error.__cause__)}"
+        ) from None
 
 
 def _matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
@@ -169,12 +208,18 @@ def _matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
     patterns = tuple(pattern_of(place.name, rows.schema) for place in places)
     searched = F.to_json(F.struct(*map(column, columns)), AS_TEXT)
     whole = F.to_json(F.struct(*map(column, rows.columns)), AS_TEXT)
-    numbered = rows.select(F.monotonically_increasing_id().alias("id"), searched.alias("searched"), whole.alias("row"))
+    numbered = rows.select(
+        F.monotonically_increasing_id().alias("id"), searched.alias("searched"), whole.alias("row")
+    )
     found = on_batches(numbered, Leaves(patterns, one.texts), LEAVES_DDL)
     joined = found.join(F.broadcast(_needles(keys, places, rows.schema)), ["at", "value"])
     by = F.sort_array(F.collect_set("at")).alias("by")
-    several = joined.groupBy("subject", F.when(F.col("subject") != NOBODY, F.col("id")).alias("row_id"))
-    for row in several.agg(by, F.first("row").alias("row"), F.count_distinct("id").alias("rows")).toLocalIterator():
+    several = joined.groupBy(
+        "subject", F.when(F.col("subject") != NOBODY, F.col("id")).alias("row_id")
+    )
+    for row in several.agg(
+        by, F.first("row").alias("row"), F.count_distinct("id").alias("rows")
+    ).toLocalIterator():
         names = tuple(dict.fromkeys(places[at].name for at in row["by"] if at != UNREADABLE))
         yield Match(subject=row["subject"], by=names, row=row["row"] or "", rows=row["rows"])
 
@@ -182,7 +227,11 @@ def _matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
 def _columns(schema: StructType, places: Sequence[Place], texts: Sequence[str]) -> list[str]:
     """The columns that are searched, and the bytes of those that may hold no text."""
     outer = [place.name.partition(":")[0] for place in places]
-    wanted = {folded(name) for whole in (*outer, *texts) for name in (whole, whole.partition(".")[0], f"{whole}_bytes")}
+    wanted = {
+        folded(name)
+        for whole in (*outer, *texts)
+        for name in (whole, whole.partition(".")[0], f"{whole}_bytes")
+    }
     return [name for name in schema.names if folded(name) in wanted]
 
 
@@ -196,14 +245,20 @@ def _kind(error: BaseException | None) -> str:
 
 def _needles(keys: DataFrame, places: Sequence[Place], schema: StructType) -> DataFrame:
     """By place the values of each subject, as the JSON text of a row has them."""
-    nobody = keys.sparkSession.createDataFrame([(NOBODY, UNREADABLE, "")], "subject int, at int, value string")
+    nobody = keys.sparkSession.createDataFrame(
+        [(NOBODY, UNREADABLE, "")], "subject int, at int, value string"
+    )
     several = [nobody]
     for at, place in enumerate(places):
         _, kind = _resolved(schema, place.name)
         typed = F.col("value").try_cast(_single(kind))
         value = F.get_json_object(F.to_json(F.struct(typed.alias("value")), AS_TEXT), "$.value")
         of_place = keys.where(F.col("category") == place.category)
-        several.append(of_place.select("subject", F.lit(at).alias("at"), value.alias("value")).where("value IS NOT NULL").distinct())
+        several.append(
+            of_place.select("subject", F.lit(at).alias("at"), value.alias("value"))
+            .where("value IS NOT NULL")
+            .distinct()
+        )
     return reduce(DataFrame.unionByName, several).coalesce(1)
 
 
@@ -219,16 +274,27 @@ def _single(kind: DataType | None) -> DataType:
 
 
 def pattern_of(place: str, schema: StructType) -> str:
-    """The pattern of paths of a place: `payload:$.items[].to` is at `/payload/items[]/to`, `value:$..email` at `/value*/email`."""
+    """The pattern of paths of a place: `payload:$.items[].to` is at `/payload/items[]/to`,
+    `value:$..email` at `/value*/email`.
+    """
     outer, _, inner = place.partition(":")
     path, _ = _resolved(schema, outer)
-    for name in inner.removeprefix("$").replace("[*]", ELEMENT).removeprefix(".").split(".") if inner else ():
-        path = f"{path}*" if not name else field_path(path, name.removesuffix(ELEMENT)) + ELEMENT * name.endswith(ELEMENT)
+    for name in (
+        inner.removeprefix("$").replace("[*]", ELEMENT).removeprefix(".").split(".")
+        if inner
+        else ()
+    ):
+        path = (
+            f"{path}*"
+            if not name
+            else field_path(path, name.removesuffix(ELEMENT)) + ELEMENT * name.endswith(ELEMENT)
+        )
     return path
 
 
 def _resolved(schema: StructType, name: str) -> tuple[str, DataType | None]:
-    """The path of a column, or of a field of structs and of structs in arrays, as the table spells it, with the type of its values.
+    """The path of a column, or of a field of structs and of structs in arrays, as the table spells
+    it, with the type of its values.
 
     Names match in any case. What the table does not have has a path by its name alone, and no type.
     """

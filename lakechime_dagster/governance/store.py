@@ -1,4 +1,6 @@
-"""Governance in the store: changes, the outbox of their messages, acknowledgements, and decisions about personal columns."""
+"""Governance in the store: changes, the outbox of their messages, acknowledgements, and decisions
+about personal columns.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -37,14 +39,17 @@ change_table = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# A message to one recipient. Whoever claims a row sends it; one that stays claimed may have been sent.
+# A message to one recipient. Whoever claims a row sends it; one that stays claimed may have been
+# sent.
 message_table = sa.Table(
     "lc_notification_message",
     metadata,
     sa.Column("message_id", BIG, sa.Identity(), primary_key=True),
     sa.Column("change_id", sa.BigInteger, nullable=False),
     sa.Column("owner", sa.String(512), nullable=False),
-    sa.Column("channel", sa.String(128), nullable=False),  # the name of the variable that holds the URL, never the URL
+    sa.Column(
+        "channel", sa.String(128), nullable=False
+    ),  # the name of the variable that holds the URL, never the URL
     sa.Column("title", sa.Text, nullable=False),
     sa.Column("body", sa.Text, nullable=False),
     sa.Column("state", sa.String(16), nullable=False),
@@ -71,7 +76,9 @@ class ChangeMovedError(LakeChimeError):
 
 
 class MessageState(StrEnum):
-    """WAITING: to be sent, again where it has a `problem`. SENDING: claimed; after `LEASE_MS` it may have been sent, as its sender died."""
+    """WAITING: to be sent, again where it has a `problem`. SENDING: claimed; after `LEASE_MS` it
+    may have been sent, as its sender died.
+    """
 
     WAITING = "waiting"
     SENDING = "sending"
@@ -141,8 +148,15 @@ class Notifications:
     def draft(self, change: Change, who: str) -> KeptChange:
         """Keep a person's draft; nobody is notified."""
         with writing(self.engine) as connection:
-            values = {"deployment": self.deployment, "state": ChangeState.DRAFT.value, "change": change.to_json()}
-            values |= {"drafted_by": checked_text("who", who, limit=128), "drafted_ts": now_ms(connection)}
+            values = {
+                "deployment": self.deployment,
+                "state": ChangeState.DRAFT.value,
+                "change": change.to_json(),
+            }
+            values |= {
+                "drafted_by": checked_text("who", who, limit=128),
+                "drafted_ts": now_ms(connection),
+            }
             added = sa.insert(change_table).values(values).returning(change_table.c.change_id)
             return self._one(connection, connection.execute(added).scalar_one())
 
@@ -156,11 +170,21 @@ class Notifications:
             current = self._locked(connection, known.change_id)
             self._check(current, ChangeState.DRAFT, ChangeState.ANNOUNCED)
             if current.state is ChangeState.DRAFT:
-                by = {"announced_by": checked_text("who", who, limit=128), "announced_ts": now_ms(connection)}
+                by = {
+                    "announced_by": checked_text("who", who, limit=128),
+                    "announced_ts": now_ms(connection),
+                }
                 self._update(connection, known.change_id, state=ChangeState.ANNOUNCED.value, **by)
             for one in messages:
-                waiting = {"change_id": known.change_id, "state": MessageState.WAITING.value, "attempts": 0, "problem": ""}
-                connection.execute(insert_if_absent(connection, message_table).values(vars(one) | waiting))
+                waiting = {
+                    "change_id": known.change_id,
+                    "state": MessageState.WAITING.value,
+                    "attempts": 0,
+                    "problem": "",
+                }
+                connection.execute(
+                    insert_if_absent(connection, message_table).values(vars(one) | waiting)
+                )
 
     def close(self, change_id: int, by: By) -> KeptChange:
         """End a draft or an announced change; from then on nothing of it is sent.
@@ -169,7 +193,9 @@ class Notifications:
             ChangeMovedError: it is closed already.
         """
         with writing(self.engine) as connection:
-            self._check(self._locked(connection, change_id), ChangeState.DRAFT, ChangeState.ANNOUNCED)
+            self._check(
+                self._locked(connection, change_id), ChangeState.DRAFT, ChangeState.ANNOUNCED
+            )
             values = {"closed_by": by.who, "reason": by.reason, "closed_ts": now_ms(connection)}
             return self._update(connection, change_id, state=ChangeState.CLOSED.value, **values)
 
@@ -184,12 +210,25 @@ class Notifications:
         with writing(self.engine) as connection:
             self._locked(connection, change_id)
             message = message_table.c
-            sent = sa.select(message.message_id).where(message.change_id == change_id, message.owner == owner)
+            sent = sa.select(message.message_id).where(
+                message.change_id == change_id, message.owner == owner
+            )
             if connection.execute(sent.limit(1)).first() is None:
-                raise NotFoundError(f"{owner} was not notified of change {change_id}; see `lakechime notification show {change_id}`")
-            values = {"change_id": change_id, "owner": owner, "who": who, "note": note, "acked_ts": now_ms(connection)}
+                raise NotFoundError(
+                    f"{owner} was not notified of change {change_id}; see `lakechime notification "
+                    f"show {change_id}`"
+                )
+            values = {
+                "change_id": change_id,
+                "owner": owner,
+                "who": who,
+                "note": note,
+                "acked_ts": now_ms(connection),
+            }
             connection.execute(insert_if_absent(connection, acknowledgement_table).values(values))
-            return next(one for one in self._acknowledgements(connection, change_id) if one.owner == owner)
+            return next(
+                one for one in self._acknowledgements(connection, change_id) if one.owner == owner
+            )
 
     def get(self, change_id: int) -> KeptChange:
         """The change of that number.
@@ -206,11 +245,18 @@ class Notifications:
         if states:
             query = query.where(change_table.c.state.in_([state.value for state in states]))
         with reading(self.engine) as connection:
-            return [_change(row) for row in connection.execute(query.order_by(change_table.c.change_id.desc()))]
+            return [
+                _change(row)
+                for row in connection.execute(query.order_by(change_table.c.change_id.desc()))
+            ]
 
     def messages(self, change_id: int) -> list[KeptMessage]:
         """All messages of a change, the first one first."""
-        query = sa.select(message_table).where(message_table.c.change_id == change_id).order_by(message_table.c.message_id)
+        query = (
+            sa.select(message_table)
+            .where(message_table.c.change_id == change_id)
+            .order_by(message_table.c.message_id)
+        )
         with reading(self.engine) as connection:
             return [_message(row) for row in connection.execute(query)]
 
@@ -220,36 +266,61 @@ class Notifications:
             return self._acknowledgements(connection, change_id)
 
     def claim(self, one: KeptMessage, *, again: bool = False) -> bool:
-        """Claim a message that waits, so that nobody else sends it; `again` also claims one whose sender died, which may have been sent."""
+        """Claim a message that waits, so that nobody else sends it; `again` also claims one whose
+        sender died, which may have been sent.
+        """
         row = message_table.c
         with writing(self.engine) as connection:
             now = now_ms(connection)
             is_due = row.state == MessageState.WAITING.value
             if again:
-                is_due = sa.or_(is_due, sa.and_(row.state == MessageState.SENDING.value, row.claimed_ts <= now - LEASE_MS))
-            values = {"state": MessageState.SENDING.value, "claimed_ts": now, "attempts": row.attempts + 1}
+                is_due = sa.or_(
+                    is_due,
+                    sa.and_(
+                        row.state == MessageState.SENDING.value, row.claimed_ts <= now - LEASE_MS
+                    ),
+                )
+            values = {
+                "state": MessageState.SENDING.value,
+                "claimed_ts": now,
+                "attempts": row.attempts + 1,
+            }
             this = (row.message_id == one.message_id, row.attempts == one.attempts)
-            claimed = sa.update(message_table).where(*this, is_due).values(values).returning(row.message_id)
+            claimed = (
+                sa.update(message_table)
+                .where(*this, is_due)
+                .values(values)
+                .returning(row.message_id)
+            )
             is_open = self._one(connection, one.change_id).state is ChangeState.ANNOUNCED
             return is_open and connection.execute(claimed).first() is not None
 
     def complete(self, one: KeptMessage, problem: str | None) -> None:
-        """Keep what became of a message that was claimed; nothing where another sender has claimed it since."""
+        """Keep what became of a message that was claimed; nothing where another sender has claimed
+        it since.
+        """
         state = MessageState.SENT if problem is None else MessageState.WAITING
         values = {"state": state.value, "problem": problem or ""}
         with writing(self.engine) as connection:
-            this = (message_table.c.message_id == one.message_id, message_table.c.attempts == one.attempts + 1)
+            this = (
+                message_table.c.message_id == one.message_id,
+                message_table.c.attempts == one.attempts + 1,
+            )
             connection.execute(sa.update(message_table).where(*this).values(values))
 
     def _update(self, connection: Connection, change_id: int, **values: object) -> KeptChange:
-        connection.execute(sa.update(change_table).where(change_table.c.change_id == change_id).values(values))
+        connection.execute(
+            sa.update(change_table).where(change_table.c.change_id == change_id).values(values)
+        )
         return self._one(connection, change_id)
 
     def _one(self, connection: Connection, change_id: int) -> KeptChange:
         this = (change_table.c.change_id == change_id, change_table.c.deployment == self.deployment)
         row = connection.execute(sa.select(change_table).where(*this)).first()
         if row is None:
-            raise NotFoundError(f"there is no change {change_id}; see `lakechime notification show`")
+            raise NotFoundError(
+                f"there is no change {change_id}; see `lakechime notification show`"
+            )
         return _change(row)
 
     def _locked(self, connection: Connection, change_id: int) -> KeptChange:
@@ -259,18 +330,27 @@ class Notifications:
 
     def _check(self, known: KeptChange, *states: ChangeState) -> None:
         if known.state not in states:
-            raise ChangeMovedError(f"change {known.change_id} is {known.state}; this needs one that is {' or '.join(states)}")
+            raise ChangeMovedError(
+                f"change {known.change_id} is {known.state}; this needs one that is "
+                f"{' or '.join(states)}"
+            )
 
     def _acknowledgements(self, connection: Connection, change_id: int) -> list[Acknowledgement]:
         ack = acknowledgement_table
-        query = sa.select(ack.c.owner, ack.c.who, ack.c.note, ack.c.acked_ts).where(ack.c.change_id == change_id).order_by(ack.c.owner)
+        query = (
+            sa.select(ack.c.owner, ack.c.who, ack.c.note, ack.c.acked_ts)
+            .where(ack.c.change_id == change_id)
+            .order_by(ack.c.owner)
+        )
         return [Acknowledgement(**row._mapping) for row in connection.execute(query)]
 
 
 def _change(row: sa.Row) -> KeptChange:
     values = dict(row._mapping)
     del values["deployment"]
-    return KeptChange(**values | {"state": ChangeState(row.state), "change": Change.from_json(row.change)})
+    return KeptChange(
+        **values | {"state": ChangeState(row.state), "change": Change.from_json(row.change)}
+    )
 
 
 def _message(row: sa.Row) -> KeptMessage:
@@ -295,15 +375,25 @@ personal_decision = sa.Table(
 
 @dataclass(frozen=True)
 class PersonalDecisions:
-    """The decisions of a store, for good: of a column the newest one holds, whatever the case of its name."""
+    """The decisions of a store, for good: of a column the newest one holds, whatever the case of
+    its name.
+    """
 
     engine: Engine
 
     def decide(self, ref: ColumnRef, category: str | None, by: By) -> None:
         """From now on a column holds personal data of a category, or without one none."""
-        values = {"dataset": ref.table, "name": ref.column, "category": category, "who": by.who, "reason": by.reason}
+        values = {
+            "dataset": ref.table,
+            "name": ref.column,
+            "category": category,
+            "who": by.who,
+            "reason": by.reason,
+        }
         with writing(self.engine) as connection:
-            connection.execute(sa.insert(personal_decision).values(**values, decided_ts=now_ms(connection)))
+            connection.execute(
+                sa.insert(personal_decision).values(**values, decided_ts=now_ms(connection))
+            )
 
     def holding(self) -> dict[ColumnRef, Decision]:
         """What holds by now, by column."""
@@ -316,7 +406,11 @@ class PersonalDecisions:
         with reading(self.engine) as connection:
             return [
                 Decision(
-                    ref=ColumnRef(row.dataset, row.name), category=row.category, who=row.who, reason=row.reason, decided_ms=row.decided_ts
+                    ref=ColumnRef(row.dataset, row.name),
+                    category=row.category,
+                    who=row.who,
+                    reason=row.reason,
+                    decided_ms=row.decided_ts,
                 )
                 for row in connection.execute(query)
             ]

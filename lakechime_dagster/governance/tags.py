@@ -39,13 +39,17 @@ class Reach(IntEnum):
 
     @property
     def has_values(self) -> bool:
-        """Whether the values, or something made of them, are surely there, and not only pseudonyms."""
+        """Whether the values, or something made of them, are surely there, and not only
+        pseudonyms.
+        """
         return self <= Reach.DERIVED
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What a person decided of a column; without a category it holds nothing personal, whatever leads to it."""
+    """What a person decided of a column; without a category it holds nothing personal, whatever
+    leads to it.
+    """
 
     ref: ColumnRef
     category: str | None
@@ -56,9 +60,11 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Tagged:
-    """A column, or with None as its column all of a data set, that a category of personal data has reached.
+    """A column, or with None as its column all of a data set, that a category of personal data has
+    reached.
 
-    `path` leads from the column that was declared, or decided, to be personal to this one, by the shortest way; both are in it.
+    `path` leads from the column that was declared, or decided, to be personal to this one, by the
+    shortest way; both are in it.
     """
 
     ref: ColumnRef
@@ -85,34 +91,50 @@ class Leak:
         """What a person may do; of a partition level to declare it is none, as that is refused."""
         name, category = self.tagged.ref, self.tagged.category
         if self.is_level and self.is_public:
-            return f"{name} is a partition level of a table declared public: leave the column out, and partition by another one"
+            return (
+                f"{name} is a partition level of a table declared public: leave the column out, "
+                f"and partition by another one"
+            )
         if self.is_level:
-            return f"{name} is a partition level, whose values stand in names of folders, in keys and in logs: {level_remedy(name)}"
+            return (
+                f"{name} is a partition level, whose values stand in names of folders, in keys and "
+                f"in logs: {level_remedy(name)}"
+            )
         if self.is_public:
             return f"{name} is of a table declared public: leave the column out, or public=True"
         return (
-            f'declare asset=Asset(columns={{"{name.column}": personal("{category}")}}) of {name.table}, or decide that it is not personal'
+            f'declare asset=Asset(columns={{"{name.column}": personal("{category}")}}) of '
+            f"{name.table}, or decide that it is not personal"
         )
 
 
 def level_remedy(level: ColumnRef) -> str:
     """What a person may do of a partition level that holds personal values."""
     word = f"`lakechime personal decide {level.table} {level.column} not --reason …`"
-    return f"partition by a hash or a mask of it, or by another column; where it is nothing personal, {word}"
+    return (
+        f"partition by a hash or a mask of it, or by another column; where it is nothing personal, "
+        f"{word}"
+    )
 
 
 def on_levels(found: Iterable[Tagged], levels: Mapping[str, Collection[str]]) -> tuple[Tagged, ...]:
-    """Those of the columns that are partition levels and have the values; a pseudonym may be one. `levels` are by table."""
+    """Those of the columns that are partition levels and have the values; a pseudonym may be one.
+    `levels` are by table.
+    """
     return tuple(one for one in found if one.reach.has_values and _is_level(one, levels))
 
 
 def leaks(
-    found: Iterable[Tagged], tags: Collection[ColumnRef], public: Collection[str], levels: Mapping[str, Collection[str]]
+    found: Iterable[Tagged],
+    tags: Collection[ColumnRef],
+    public: Collection[str],
+    levels: Mapping[str, Collection[str]],
 ) -> tuple[Leak, ...]:
-    """What is surely wrong: values in columns of the lake's tables that are not tagged, and anything personal in public ones.
+    """What is surely wrong: values in columns of the lake's tables that are not tagged, and
+    anything personal in public ones.
 
-    A pseudonym needs no tag of its own, and has no place in a public table. A partition level with values is wrong, tagged or not.
-    `levels` are those of the lake's tables, by table.
+    A pseudonym needs no tag of its own, and has no place in a public table. A partition level with
+    values is wrong, tagged or not. `levels` are those of the lake's tables, by table.
     """
     known: dict[str, list[str]] = {}
     for ref in tags:
@@ -122,18 +144,26 @@ def leaks(
         is_public = one.ref.table in public and one.reach <= Reach.PSEUDONYM
         is_known = any(are_of_one(lower(one.ref), name) for name in known.get(one.ref.table, ()))
         is_level = one.reach.has_values and _is_level(one, levels)
-        if is_public or is_level or (one.ref.table in levels and one.reach.has_values and not is_known):
+        if (
+            is_public
+            or is_level
+            or (one.ref.table in levels and one.reach.has_values and not is_known)
+        ):
             several.append(Leak(tagged=one, is_public=is_public, is_level=is_level))
     return tuple(several)
 
 
 def lower(ref: ColumnRef) -> str:
-    """The name of a column without its letters' case, as Spark takes names for one that differ in it alone."""
+    """The name of a column without its letters' case, as Spark takes names for one that differ in
+    it alone.
+    """
     return folded(ref.column or "")
 
 
 def is_within(part: str, whole: str) -> bool:
-    """Whether a name leads into a column, or into a field that is named like one: `payload:$.to` into `payload`, `$.a.b` into `$.a`."""
+    """Whether a name leads into a column, or into a field that is named like one: `payload:$.to`
+    into `payload`, `$.a.b` into `$.a`.
+    """
     return part.startswith((f"{whole}:", f"{whole}.", f"{whole}["))
 
 
@@ -147,13 +177,25 @@ def _is_level(one: Tagged, levels: Mapping[str, Collection[str]]) -> bool:
 
 
 def declared_tags(lake: Lake) -> dict[ColumnRef, str]:
-    """Categories by column. What a table that follows a database declares is personal in its messages too, and so with streams."""
-    tags = {ColumnRef(table.name, name): tag.category for table in lake.tables for name, tag in table.personal.items()}
+    """Categories by column. What a table that follows a database declares is personal in its
+    messages too, and so with streams.
+    """
+    tags = {
+        ColumnRef(table.name, name): tag.category
+        for table in lake.tables
+        for name, tag in table.personal.items()
+    }
     for table in lake.tables:
         if isinstance(table, CDCTable):
-            tags |= {ColumnRef(table.bronze.name, name): category for name, category in _of_messages(table)}
+            tags |= {
+                ColumnRef(table.bronze.name, name): category
+                for name, category in _of_messages(table)
+            }
     for group in lake.groups:
-        tags |= {ColumnRef(group.stream.table.name, name): category for name, category in _of_stream(group)}
+        tags |= {
+            ColumnRef(group.stream.table.name, name): category
+            for name, category in _of_stream(group)
+        }
     return tags
 
 
@@ -163,7 +205,9 @@ def public_tables(lake: Lake) -> frozenset[str]:
 
 
 def within_reach(lake: Lake) -> frozenset[str]:
-    """The computed tables that read what is declared personal, or read what does, by their declarations; those that declare it too."""
+    """The computed tables that read what is declared personal, or read what does, by their
+    declarations; those that declare it too.
+    """
     of_groups = tuple(f"{group.name}." for group in lake.groups if group.personal)
     tagged = {ref.table for ref in declared_tags(lake)}
     reached: set[str] = set()
@@ -176,7 +220,9 @@ def within_reach(lake: Lake) -> frozenset[str]:
 
 
 def _of_messages(table: CDCTable) -> Iterator[tuple[str, str]]:
-    """Fields as lineage names them, and the texts in which they stand at a place that the envelope decides on."""
+    """Fields as lineage names them, and the texts in which they stand at a place that the envelope
+    decides on.
+    """
     there = {folded(here): name for name, here in table.names.items()}
     keys = {folded(key) for key in table.keys}
     for name, tag in table.personal.items():

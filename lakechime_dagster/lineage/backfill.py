@@ -1,4 +1,6 @@
-"""Backfills: what a change of columns requires to be computed again, as requests, and from what a person asks."""
+"""Backfills: what a change of columns requires to be computed again, as requests, and from what a
+person asks.
+"""
 
 import datetime as dt
 import json
@@ -19,7 +21,12 @@ from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.tables.lake import Lake, Table, topological
 from lakechime_dagster.tables.tables import LakeTable, RefreshMode, code_digest
 from lakechime_dagster.triggers.backfills import Backfills
-from lakechime_dagster.triggers.consumers import BackfillRequest, RequestState, Span, first_day_after
+from lakechime_dagster.triggers.consumers import (
+    BackfillRequest,
+    RequestState,
+    Span,
+    first_day_after,
+)
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
@@ -44,7 +51,9 @@ class TableToRecompute:
 
 @dataclass(frozen=True, kw_only=True)
 class Rerun:
-    """The affected tables, inputs before their readers, and for each other table downstream why it is unaffected."""
+    """The affected tables, inputs before their readers, and for each other table downstream why it
+    is unaffected.
+    """
 
     tables: Mapping[str, TableToRecompute] = field(default_factory=dict)
     unaffected: Mapping[str, str] = field(default_factory=dict)
@@ -61,13 +70,23 @@ def rerun(
     """What follows from a change of columns, or of all of a table where a column is None.
 
     Args:
-        graph: The inputs of each table; one without inputs is written externally, and is not computed.
-        statements: What runs recorded of how tables are written; of one of which nothing is known, its inputs may lead to all of it.
+        graph: The inputs of each table; one without inputs is written externally, and is not
+            computed.
+        statements: What runs recorded of how tables are written; of one of which nothing is known,
+            its inputs may lead to all of it.
         columns: What changed; a column of a computed table is to be computed there first.
         planned: What is known of those that no run recorded.
-        leave_out: Tables that a person wants to leave as they are, so that nothing is affected through them.
+        leave_out: Tables that a person wants to leave as they are, so that nothing is affected
+            through them.
     """
-    declared = [*planned, *(Statement(target=table, inputs=tuple(inputs)) for table, inputs in graph.items() if inputs)]
+    declared = [
+        *planned,
+        *(
+            Statement(target=table, inputs=tuple(inputs))
+            for table, inputs in graph.items()
+            if inputs
+        ),
+    ]
     network = network_of(_but(statements, leave_out), _but(declared, leave_out), columns=columns)
     found = reached_tables(network, columns)
     reached = {one.table: one for one in found.tables}
@@ -78,11 +97,26 @@ def rerun(
             named = ", ".join(sorted(str(ref) for ref in columns if ref.table == table))
             chosen[table] = TableToRecompute(table=table, why=f"{named} is computed here")
         elif table in reached and table not in changed:
-            through = tuple(name for name in dict.fromkeys(graph[table]) if name in changed or name in chosen)
+            through = tuple(
+                name for name in dict.fromkeys(graph[table]) if name in changed or name in chosen
+            )
             wanted = reached[table]
-            chosen[table] = TableToRecompute(table=table, inputs=through, is_sure=wanted.certainty < Certainty.UNSURE, why=_why(wanted))
-    unaffected = {one.table: one.reason for one in unaffected_tables(network, columns, found) if one.table in graph}
-    return Rerun(tables=chosen, unaffected=unaffected | dict.fromkeys(graph.keys() & set(leave_out), "left out, as was asked"))
+            chosen[table] = TableToRecompute(
+                table=table,
+                inputs=through,
+                is_sure=wanted.certainty < Certainty.UNSURE,
+                why=_why(wanted),
+            )
+    unaffected = {
+        one.table: one.reason
+        for one in unaffected_tables(network, columns, found)
+        if one.table in graph
+    }
+    return Rerun(
+        tables=chosen,
+        unaffected=unaffected
+        | dict.fromkeys(graph.keys() & set(leave_out), "left out, as was asked"),
+    )
 
 
 def _but(statements: Iterable[Statement], leave_out: Collection[str]) -> list[Statement]:
@@ -101,7 +135,8 @@ def _why(wanted: ReachedTable) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """From `since`, included, to `until`, excluded: ISO dates or times as the tables write them, None for no bound.
+    """From `since`, included, to `until`, excluded: ISO dates or times as the tables write them,
+    None for no bound.
 
     `column` is the one by which rows are of a day. A day of which a part is within the window is.
 
@@ -116,7 +151,11 @@ class Window:
     def __post_init__(self) -> None:
         since, until = _bound("since", self.since), _bound("until", self.until)
         if since is not None and until is not None and since >= until:
-            raise InvalidValueError("until", self.until, f"is not after since ({self.since}); a window ends where nothing of it is left")
+            raise InvalidValueError(
+                "until",
+                self.until,
+                f"is not after since ({self.since}); a window ends where nothing of it is left",
+            )
 
     @property
     def is_bounded(self) -> bool:
@@ -124,18 +163,36 @@ class Window:
 
     def span(self, tables: tuple[str, ...]) -> Span:
         """The rows of tables that are within."""
-        return Span(tables=tables, column=self.column if self.is_bounded else None, since=self.since, until=self.until)
+        return Span(
+            tables=tables,
+            column=self.column if self.is_bounded else None,
+            since=self.since,
+            until=self.until,
+        )
 
     def describe(self) -> str:
         """In words, as the end of a sentence."""
-        bounds = [f"{name} {bound}" for name, bound in (("from", self.since), ("to before", self.until)) if bound is not None]
+        bounds = [
+            f"{name} {bound}"
+            for name, bound in (("from", self.since), ("to before", self.until))
+            if bound is not None
+        ]
         return f"{self.column or 'all rows'} {' '.join(bounds)}".strip() if bounds else "all rows"
 
     def holds(self, canonical: str, levels: PartitionLevels) -> bool | None:
-        """Whether a partition, by its canonical text, is within; None where it has no level of time."""
+        """Whether a partition, by its canonical text, is within; None where it has no level of
+        time.
+        """
         if not self.is_bounded:
             return True
-        at = next((at for at, kind in enumerate(levels.types) if kind in (LevelType.DATE, LevelType.TIMESTAMP)), None)
+        at = next(
+            (
+                at
+                for at, kind in enumerate(levels.types)
+                if kind in (LevelType.DATE, LevelType.TIMESTAMP)
+            ),
+            None,
+        )
         moment = None if at is None else _moment(json.loads(canonical)[at])
         if at is None or moment is None:
             return None
@@ -149,7 +206,9 @@ class Window:
 def time_level(levels: PartitionLevels) -> str | None:
     """The name of the first level that is a day or a time."""
     named = zip(levels.names, levels.types, strict=True)
-    return next((name for name, kind in named if kind in (LevelType.DATE, LevelType.TIMESTAMP)), None)
+    return next(
+        (name for name, kind in named if kind in (LevelType.DATE, LevelType.TIMESTAMP)), None
+    )
 
 
 def _bound(name: str, text: str | None) -> dt.datetime | None:
@@ -158,26 +217,38 @@ def _bound(name: str, text: str | None) -> dt.datetime | None:
     except ValueError:
         moment = dt.datetime.max.replace(tzinfo=dt.timezone.utc)
     if moment is not None and moment.tzinfo is not None:
-        raise InvalidValueError(name, text, "is neither a date nor a time without a zone; write such as 2013-01-02 or 2013-01-02T06:00")
+        raise InvalidValueError(
+            name,
+            text,
+            "is neither a date nor a time without a zone; write such as 2013-01-02 or "
+            "2013-01-02T06:00",
+        )
     return moment
 
 
 def _moment(value: object) -> dt.datetime | None:
-    """A canonical value of a partition as a moment without a zone, of UTC where it has one; None for what is none."""
+    """A canonical value of a partition as a moment without a zone, of UTC where it has one; None
+    for what is none.
+    """
     try:
         moment = datetime_of_iso(value) if isinstance(value, str) else None
     except ValueError:
         return None
-    return moment.astimezone(dt.timezone.utc).replace(tzinfo=None) if moment is not None and moment.tzinfo is not None else moment
+    return (
+        moment.astimezone(dt.timezone.utc).replace(tzinfo=None)
+        if moment is not None and moment.tzinfo is not None
+        else moment
+    )
 
 
 @dataclass
 class AffectedPartitions:
     """Affected partitions, as far as they are known so far.
 
-    `known` are canonical partitions by table: of what changed those that were given, of a table that was looked at those that its keys
-    make. Of other tables the window says whether a partition is affected, by its day or time; of `unknown` ones it is unknown, as their
-    keys stand for no partitions, such as one of a week of days.
+    `known` are canonical partitions by table: of what changed those that were given, of a table
+    that was looked at those that its keys make. Of other tables the window says whether a partition
+    is affected, by its day or time; of `unknown` ones it is unknown, as their keys stand for no
+    partitions, such as one of a week of days.
     """
 
     window: Window
@@ -185,8 +256,12 @@ class AffectedPartitions:
     known: dict[str, frozenset[str]] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
 
-    def keys(self, table: str, subscription: Subscription, inputs: Sequence[str], keys: Sequence[FireKey]) -> list[FireKey]:
-        """Those of a table's keys that are affected through these inputs; without inputs those whose own partition is within the window."""
+    def keys(
+        self, table: str, subscription: Subscription, inputs: Sequence[str], keys: Sequence[FireKey]
+    ) -> list[FireKey]:
+        """Those of a table's keys that are affected through these inputs; without inputs those
+        whose own partition is within the window.
+        """
         within = [key for key in keys if self._is_hit(subscription, key, inputs)]
         made = [made_by(subscription, key) for key in within]
         if None in made:
@@ -196,14 +271,18 @@ class AffectedPartitions:
         return within
 
     def is_untouched(self, table: str, inputs: Sequence[str]) -> bool:
-        """Whether nothing of any of the inputs is affected, so that nothing of the table is either."""
+        """Whether nothing of any of the inputs is affected, so that nothing of the table is
+        either.
+        """
         if not inputs or any(self.known.get(one) != frozenset() for one in inputs):
             return False
         self.known[table] = frozenset()
         return True
 
     def _is_hit(self, subscription: Subscription, key: FireKey, inputs: Sequence[str]) -> bool:
-        """A key is affected by its partitions of what is affected, else by any of its; one that names no day or time is."""
+        """A key is affected by its partitions of what is affected, else by any of its; one that
+        names no day or time is.
+        """
         own = made_by(subscription, key) if not inputs else None
         if own is not None:
             return self.window.holds(own, subscription.target_levels) is not False
@@ -232,7 +311,9 @@ def untouched(inputs: Sequence[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerFact:
-    """What the ledger says of a consumer: whether there is something of it to do again, and why it may not claim, "" where it may."""
+    """What the ledger says of a consumer: whether there is something of it to do again, and why it
+    may not claim, "" where it may.
+    """
 
     has_run: bool
     blocked: str = ""
@@ -240,8 +321,8 @@ class ConsumerFact:
 
 @dataclass(frozen=True, kw_only=True)
 class SubscriptionFacts:
-    """A subscription's consumers by key, the keys of its grid up to now and those that come next, and which of these are complete and
-    fire next.
+    """A subscription's consumers by key, the keys of its grid up to now and those that come next,
+    and which of these are complete and fire next.
     """
 
     subscription: Subscription
@@ -256,10 +337,12 @@ class RequestPlan:
     """What a backfill would request.
 
     Attributes:
-        later: Requests of keys that have not fired, as not all of their partitions exist: they fire after what they read is done.
+        later: Requests of keys that have not fired, as not all of their partitions exist: they fire
+            after what they read is done.
         partitions: By the number of a request what it is of, in words.
         blocked: Consumers that wait for a person, for which all that reads them waits, with why.
-        pending: By table, what of it is not requested as it has not run yet: it runs by itself, with what exists then.
+        pending: By table, what of it is not requested as it has not run yet: it runs by itself,
+            with what exists then.
         unaffected: By table that reads what is affected, why nothing of it is.
         refused: By table, why it cannot be recomputed, with the remedy.
     """
@@ -273,7 +356,9 @@ class RequestPlan:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-def plan_requests(lake: Lake, found: Rerun, facts: Callable[[str], SubscriptionFacts], window: Window) -> RequestPlan:
+def plan_requests(
+    lake: Lake, found: Rerun, facts: Callable[[str], SubscriptionFacts], window: Window
+) -> RequestPlan:
     """The requests of the affected tables, inputs first."""
     planning = _Planning(window, AffectedPartitions(window, lake.levels), RequestPlan())
     for table, wanted in found.tables.items():
@@ -291,8 +376,14 @@ def plan_requests(lake: Lake, found: Rerun, facts: Callable[[str], SubscriptionF
 def refusal(table: Table) -> str:
     """Why a table cannot be computed again in part, with the remedy; empty where it can."""
     if not isinstance(table, LakeTable):
-        return "is made of messages; `lakechime cdc --help` and `lakechime schema --help` show how these are read again"
-    remedy = f"rebuild it by `lakechime trigger seek {table.name} --to beginning`, or leave it out by --except"
+        return (
+            "is made of messages; `lakechime cdc --help` and `lakechime schema --help` show how "
+            "these are read again"
+        )
+    remedy = (
+        f"rebuild it by `lakechime trigger seek {table.name} --to beginning`, or leave it out by "
+        f"--except"
+    )
     if table.refresh is RefreshMode.ROWS and not table.keys:
         return f"appends, so that its rows would be there twice; give it keys=, {remedy}"
     if isinstance(table.trigger, SnapshotTrigger) and table.trigger.only_matching:
@@ -305,16 +396,24 @@ class _Planning:
     window: Window
     affected_partitions: AffectedPartitions
     plan: RequestPlan
-    _of: dict[str, list[tuple[int, str | None]]] = field(default_factory=dict)  # by table: numbers, with the partition that each makes
+    _of: dict[str, list[tuple[int, str | None]]] = field(
+        default_factory=dict
+    )  # by table: numbers, with the partition that each makes
 
     def add(self, table: LakeTable, wanted: TableToRecompute, facts: SubscriptionFacts) -> None:
         if not facts.subscription.is_partitioned:
             self._add_consumer(table, wanted, facts, None)
             return
-        keys = self.affected_partitions.keys(table.name, facts.subscription, wanted.inputs, (*facts.keys, *facts.upcoming))
+        keys = self.affected_partitions.keys(
+            table.name, facts.subscription, wanted.inputs, (*facts.keys, *facts.upcoming)
+        )
         upcoming = {key.text for key in facts.upcoming}
         within = [key for key in keys if key.text not in upcoming]
-        ordered = [key for key in within if facts.consumers.get(key.text, NEVER_RAN).has_run or key.text in facts.ready]
+        ordered = [
+            key
+            for key in within
+            if facts.consumers.get(key.text, NEVER_RAN).has_run or key.text in facts.ready
+        ]
         for key in ordered:
             self._add_consumer(table, wanted, facts, key)
         names = {key.text for key in ordered}
@@ -322,19 +421,37 @@ class _Planning:
         for key in (*left, *keys[len(within) :]):
             self._add_later(facts.subscription, wanted, key)
         if left:
-            self.plan.pending[table.name] = f"{len(left)} of its keys did not fire yet, and fire by themselves when they are complete"
+            self.plan.pending[table.name] = (
+                f"{len(left)} of its keys did not fire yet, and fire by themselves when they are "
+                f"complete"
+            )
 
-    def _add_later(self, subscription: Subscription, wanted: TableToRecompute, key: FireKey) -> None:
-        """Let a key that is not complete wait for the requests of what it reads, if there are any: it may ignore what comes late."""
+    def _add_later(
+        self, subscription: Subscription, wanted: TableToRecompute, key: FireKey
+    ) -> None:
+        """Let a key that is not complete wait for the requests of what it reads, if there are any:
+        it may ignore what comes late.
+        """
         if awaited := self._awaited(wanted.inputs, key):
             number = len(self.plan.requests) + len(self.plan.later)
             self.plan.later.append(
                 BackfillRequest(
-                    number=number, subscription=subscription.name, key=key.text, waits_for=awaited, why=wanted.why, state=RequestState.LATER
+                    number=number,
+                    subscription=subscription.name,
+                    key=key.text,
+                    waits_for=awaited,
+                    why=wanted.why,
+                    state=RequestState.LATER,
                 )
             )
 
-    def _add_consumer(self, table: LakeTable, wanted: TableToRecompute, facts: SubscriptionFacts, key: FireKey | None) -> None:
+    def _add_consumer(
+        self,
+        table: LakeTable,
+        wanted: TableToRecompute,
+        facts: SubscriptionFacts,
+        key: FireKey | None,
+    ) -> None:
         text = key.text if key is not None else ""
         consumer = facts.consumers.get(text, NEVER_RAN)
         if key is None and not consumer.has_run:
@@ -342,7 +459,9 @@ class _Planning:
             return
         number = len(self.plan.requests) + len(self.plan.later)
         partition = facts.subscription.partition_of(key) if key is not None else None
-        is_whole = table.refresh is RefreshMode.FULL or (table.refresh is RefreshMode.PARTITIONS and partition is not None)
+        is_whole = table.refresh is RefreshMode.FULL or (
+            table.refresh is RefreshMode.PARTITIONS and partition is not None
+        )
         self.plan.requests.append(
             BackfillRequest(
                 number=number,
@@ -353,8 +472,14 @@ class _Planning:
                 why=wanted.why,
             )
         )
-        self.plan.partitions[number] = facts.subscription.dagster_key(key) or text if key is not None else self._described(table)
-        self._of.setdefault(table.name, []).append((number, None if key is None else made_by(facts.subscription, key)))
+        self.plan.partitions[number] = (
+            facts.subscription.dagster_key(key) or text
+            if key is not None
+            else self._described(table)
+        )
+        self._of.setdefault(table.name, []).append(
+            (number, None if key is None else made_by(facts.subscription, key))
+        )
         if table.trigger is None:
             self.plan.blocked[table.name] = "nobody launches it by itself; launch it in Dagster"
         elif consumer.blocked:
@@ -366,24 +491,38 @@ class _Planning:
         return f"by {table.refresh}, {self.window.describe()}"
 
     def _awaited(self, inputs: Sequence[str], key: FireKey | None) -> tuple[int, ...]:
-        """The requests of the inputs; for a fire key those of an input's partitions alone that it waits for, where it names them."""
+        """The requests of the inputs; for a fire key those of an input's partitions alone that it
+        waits for, where it names them.
+        """
         found: list[int] = []
         for table in inputs:
-            named = {atom.canonical for atom in key.atoms if atom.table == table} if key is not None else set()
-            found += [number for number, made in self._of.get(table, ()) if made is None or not named or made in named]
+            named = (
+                {atom.canonical for atom in key.atoms if atom.table == table}
+                if key is not None
+                else set()
+            )
+            found += [
+                number
+                for number, made in self._of.get(table, ())
+                if made is None or not named or made in named
+            ]
         return tuple(found)
 
 
 NEVER_RAN = ConsumerFact(has_run=False)
 
 
-AHEAD = dt.timedelta(days=7)  # keys of the time to come that wait for what a backfill requests of their inputs
+AHEAD = dt.timedelta(
+    days=7
+)  # keys of the time to come that wait for what a backfill requests of their inputs
 MAX_AHEAD = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a person asks for: columns that changed, or tables to be computed again; some to be left as they are; days."""
+    """What a person asks for: columns that changed, or tables to be computed again; some to be left
+    as they are; days.
+    """
 
     columns: tuple[ColumnRef, ...] = ()
     tables: tuple[str, ...] = ()
@@ -403,7 +542,9 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class BackfillPlan:
-    """What is asked for, what follows from it, and `everything`: what it would be to run all that is downstream."""
+    """What is asked for, what follows from it, and `everything`: what it would be to run all that
+    is downstream.
+    """
 
     asked: Asked
     found: Rerun
@@ -411,14 +552,19 @@ class BackfillPlan:
     everything: RequestPlan
 
 
-def plan(platform: Platform, lake: Lake, subscriptions: Mapping[str, Subscription], asked: Asked) -> BackfillPlan:
+def plan(
+    platform: Platform, lake: Lake, subscriptions: Mapping[str, Subscription], asked: Asked
+) -> BackfillPlan:
     """What a backfill would run; nothing is written.
 
     Raises:
-        InvalidValueError: nothing is asked for, or it is not known by which column rows are of a day.
+        InvalidValueError: nothing is asked for, or it is not known by which column rows are of a
+            day.
     """
     if not asked.columns and not asked.tables:
-        raise InvalidValueError("columns", "none", "say which columns changed, or which tables are to be computed again")
+        raise InvalidValueError(
+            "columns", "none", "say which columns changed, or which tables are to be computed again"
+        )
     asked = replace(asked, window=with_time_column(lake, asked))
     refs = asked.columns or tuple(ColumnRef(name) for name in asked.tables)
     found = _chosen(lake, asked) if asked.tables else readers_hit(platform, lake, asked)
@@ -445,7 +591,10 @@ def run(platform: Platform, planned: BackfillPlan, by: By, *, max_in_flight: int
     if not planned.requests.requests:
         raise NotFoundError("nothing is to be run; `lakechime backfill run --dry-run` says why")
     return Backfills(platform.ledger).request(
-        (*planned.requests.requests, *planned.requests.later), planned.asked.to_json(), by, max_in_flight=max_in_flight
+        (*planned.requests.requests, *planned.requests.later),
+        planned.asked.to_json(),
+        by,
+        max_in_flight=max_in_flight,
     )
 
 
@@ -454,15 +603,24 @@ def _chosen(lake: Lake, asked: Asked) -> Rerun:
     chosen = [name for name in asked.tables if name not in asked.leave_out]
     graph = lake.graph()
     tables = {
-        name: TableToRecompute(table=name, inputs=tuple(one for one in graph[name] if one in chosen), why="chosen")
+        name: TableToRecompute(
+            table=name, inputs=tuple(one for one in graph[name] if one in chosen), why="chosen"
+        )
         for name in graph
         if name in chosen and graph[name]
     }
-    return Rerun(tables=tables, unaffected={name: "left out, as was asked" for name in asked.leave_out if name in asked.tables})
+    return Rerun(
+        tables=tables,
+        unaffected={
+            name: "left out, as was asked" for name in asked.leave_out if name in asked.tables
+        },
+    )
 
 
 def with_time_column(lake: Lake, asked: Asked) -> Window:
-    """The window with the column by which rows are of a day: that of the first table upstream that is partitioned by time."""
+    """The window with the column by which rows are of a day: that of the first table upstream that
+    is partitioned by time.
+    """
     window = asked.window
     if window.column is not None or not window.is_bounded:
         return window
@@ -472,32 +630,56 @@ def with_time_column(lake: Lake, asked: Asked) -> Window:
         if (name := time_level(lake.levels.get(table, PartitionLevels()))) is not None:
             return replace(window, column=name)
         queue += [one for one in graph.get(table, ()) if one not in queue]
-    remedy = "no table upstream is partitioned by a date or time; give --time-column, or leave out --since and --until"
+    remedy = (
+        "no table upstream is partitioned by a date or time; give --time-column, or leave out "
+        "--since and --until"
+    )
     raise InvalidValueError("time column", "none", remedy)
 
 
 def readers_hit(platform: Platform, lake: Lake, asked: Asked) -> Rerun:
     """The tables that the columns of a question affect, by the code of now."""
     planned = planned_statements(lake).values()
-    return rerun(lake.graph(), _statements(platform, lake), asked.columns, planned=planned, leave_out=asked.leave_out)
+    return rerun(
+        lake.graph(),
+        _statements(platform, lake),
+        asked.columns,
+        planned=planned,
+        leave_out=asked.leave_out,
+    )
 
 
 def _statements(platform: Platform, lake: Lake) -> list[Statement]:
-    """What runs recorded of how tables are written, and of those that older code wrote last what the manifest plans by the code of now.
+    """What runs recorded of how tables are written, and of those that older code wrote last what
+    the manifest plans by the code of now.
 
-    Where it plans nothing, the table may read all that it is declared to read, as the code of now may read other columns. So may
-    one of which no subscription of the lake has a record, whatever others that write it have.
+    Where it plans nothing, the table may read all that it is declared to read, as the code of now
+    may read other columns. So may one of which no subscription of the lake has a record, whatever
+    others that write it have.
     """
-    tables, found, planned = {table.name: table for table in lake.computed}, [], planned_statements(lake)
+    tables, found, planned = (
+        {table.name: table for table in lake.computed},
+        [],
+        planned_statements(lake),
+    )
     standings = LineageStandings(platform.store.engine).all()
     own = {one.statement.target for one in standings if is_of_subscription(platform, lake, one)}
     for name in {one.statement.target for one in standings} & tables.keys() - own:
         found.append(
-            planned.get(name) or Statement(target=name, inputs=tables[name].inputs, unknown=("no run of its subscription is recorded yet",))
+            planned.get(name)
+            or Statement(
+                target=name,
+                inputs=tables[name].inputs,
+                unknown=("no run of its subscription is recorded yet",),
+            )
         )
     for standing in standings:
         table = tables.get(standing.statement.target)
-        is_older = table is not None and is_of_subscription(platform, lake, standing) and standing.code not in (None, code_digest(table))
+        is_older = (
+            table is not None
+            and is_of_subscription(platform, lake, standing)
+            and standing.code not in (None, code_digest(table))
+        )
         if table is not None and is_older:
             found.append(planned.get(table.name) or _of_older_code(table))
         found.append(standing.statement)  # also of older code, whose rows are there
@@ -505,7 +687,11 @@ def _statements(platform: Platform, lake: Lake) -> list[Statement]:
 
 
 def _of_older_code(table: LakeTable) -> Statement:
-    return Statement(target=table.name, inputs=table.inputs, unknown=("its code is another than that of the newest run",))
+    return Statement(
+        target=table.name,
+        inputs=table.inputs,
+        unknown=("its code is another than that of the newest run",),
+    )
 
 
 def _facts(platform: Platform, subscription: Subscription) -> SubscriptionFacts:
@@ -514,7 +700,8 @@ def _facts(platform: Platform, subscription: Subscription) -> SubscriptionFacts:
     facts = {
         key: ConsumerFact(
             has_run=consumer.fired if subscription.is_partitioned else consumer.completed > 0,
-            blocked=(row.blocked_sentence if row is not None else "") or consumer.blocked_sentence(subscription.name),
+            blocked=(row.blocked_sentence if row is not None else "")
+            or consumer.blocked_sentence(subscription.name),
         )
         for key, consumer in consumers.items()
     }
@@ -526,5 +713,9 @@ def _facts(platform: Platform, subscription: Subscription) -> SubscriptionFacts:
     pending = [key for key in keys if not facts.get(key.text, ConsumerFact(has_run=False)).has_run]
     ready = platform.evaluator.ready(subscription, row, pending) if row is not None else []
     return SubscriptionFacts(
-        subscription=subscription, consumers=facts, keys=keys, upcoming=upcoming, ready=frozenset(key.text for key in ready)
+        subscription=subscription,
+        consumers=facts,
+        keys=keys,
+        upcoming=upcoming,
+        ready=frozenset(key.text for key in ready),
     )

@@ -25,9 +25,9 @@ DIGITS = 16
 class Class(StrEnum):
     """What a finding is about, the worst first.
 
-    BREAKS: does not resolve any more, or a column that is read is gone or has another type. ROWS: which rows there are, or how they
-    are kept. VALUES: what a column holds. UNSURE: it may be any of these, but what is computed is unknown. INFORMS: no reader
-    need do anything.
+    BREAKS: does not resolve any more, or a column that is read is gone or has another type. ROWS:
+    which rows there are, or how they are kept. VALUES: what a column holds. UNSURE: it may be any
+    of these, but what is computed is unknown. INFORMS: no reader need do anything.
     """
 
     BREAKS = "breaks"
@@ -42,7 +42,8 @@ ORDER = tuple(Class)
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one change does to one table. `because` is the chain of columns or tables by which it is reached, first the change itself.
+    """What one change does to one table. `because` is the chain of columns or tables by which it is
+    reached, first the change itself.
 
     `marks` are digests of what the changes that it comes from made, where no words say it.
     """
@@ -58,7 +59,9 @@ class Finding:
 
     @property
     def key(self) -> str:
-        """By which it is accepted: it is another one when anything of it is other, also what no words say."""
+        """By which it is accepted: it is another one when anything of it is other, also what no
+        words say.
+        """
         marks = f" [{', '.join(self.marks)}]" if self.marks else ""
         return f"{self.kind}: {self.ref}: {self.what}{marks}"
 
@@ -74,21 +77,38 @@ class Finding:
 
 def sorted_findings(several: Iterable[Finding]) -> tuple[Finding, ...]:
     """The worst first, those of a table together."""
-    return tuple(sorted(several, key=lambda one: (ORDER.index(one.kind), one.table, one.column or "", one.what)))
+    return tuple(
+        sorted(
+            several, key=lambda one: (ORDER.index(one.kind), one.table, one.column or "", one.what)
+        )
+    )
 
 
 def mark_of(value: object) -> str:
     """A digest of a value that is JSON."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode(errors="surrogatepass")).hexdigest()[:DIGITS]
+    return hashlib.sha256(
+        json.dumps(value, sort_keys=True).encode(errors="surrogatepass")
+    ).hexdigest()[:DIGITS]
 
 
 def affected(own: Sequence[Finding], before: Manifest, after: Manifest) -> Iterator[Finding]:
-    """What the changes of tables do to those that read them, along columns; of each the nearest path, and a sure one before others."""
+    """What the changes of tables do to those that read them, along columns; of each the nearest
+    path, and a sure one before others.
+    """
     from lakechime_dagster.lineage.answers import Paths, nodes_of  # numpy, for who compares
     from lakechime_dagster.lineage.network import Certainty, network_of, reach
 
-    tables = {**before.tables, **{name: one for name, one in after.tables.items() if one.columns or name not in before.tables}}
-    network = network_of([one.statement for one in tables.values()], columns=[change.ref for change in own])
+    tables = {
+        **before.tables,
+        **{
+            name: one
+            for name, one in after.tables.items()
+            if one.columns or name not in before.tables
+        },
+    }
+    network = network_of(
+        [one.statement for one in tables.values()], columns=[change.ref for change in own]
+    )
     for change in own:
         if change.kind is Class.INFORMS and change.what != GONE:
             continue
@@ -99,7 +119,13 @@ def affected(own: Sequence[Finding], before: Manifest, after: Manifest) -> Itera
             for node in found.nodes.tolist():
                 if node not in reached and (path := paths.of(node)):
                     finding = _affected(change, path, is_sure=certainty is Certainty.INDIRECT)
-                    yield from () if finding.column and "may read" in finding.what and tables[finding.table].unknown else (finding,)
+                    yield from (
+                        ()
+                        if finding.column
+                        and "may read" in finding.what
+                        and tables[finding.table].unknown
+                        else (finding,)
+                    )
                 reached.add(node)
 
 
@@ -127,7 +153,11 @@ def _affected(change: Finding, path: "Sequence[PathEdge]", *, is_sure: bool) -> 
 
 def compare(before: Manifest, after: Manifest) -> tuple[Finding, ...]:
     """All findings, the worst first, those of a table together."""
-    own = [finding for name in after.tables for finding in _own_changes(before.tables.get(name), after.tables[name])]
+    own = [
+        finding
+        for name in after.tables
+        for finding in _own_changes(before.tables.get(name), after.tables[name])
+    ]
     own += [_removed(before, name) for name in before.tables if name not in after.tables]
     tables = {**before.tables, **after.tables}
     found = _once([*own, *affected(own, before, after)])
@@ -159,7 +189,13 @@ def _own_changes(before: PlannedTable | None, after: PlannedTable) -> Iterator[F
         what, marks = _laid_out(before.laid_out, after.laid_out), (mark_of(dict(after.laid_out)),)
         yield Finding(kind=Class.ROWS, table=after.name, column=None, what=what, marks=marks)
     if before.rows != after.rows and before.rows and after.rows:
-        yield Finding(kind=Class.ROWS, table=after.name, column=None, what="other rows are chosen, joined or grouped", marks=(after.rows,))
+        yield Finding(
+            kind=Class.ROWS,
+            table=after.name,
+            column=None,
+            what="other rows are chosen, joined or grouped",
+            marks=(after.rows,),
+        )
     if before.code != after.code:
         yield from _cannot_be_told(before, after)
 
@@ -169,16 +205,32 @@ def _cannot_be_told(before: PlannedTable, after: PlannedTable) -> Iterator[Findi
     whole = [None] if after.statement.not_known or before.statement.not_known else []
     for column in (*whole, *(column.name for column in after.columns if column.lineage.not_known)):
         what = "its code changed, and what it computes is unknown"
-        yield Finding(kind=Class.UNSURE, table=after.name, column=column, what=what, marks=(after.code,) if after.code else ())
+        yield Finding(
+            kind=Class.UNSURE,
+            table=after.name,
+            column=column,
+            what=what,
+            marks=(after.code,) if after.code else (),
+        )
 
 
 def _lost(before: PlannedTable, after: PlannedTable) -> Iterator[Finding]:
-    """A table whose columns are not known any more: it breaks, unless nobody knew before or it waits for another that does."""
+    """A table whose columns are not known any more: it breaks, unless nobody knew before or it
+    waits for another that does.
+    """
     why = "; ".join(after.unknown)
     if after.is_computed and not why.startswith("not known until"):
-        yield Finding(kind=Class.BREAKS, table=after.name, column=None, what=f"does not resolve: {why}", marks=(mark_of(why),))
+        yield Finding(
+            kind=Class.BREAKS,
+            table=after.name,
+            column=None,
+            what=f"does not resolve: {why}",
+            marks=(mark_of(why),),
+        )
     elif after.is_computed and before.columns:
-        yield Finding(kind=Class.UNSURE, table=after.name, column=None, what=why, marks=(mark_of(why),))
+        yield Finding(
+            kind=Class.UNSURE, table=after.name, column=None, what=why, marks=(mark_of(why),)
+        )
 
 
 def _columns_changed(before: PlannedTable, after: PlannedTable) -> Iterator[Finding]:
@@ -190,19 +242,55 @@ def _columns_changed(before: PlannedTable, after: PlannedTable) -> Iterator[Find
         is_fitting = fits(column.type, now.type)
         what = f"is {said(now.type)}, was {said(column.type)}"
         if not is_fitting:
-            yield Finding(kind=Class.BREAKS, table=after.name, column=column.name, what=what, marks=(mark_of([now.type, now.digest]),))
+            yield Finding(
+                kind=Class.BREAKS,
+                table=after.name,
+                column=column.name,
+                what=what,
+                marks=(mark_of([now.type, now.digest]),),
+            )
         elif said(now.type) != said(column.type):
             yield Finding(kind=Class.INFORMS, table=after.name, column=column.name, what=what)
-        if is_fitting and now.digest != column.digest and column.digest and not now.lineage.not_known:
-            yield Finding(kind=Class.VALUES, table=after.name, column=column.name, what="is computed otherwise", marks=(now.digest,))
-        elif is_fitting and (now.nullable, now.type) != (column.nullable, column.type) and said(now.type) == said(column.type):
-            yield Finding(kind=Class.INFORMS, table=after.name, column=column.name, what=_nullability(column, now))
+        if (
+            is_fitting
+            and now.digest != column.digest
+            and column.digest
+            and not now.lineage.not_known
+        ):
+            yield Finding(
+                kind=Class.VALUES,
+                table=after.name,
+                column=column.name,
+                what="is computed otherwise",
+                marks=(now.digest,),
+            )
+        elif (
+            is_fitting
+            and (now.nullable, now.type) != (column.nullable, column.type)
+            and said(now.type) == said(column.type)
+        ):
+            yield Finding(
+                kind=Class.INFORMS,
+                table=after.name,
+                column=column.name,
+                what=_nullability(column, now),
+            )
     for column in after.columns:
         if column.name not in before.by_name:
-            yield Finding(kind=Class.INFORMS, table=after.name, column=column.name, what=f"is new, {said(column.type)}")
+            yield Finding(
+                kind=Class.INFORMS,
+                table=after.name,
+                column=column.name,
+                what=f"is new, {said(column.type)}",
+            )
     kept = [column.name for column in after.columns if column.name in before.by_name]
     if kept != [column.name for column in before.columns if column.name in after.by_name]:
-        yield Finding(kind=Class.INFORMS, table=after.name, column=None, what="has its columns in another order")
+        yield Finding(
+            kind=Class.INFORMS,
+            table=after.name,
+            column=None,
+            what="has its columns in another order",
+        )
 
 
 def _nullability(before: PlannedColumn, after: PlannedColumn) -> str:
@@ -213,19 +301,27 @@ def _nullability(before: PlannedColumn, after: PlannedColumn) -> str:
 
 def _removed(before: Manifest, name: str) -> Finding:
     is_read = any(name in table.inputs for table in before.tables.values())
-    return Finding(kind=Class.BREAKS if is_read else Class.INFORMS, table=name, column=None, what=NO_TABLE)
+    return Finding(
+        kind=Class.BREAKS if is_read else Class.INFORMS, table=name, column=None, what=NO_TABLE
+    )
 
 
 def _laid_out(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
-    return "; ".join(f"{name}: {after.get(name, 'nothing')}, was {before.get(name, 'nothing')}" for name in changed)
+    return "; ".join(
+        f"{name}: {after.get(name, 'nothing')}, was {before.get(name, 'nothing')}"
+        for name in changed
+    )
 
 
 Readers = Mapping[str, Sequence[Read]]  # by the key of a finding
 
 
-def raised(findings: Iterable[Finding], reads: Sequence[Read], since_ms: int) -> tuple[Finding, ...]:
-    """The findings, of which one that a column or a table is gone is no mere information if somebody read it since a time.
+def raised(
+    findings: Iterable[Finding], reads: Sequence[Read], since_ms: int
+) -> tuple[Finding, ...]:
+    """The findings, of which one that a column or a table is gone is no mere information if
+    somebody read it since a time.
 
     It breaks whoever reads the column, and perhaps those of whom the columns are unknown.
     """
@@ -244,8 +340,8 @@ def _raised(finding: Finding, reads: Iterable[Read]) -> Class:
 def readers_of(findings: Iterable[Finding], reads: Iterable[Read]) -> dict[str, tuple[Read, ...]]:
     """The newest read of each consumer that a finding affects, the last one first.
 
-    A finding about rows or a whole table affects all who read it; one about a column those who read that, and those of whom the
-    columns are unknown. What only informs affects nobody.
+    A finding about rows or a whole table affects all who read it; one about a column those who read
+    that, and those of whom the columns are unknown. What only informs affects nobody.
     """
     several = sorted(reads, key=lambda one: (-one.at_ms, one.consumer))
     found: dict[str, tuple[Read, ...]] = {}
@@ -254,12 +350,18 @@ def readers_of(findings: Iterable[Finding], reads: Iterable[Read]) -> dict[str, 
             continue
         mine = {one.consumer: one for one in reversed(several) if _reads(one, finding)}
         if mine:
-            found[finding.key] = tuple(sorted(mine.values(), key=lambda one: (-one.at_ms, one.consumer)))
+            found[finding.key] = tuple(
+                sorted(mine.values(), key=lambda one: (-one.at_ms, one.consumer))
+            )
     return found
 
 
 def _reads(read: Read, finding: Finding) -> bool:
-    return any(ref.table == finding.table and (None in (ref.column, finding.column) or ref.column == finding.column) for ref in read.refs)
+    return any(
+        ref.table == finding.table
+        and (None in (ref.column, finding.column) or ref.column == finding.column)
+        for ref in read.refs
+    )
 
 
 NOBODY = "nobody"
@@ -286,7 +388,11 @@ def markdown(
     if not findings:
         return "No table, row or value changes.\n"
     lines = ["| what | how many |", "|---|---|"]
-    lines += [f"| {kind} | {number} |" for kind in ORDER if (number := sum(one.kind is kind for one in open_))]
+    lines += [
+        f"| {kind} | {number} |"
+        for kind in ORDER
+        if (number := sum(one.kind is kind for one in open_))
+    ]
     by_owner = sorted(open_, key=lambda one: (one.owner or "~", ORDER.index(one.kind)))
     for owner, several in groupby(by_owner, key=lambda one: one.owner or NOBODY):
         lines += ["", f"### {_safe(owner)}", "", *_of_owner(list(several), wakes, readers or {})]
@@ -298,10 +404,20 @@ def markdown(
 
 
 def _of_owner(findings: Iterable[Finding], wakes: Mapping[str, str], readers: Readers) -> list[str]:
-    lines = ["| | table | column | what | by way of | launches its runs | is read by |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| | table | column | what | by way of | launches its runs | is read by |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for one in findings:
         way = " → ".join(_safe(str(ref)) for ref in one.because)
-        cells = [str(one.kind), _safe(one.table), _safe(one.column or ""), _safe(one.what), way, _safe(wakes.get(one.table, ""))]
+        cells = [
+            str(one.kind),
+            _safe(one.table),
+            _safe(one.column or ""),
+            _safe(one.what),
+            way,
+            _safe(wakes.get(one.table, "")),
+        ]
         cells.append(_read_by(readers.get(one.key, ())))
         lines.append(f"| {' | '.join(cells)} |")
     return lines
@@ -312,7 +428,10 @@ def _read_by(several: Sequence[Read], most: int = 5) -> str:
     shown = []
     for one in several[:most]:
         owners = f" of {_safe(', '.join(one.owners))}" if one.owners else ""
-        shown.append(f"{one.consumer.kind} {_safe(one.consumer.name)}{owners} ({from_milliseconds(one.at_ms):%Y-%m-%d})")
+        shown.append(
+            f"{one.consumer.kind} {_safe(one.consumer.name)}{owners} "
+            f"({from_milliseconds(one.at_ms):%Y-%m-%d})"
+        )
     more = [f"{len(several) - most} more"] if len(several) > most else []
     return "; ".join([*shown, *more])
 
@@ -327,8 +446,20 @@ def _left_behind(findings: Sequence[Finding], remedies: Mapping[str, str]) -> li
     tables = dict.fromkeys(one.table for one in findings if one.kind in RERUN and not one.because)
     if not tables:
         return []
-    lines = [f"- {_safe(name)}: {printable(remedies[name])}" if name in remedies else _command(findings, name) for name in tables]
-    return ["", "### rows that older code left", "", "They stay until they are rewritten:", "", *lines]
+    lines = [
+        f"- {_safe(name)}: {printable(remedies[name])}"
+        if name in remedies
+        else _command(findings, name)
+        for name in tables
+    ]
+    return [
+        "",
+        "### rows that older code left",
+        "",
+        "They stay until they are rewritten:",
+        "",
+        *lines,
+    ]
 
 
 def _command(findings: Iterable[Finding], table: str) -> str:
@@ -337,8 +468,14 @@ def _command(findings: Iterable[Finding], table: str) -> str:
 
 def backfill_command(findings: Iterable[Finding], table: str) -> str:
     """The command that plans what must be recomputed for the changes of a table."""
-    columns = [f"{table}.{one.column}" for one in findings if one.table == table and one.column and one.kind in RERUN and not one.because]
-    is_whole = any(one.table == table and one.column is None and one.kind in RERUN for one in findings)
+    columns = [
+        f"{table}.{one.column}"
+        for one in findings
+        if one.table == table and one.column and one.kind in RERUN and not one.because
+    ]
+    is_whole = any(
+        one.table == table and one.column is None and one.kind in RERUN for one in findings
+    )
     wanted = [table] if is_whole or not columns else columns
     return f"lakechime backfill run --dry-run --columns {','.join(dict.fromkeys(wanted))}"
 

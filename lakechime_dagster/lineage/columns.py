@@ -14,7 +14,8 @@ from lakechime_dagster.errors import InvalidValueError
 class ColumnRef:
     """A column, or with None as `column` the data set itself.
 
-    `table` is the name of a table of the lake, or of a data set outside: its namespace, a slash and its name there.
+    `table` is the name of a table of the lake, or of a data set outside: its namespace, a slash and
+    its name there.
     """
 
     table: str
@@ -22,7 +23,11 @@ class ColumnRef:
 
     def __lt__(self, other: "ColumnRef") -> bool:
         """A data set comes before its columns."""
-        return (self.table, self.column is not None, self.column or "") < (other.table, other.column is not None, other.column or "")
+        return (self.table, self.column is not None, self.column or "") < (
+            other.table,
+            other.column is not None,
+            other.column or "",
+        )
 
     def __str__(self) -> str:
         return self.table if self.column is None else f"{self.table}.{self.column}"
@@ -31,8 +36,9 @@ class ColumnRef:
 class Kind(StrEnum):
     """How a source takes part; the first three are DIRECT, the others INDIRECT.
 
-    IDENTITY: the value as it is. TRANSFORMATION: a function of it. AGGREGATION: of it in several rows. INDIRECT ones say
-    which rows there are, or which of several values is taken. DRIVER is ours: a value that went through the driver program.
+    IDENTITY: the value as it is. TRANSFORMATION: a function of it. AGGREGATION: of it in several
+    rows. INDIRECT ones say which rows there are, or which of several values is taken. DRIVER is
+    ours: a value that went through the driver program.
     """
 
     IDENTITY = "identity"
@@ -51,7 +57,9 @@ class Kind(StrEnum):
         return self in _DIRECT
 
     def then(self, outer: "Kind") -> "Kind":
-        """The kind of a source of a source: INDIRECT stays so, of two DIRECT ones the stronger holds."""
+        """The kind of a source of a source: INDIRECT stays so, of two DIRECT ones the stronger
+        holds.
+        """
         if self is outer or self not in _DIRECT:
             return self
         if outer not in _DIRECT:
@@ -64,11 +72,15 @@ Taking = tuple[Kind, bool]  # how a value goes on, and whether it is masked by t
 
 
 def after(inner: Taking, outer: Taking) -> Taking:
-    """One way of taking part after another. Of what is masked the kind is that of what masks it, as the greatest hash is no count."""
+    """One way of taking part after another. Of what is masked the kind is that of what masks it, as
+    the greatest hash is no count.
+    """
     (kind, was_masked), (later, is_masked) = inner, outer
     if not (was_masked or is_masked) or not (kind.is_direct and later.is_direct):
         return kind.then(later), was_masked or is_masked
-    is_counted = (was_masked and kind is Kind.AGGREGATION) or (is_masked and later is Kind.AGGREGATION)
+    is_counted = (was_masked and kind is Kind.AGGREGATION) or (
+        is_masked and later is Kind.AGGREGATION
+    )
     return Kind.AGGREGATION if is_counted else Kind.TRANSFORMATION, True
 
 
@@ -76,7 +88,8 @@ def after(inner: Taking, outer: Taking) -> Taking:
 class Source:
     """A column, or a whole data set, that takes part in a column or in a statement.
 
-    `is_masking` says that its value cannot be recovered from the outcome: of an AGGREGATION as it was counted, else as of a hash.
+    `is_masking` says that its value cannot be recovered from the outcome: of an AGGREGATION as it
+    was counted, else as of a hash.
     """
 
     ref: ColumnRef
@@ -86,7 +99,11 @@ class Source:
     def then(self, outer: Kind, is_masking: bool = False) -> "Source":
         """The same source as it takes part in what its column takes part in."""
         kind, masks = after((self.kind, self.is_masking), (outer, is_masking))
-        return self if kind is self.kind and masks == self.is_masking else Source(self.ref, kind, masks)
+        return (
+            self
+            if kind is self.kind and masks == self.is_masking
+            else Source(self.ref, kind, masks)
+        )
 
     @property
     def order(self) -> tuple[str, str, Kind, bool]:
@@ -96,11 +113,12 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ColumnLineage:
-    """What one column of a target came from: sources, in order and each once; or a constant; or what is unknown.
+    """What one column of a target came from: sources, in order and each once; or a constant; or
+    what is unknown.
 
-    `opaque` holds reasons: what the column came from is not, or not only, the sources. `udfs` names code that nobody looks
-    into, such as a UDF: what it does with the sources is not known, but they are all there are. Never is a column silently
-    without any of them.
+    `opaque` holds reasons: what the column came from is not, or not only, the sources. `udfs` names
+    code that nobody looks into, such as a UDF: what it does with the sources is not known, but they
+    are all there are. Never is a column silently without any of them.
     """
 
     column: str
@@ -109,7 +127,9 @@ class ColumnLineage:
     udfs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sources", tuple(sorted(set(self.sources), key=lambda one: one.order)))
+        object.__setattr__(
+            self, "sources", tuple(sorted(set(self.sources), key=lambda one: one.order))
+        )
         for name in ("opaque", "udfs"):
             object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
 
@@ -119,7 +139,9 @@ class ColumnLineage:
 
     @property
     def not_known(self) -> tuple[str, ...]:
-        """All that is not known of it: which other sources it has, and what was done with its sources."""
+        """All that is not known of it: which other sources it has, and what was done with its
+        sources.
+        """
         return self.opaque + self.udfs
 
     def joined(self, other: "ColumnLineage") -> "ColumnLineage":
@@ -144,8 +166,9 @@ def joined(columns: Iterable[ColumnLineage]) -> tuple[ColumnLineage, ...]:
 class Value:
     """Sources with their kinds, and the reasons why they are not all; neither means a constant.
 
-    `udfs` names code that the value went through and nobody looks into; the sources are its arguments. `fields` are those of a
-    struct that the plan itself puts together, in order, so that one that is taken out again has its own sources only.
+    `udfs` names code that the value went through and nobody looks into; the sources are its
+    arguments. `fields` are those of a struct that the plan itself puts together, in order, so that
+    one that is taken out again has its own sources only.
     """
 
     sources: frozenset[Source] = frozenset()
@@ -160,7 +183,9 @@ class Value:
     def then(self, kind: Kind, is_masking: bool = False) -> "Value":
         """This value as it takes part in another one."""
         stepped = [source.then(kind, is_masking) for source in self.sources]
-        if self.fields is None and all(one is before for one, before in zip(stepped, self.sources, strict=True)):
+        if self.fields is None and all(
+            one is before for one, before in zip(stepped, self.sources, strict=True)
+        ):
             return self
         return Value(frozenset(stepped), self.opaque, udfs=self.udfs)
 
@@ -176,12 +201,19 @@ class Value:
         """A value that may be either, or is made of both."""
         if self == other:
             return self
-        return Value(self.sources | other.sources, self.opaque | other.opaque, udfs=self.udfs | other.udfs)
+        return Value(
+            self.sources | other.sources, self.opaque | other.opaque, udfs=self.udfs | other.udfs
+        )
 
     __or__ = merged
 
     def lineage(self, column: str) -> ColumnLineage:
-        return ColumnLineage(column=column, sources=tuple(self.sources), opaque=tuple(self.opaque), udfs=tuple(self.udfs))
+        return ColumnLineage(
+            column=column,
+            sources=tuple(self.sources),
+            opaque=tuple(self.opaque),
+            udfs=tuple(self.udfs),
+        )
 
 
 CONSTANT = Value()
@@ -210,13 +242,15 @@ READ = ""  # the target of a statement that only reads
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """One write on one target, or a query that only reads; the columns of that are by position, so that a name may come twice.
+    """One write on one target, or a query that only reads; the columns of that are by position, so
+    that a name may come twice.
 
-    `columns` are those that it assigns, by the target's names; one that it leaves as it is is not among them. `indirect` are
-    sources that decide which rows there are, once for the whole statement. `inputs` are all data sets that it reads, the
-    target itself only if it reads that beyond what a merge looks up. `replaces` says that no row of the target stays.
-    `unknown` holds why something of it is unknown, `udfs` names code that nobody looks into and that says by `indirect`
-    which rows there are, or how many.
+    `columns` are those that it assigns, by the target's names; one that it leaves as it is is not
+    among them. `indirect` are sources that decide which rows there are, once for the whole
+    statement. `inputs` are all data sets that it reads, the target itself only if it reads that
+    beyond what a merge looks up. `replaces` says that no row of the target stays. `unknown` holds
+    why something of it is unknown, `udfs` names code that nobody looks into and that says by
+    `indirect` which rows there are, or how many.
     """
 
     target: str
@@ -228,7 +262,9 @@ class Statement:
     udfs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "indirect", tuple(sorted(set(self.indirect), key=lambda one: one.order)))
+        object.__setattr__(
+            self, "indirect", tuple(sorted(set(self.indirect), key=lambda one: one.order))
+        )
         for name in ("inputs", "unknown", "udfs"):
             object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
 
@@ -255,13 +291,17 @@ class Statement:
         )
 
     def added(self, later: "Statement") -> "Statement":
-        """Of two statements of one run on one target: they add up, unless the later one replaces all."""
+        """Of two statements of one run on one target: they add up, unless the later one replaces
+        all.
+        """
         return later if later.replaces else self.joined(later)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Producer:
-    """Who writes: a job in a namespace, as OpenLineage names them. Ours are the deployment and the subscription."""
+    """Who writes: a job in a namespace, as OpenLineage names them. Ours are the deployment and the
+    subscription.
+    """
 
     namespace: str
     job: str
@@ -271,7 +311,8 @@ class Producer:
 class LineageRecord:
     """What a successful run of a producer wrote on one target.
 
-    `at_ms` is when it succeeded, `code` a digest of what was run. A repeated record of a producer, target and run changes nothing.
+    `at_ms` is when it succeeded, `code` a digest of what was run. A repeated record of a producer,
+    target and run changes nothing.
     """
 
     producer: Producer
@@ -299,7 +340,11 @@ def summed(statements: Iterable[Statement]) -> tuple[Statement, ...]:
 def refs_in(statement: Statement) -> list[ColumnRef]:
     """All data sets and columns of a statement; what it writes comes before what it reads."""
     refs = [ColumnRef(statement.target, one.column) for one in statement.columns]
-    return [*refs, *(source.ref for source in statement.sources), *map(ColumnRef, (statement.target, *statement.inputs))]
+    return [
+        *refs,
+        *(source.ref for source in statement.sources),
+        *map(ColumnRef, (statement.target, *statement.inputs)),
+    ]
 
 
 def inputs_of(columns: Iterable[ColumnLineage], indirect: Iterable[Source]) -> tuple[str, ...]:
@@ -313,26 +358,35 @@ def respelled(statement: Statement, names: Mapping[ColumnRef, ColumnRef]) -> Sta
     """A statement with other names of columns; what goes by one name then is one column."""
     columns = [
         ColumnLineage(
-            column=names.get(ref := ColumnRef(statement.target, one.column), ref).column or one.column,
+            column=names.get(ref := ColumnRef(statement.target, one.column), ref).column
+            or one.column,
             sources=_respelled(one.sources, names),
             opaque=one.opaque,
             udfs=one.udfs,
         )
         for one in statement.columns
     ]
-    return replace(statement, columns=joined(columns), indirect=_respelled(statement.indirect, names))
+    return replace(
+        statement, columns=joined(columns), indirect=_respelled(statement.indirect, names)
+    )
 
 
-def _respelled(sources: Iterable[Source], names: Mapping[ColumnRef, ColumnRef]) -> tuple[Source, ...]:
+def _respelled(
+    sources: Iterable[Source], names: Mapping[ColumnRef, ColumnRef]
+) -> tuple[Source, ...]:
     return tuple(Source(names.get(one.ref, one.ref), one.kind, one.is_masking) for one in sources)
 
 
 def as_table_names(statement: Statement, columns: Iterable[str]) -> Statement:
-    """A statement with its columns by the names of its target's; letter case counts where that has the name as it is written."""
+    """A statement with its columns by the names of its target's; letter case counts where that has
+    the name as it is written.
+    """
     exact = set(columns)
     own = {name.casefold(): name for name in exact}
     names = {
-        ColumnRef(statement.target, one.column): ColumnRef(statement.target, own[one.column.casefold()])
+        ColumnRef(statement.target, one.column): ColumnRef(
+            statement.target, own[one.column.casefold()]
+        )
         for one in statement.columns
         if one.column not in exact and one.column.casefold() in own
     }
@@ -340,9 +394,14 @@ def as_table_names(statement: Statement, columns: Iterable[str]) -> Statement:
 
 
 def statement_json(statement: Statement) -> dict[str, Any]:
-    """A statement as JSON without what is empty; of equal statements it is the same, whatever the order of their columns."""
+    """A statement as JSON without what is empty; of equal statements it is the same, whatever the
+    order of their columns.
+    """
     return {"target": statement.target} | _filled(
-        columns={one.column: column_json(one) for one in sorted(statement.columns, key=lambda one: one.column)},
+        columns={
+            one.column: column_json(one)
+            for one in sorted(statement.columns, key=lambda one: one.column)
+        },
         indirect=list(map(_source_json, statement.indirect)),
         inputs=list(statement.inputs),
         replaces=statement.replaces,
@@ -366,13 +425,22 @@ def statement_from(value: Mapping[str, Any]) -> Statement:
 
 def column_json(column: ColumnLineage) -> dict[str, Any]:
     """What a column came from, as JSON without what is empty and without its name."""
-    return _filled(sources=list(map(_source_json, column.sources)), opaque=list(column.opaque), udfs=list(column.udfs))
+    return _filled(
+        sources=list(map(_source_json, column.sources)),
+        opaque=list(column.opaque),
+        udfs=list(column.udfs),
+    )
 
 
 def column_from(name: str, value: Mapping[str, Any]) -> ColumnLineage:
     """The column of its JSON."""
     sources = _sources_from(value.get("sources", ()))
-    return ColumnLineage(column=name, sources=sources, opaque=tuple(value.get("opaque", ())), udfs=tuple(value.get("udfs", ())))
+    return ColumnLineage(
+        column=name,
+        sources=sources,
+        opaque=tuple(value.get("opaque", ())),
+        udfs=tuple(value.get("udfs", ())),
+    )
 
 
 def _source_json(source: Source) -> list[Any]:
@@ -381,7 +449,9 @@ def _source_json(source: Source) -> list[Any]:
 
 
 def _sources_from(values: Iterable[Sequence[Any]]) -> tuple[Source, ...]:
-    return tuple(Source(ColumnRef(one[0], one[1]), Kind(one[2]), "masking" in one[3:]) for one in values)
+    return tuple(
+        Source(ColumnRef(one[0], one[1]), Kind(one[2]), "masking" in one[3:]) for one in values
+    )
 
 
 def _filled(**values: Any) -> dict[str, Any]:
@@ -402,7 +472,9 @@ class ConsumerKind(StrEnum):
 
 @dataclass(frozen=True, order=True, slots=True)
 class Consumer:
-    """Who reads: a dashboard or a person by name within what knows it, or a job within its namespace."""
+    """Who reads: a dashboard or a person by name within what knows it, or a job within its
+    namespace.
+    """
 
     kind: ConsumerKind
     namespace: str
@@ -411,7 +483,9 @@ class Consumer:
 
 @dataclass(frozen=True, kw_only=True)
 class Read:
-    """A consumer read columns, or with None as column a data set of which the columns are unknown; `at_ms` is when it succeeded."""
+    """A consumer read columns, or with None as column a data set of which the columns are unknown;
+    `at_ms` is when it succeeded.
+    """
 
     consumer: Consumer
     refs: tuple[ColumnRef, ...]
@@ -429,8 +503,9 @@ _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs"}
 class Names:
     """The names of tables, where they lie, and what others call them.
 
-    `aliases` are from what others say to a table of the lake: a table for a table, or `hive.*` to `*` or to `bronze.*` for all
-    below. Names are compared without regard to letter case, as engines do.
+    `aliases` are from what others say to a table of the lake: a table for a table, or `hive.*` to
+    `*` or to `bronze.*` for all below. Names are compared without regard to letter case, as engines
+    do.
     """
 
     tables: tuple[str, ...] = ()
@@ -440,7 +515,11 @@ class Names:
     def __post_init__(self) -> None:
         for said, meant in self.aliases.items():
             if said.endswith(EVERY) != (meant == "*" or meant.endswith(EVERY)):
-                raise InvalidValueError("aliases", said, f"means {meant!r}; end both with .*, or neither, such as 'hive.*': '*'")
+                raise InvalidValueError(
+                    "aliases",
+                    said,
+                    f"means {meant!r}; end both with .*, or neither, such as 'hive.*': '*'",
+                )
 
     def with_tables(self, tables: Iterable[str]) -> "Names":
         """The same with more tables."""
@@ -466,7 +545,9 @@ class Names:
         return self._locations.get(normalised(location))
 
     def holding(self, location: str) -> str | None:
-        """The table of the lake at a location or, the nearest first, in a folder that this is below, or None."""
+        """The table of the lake at a location or, the nearest first, in a folder that this is
+        below, or None.
+        """
         scheme, mark, path = normalised(location).partition("://")
         parts = path.split("/")
         above = (scheme + mark + "/".join(parts[:end]) for end in range(len(parts), 0, -1))
@@ -477,8 +558,14 @@ class Names:
         return any(one.startswith(f"{normalised(location)}/") for one in self._locations)
 
     def of_dataset(self, namespace: str, name: str) -> str | None:
-        """The table of the lake that OpenLineage calls so: by location, by alias with its namespace or without, by name."""
-        location = name if namespace.rstrip(":/").casefold() == "file" else f"{namespace.rstrip('/')}/{name.lstrip('/')}"
+        """The table of the lake that OpenLineage calls so: by location, by alias with its namespace
+        or without, by name.
+        """
+        location = (
+            name
+            if namespace.rstrip(":/").casefold() == "file"
+            else f"{namespace.rstrip('/')}/{name.lstrip('/')}"
+        )
         return self.at(location) or self.of(f"{namespace}/{name}") or self.of(name)
 
     @cached_property
@@ -487,12 +574,20 @@ class Names:
 
     @cached_property
     def _aliases(self) -> dict[str, str]:
-        return {said.casefold(): meant for said, meant in self.aliases.items() if not said.endswith(EVERY)}
+        return {
+            said.casefold(): meant
+            for said, meant in self.aliases.items()
+            if not said.endswith(EVERY)
+        }
 
     @cached_property
     def _prefixes(self) -> list[tuple[str, str]]:
         """The longest first."""
-        several = [(said[:-1].casefold(), meant[:-1].casefold()) for said, meant in self.aliases.items() if said.endswith(EVERY)]
+        several = [
+            (said[:-1].casefold(), meant[:-1].casefold())
+            for said, meant in self.aliases.items()
+            if said.endswith(EVERY)
+        ]
         return sorted(several, key=lambda one: -len(one[0]))
 
     @cached_property

@@ -7,7 +7,14 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from pydantic_core import PydanticCustomError
 
 from lakechime_dagster.compat import StrEnum
@@ -56,23 +63,30 @@ def _as_time(value: Any, read: ValidatorFunctionWrapHandler) -> int:
     try:
         return to_milliseconds(read(value))
     except ValidationError:
-        raise PydanticCustomError("time", "is no time; give milliseconds since 1970, or a time such as 2026-01-31T12:00:00Z") from None
+        raise PydanticCustomError(
+            "time",
+            "is no time; give milliseconds since 1970, or a time such as 2026-01-31T12:00:00Z",
+        ) from None
 
 
 Moment = Annotated[int | dt.datetime, WrapValidator(_as_time)]
 
 
 class Document(BaseModel):
-    """What was run, and for whom; `at` is when it ended, as an ISO time or as milliseconds since the epoch.
+    """What was run, and for whom; `at` is when it ended, as an ISO time or as milliseconds since
+    the epoch.
 
-    Without `run` a document is the run of its task at that time; without both, each repeat is another one.
+    Without `run` a document is the run of its task at that time; without both, each repeat is
+    another one.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     producer: Name = Field(description="Where the task is known, such as airflow or superset.")
     task: Name = Field(description="The name of the task there.")
-    sql: str | list[str] = Field(description="The executed SQL, one text or several in their order.")
+    sql: str | list[str] = Field(
+        description="The executed SQL, one text or several in their order."
+    )
     dialect: Name = Field(description="The engine, by sqlglot's name.")
     owners: list[Name] = Field(default_factory=list, max_length=100)
     state: RunState = RunState.COMPLETE
@@ -81,7 +95,9 @@ class Document(BaseModel):
     user: Name | None = None
     dashboard: Name | None = None
     link: Annotated[str, Field(max_length=4096)] = ""
-    namespace: Annotated[str, Field(max_length=512)] = Field(default="", description="That of tables that the lake does not know.")
+    namespace: Annotated[str, Field(max_length=512)] = Field(
+        default="", description="That of tables that the lake does not know."
+    )
 
 
 def report_of(document: Document, reader: SqlReader, now_ms: int) -> RunReport:
@@ -105,7 +121,9 @@ def report_of(document: Document, reader: SqlReader, now_ms: int) -> RunReport:
         run_id=document.run or blake2b(f"{at_ms}\0{known_as}".encode(), digest_size=16).hexdigest(),
         done_ms=at_ms if document.state is RunState.COMPLETE else None,
         owners=frozenset(document.owners),
-        links=frozenset({("task", document.link)} if document.link and not document.dashboard else ()),
+        links=frozenset(
+            {("task", document.link)} if document.link and not document.dashboard else ()
+        ),
         consumers=frozenset(consumers),
         is_whole=document.run is None,
     )
@@ -248,37 +266,61 @@ def check_version(document: dict[str, Any]) -> None:
     url = document.get("schemaURL", "")
     found = _VERSION.search(url) if isinstance(url, str) else None
     if url and (found is None or found[1] not in VERSIONS):
-        raise InvalidValueError("schemaURL", url, f"is not a version that is known here; send events of version {' or '.join(VERSIONS)}")
+        raise InvalidValueError(
+            "schemaURL",
+            url,
+            f"is not a version that is known here; send events of version {' or '.join(VERSIONS)}",
+        )
     if "run" not in document:
-        raise InvalidValueError("run", None, "is missing; only run events are read, neither those of jobs nor those of data sets alone")
+        raise InvalidValueError(
+            "run",
+            None,
+            "is missing; only run events are read, neither those of jobs nor those of data sets "
+            "alone",
+        )
 
 
 Known = dict[tuple[str, str], str]
 
 
 def report_of_event(event: RunEvent, names: Names, reader: SqlReader) -> RunReport:
-    """What an event says of its run; SQL of it that cannot be read is an unknown of what it writes, and nothing else of it is lost."""
-    known = {(one.namespace, one.name): _name(one, names) for one in (*event.inputs, *event.outputs)}
+    """What an event says of its run; SQL of it that cannot be read is an unknown of what it writes,
+    and nothing else of it is lost.
+    """
+    known = {
+        (one.namespace, one.name): _name(one, names) for one in (*event.inputs, *event.outputs)
+    }
     job, parent = event.job.facets, event.run.facets.parent
     of_outputs = [one.facets.ownership for one in event.outputs]
     statements, problem = _of_sql(event, reader)
-    written = by_target(replace(_of_output(one, known, names), unknown=problem) for one in event.outputs)
+    written = by_target(
+        replace(_of_output(one, known, names), unknown=problem) for one in event.outputs
+    )
     report = RunReport(
         producer=Producer(namespace=event.job.namespace, job=event.job.name),
         run_id=event.run.runId,
         done_ms=to_milliseconds(event.eventTime) if event.eventType is RunState.COMPLETE else None,
         by_event=written,
         inputs=frozenset(known[one.namespace, one.name] for one in event.inputs),
-        owners=frozenset(owner.name for one in (*of_outputs, job.ownership) if one for owner in one.owners),
-        links=frozenset({("parent", external(parent.job.namespace, parent.job.name))} if parent else ()),
+        owners=frozenset(
+            owner.name for one in (*of_outputs, job.ownership) if one for owner in one.owners
+        ),
+        links=frozenset(
+            {("parent", external(parent.job.namespace, parent.job.name))} if parent else ()
+        ),
     )
     return report.with_sql(statements)
 
 
 def _name(one: Dataset, names: Names) -> str:
-    """The table of the lake that is meant, by its name or by another name of it; else one outside."""
+    """The table of the lake that is meant, by its name or by another name of it; else one
+    outside.
+    """
     symlinks = one.facets.symlinks.identifiers if one.facets.symlinks else []
-    for namespace, name in [(one.namespace, one.name), *((other.namespace, other.name) for other in symlinks)]:
+    for namespace, name in [
+        (one.namespace, one.name),
+        *((other.namespace, other.name) for other in symlinks),
+    ]:
         found = names.of_dataset(namespace, name)
         if found is not None:
             return found
@@ -290,20 +332,36 @@ def _of_output(one: Dataset, known: Known, names: Names) -> Statement:
     target = known[one.namespace, one.name]
     schema, lineage = one.facets.schema_, one.facets.columnLineage or ColumnLineageFacet()
     columns = [ColumnLineage(column=field.name) for field in (schema.fields if schema else ())]
-    indirect = [source for given in lineage.dataset for source in _sources(given, given.transformations, known, names)]
+    indirect = [
+        source
+        for given in lineage.dataset
+        for source in _sources(given, given.transformations, known, names)
+    ]
     for column, field in lineage.fields.items():
-        older = [Transformation(type="DIRECT", subtype=(field.transformationType or "").replace("MASKED", "TRANSFORMATION"))]
+        older = [
+            Transformation(
+                type="DIRECT",
+                subtype=(field.transformationType or "").replace("MASKED", "TRANSFORMATION"),
+            )
+        ]
         found = [
             (source, source.kind.is_direct or bool(given.field))
             for given in field.inputFields
             for source in _sources(given, given.transformations or older, known, names)
         ]
-        columns.append(ColumnLineage(column=column, sources=tuple(source for source, is_of_column in found if is_of_column)))
+        columns.append(
+            ColumnLineage(
+                column=column,
+                sources=tuple(source for source, is_of_column in found if is_of_column),
+            )
+        )
         indirect += [source for source, is_of_column in found if not is_of_column]
     return Statement(target=target, columns=joined(columns), indirect=tuple(indirect))
 
 
-def _sources(given: InputField, transformations: list[Transformation], known: Known, names: Names) -> Iterator[Source]:
+def _sources(
+    given: InputField, transformations: list[Transformation], known: Known, names: Names
+) -> Iterator[Source]:
     place = (given.namespace, given.name)
     table = known.get(place) or names.of_dataset(*place) or external(*place)
     for one in transformations or [Transformation(type="INDIRECT", subtype="FILTER")]:
@@ -327,12 +385,18 @@ def _of_sql(event: RunEvent, reader: SqlReader) -> tuple[tuple[Statement, ...], 
     if job.sql is None:
         return (), ()
     dialect = job.sql.dialect or (job.jobType.integration if job.jobType else "")
-    namespace = next((one.namespace for one in (*event.outputs, *event.inputs)), event.job.namespace)
+    namespace = next(
+        (one.namespace for one in (*event.outputs, *event.inputs)), event.job.namespace
+    )
     try:
         _, statements = reader.read(job.sql.query, dialect.lower(), namespace)
     except InvalidValueError as error:
         return (), (f"its SQL {error.remedy}",)
     outputs = [_name(one, reader.schema.names) for one in event.outputs]
-    if len(outputs) == len({one.target for one in statements} - {READ}) == 1:  # the same table, by whatever name the SQL calls it
-        statements = tuple(replace(one, target=outputs[0]) if one.target != READ else one for one in statements)
+    if (
+        len(outputs) == len({one.target for one in statements} - {READ}) == 1
+    ):  # the same table, by whatever name the SQL calls it
+        statements = tuple(
+            replace(one, target=outputs[0]) if one.target != READ else one for one in statements
+        )
     return statements, ()

@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakechime_dagster.lineage.graph import Part
-from lakechime_dagster.lineage.network import Adjacency, Certainty, Edges, Network, Nodes, none, reach
+from lakechime_dagster.lineage.network import (
+    Adjacency,
+    Certainty,
+    Edges,
+    Network,
+    Nodes,
+    none,
+    reach,
+)
 from lakechime_dagster.lineage.service import AskedLineage
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.tables.lake import Lake
@@ -36,7 +44,10 @@ class Pairs:
 def table_pairs(network: Network) -> Iterator[Pairs]:
     """All pairs of different data sets, by source."""
     tables = np.unique(network.datasets)
-    sources, targets = (np.searchsorted(tables, side).astype(np.int32) for side in (network.inputs.sources, network.inputs.targets))
+    sources, targets = (
+        np.searchsorted(tables, side).astype(np.int32)
+        for side in (network.inputs.sources, network.inputs.targets)
+    )
     edges = Edges(sources, targets, network.inputs.kinds)
     is_direct, is_told = edges.kinds & Part.DIRECT != 0, edges.kinds & Part.DECLARED == 0
     whole = _Search(Adjacency(edges, len(tables)))
@@ -52,13 +63,20 @@ def table_pairs(network: Network) -> Iterator[Pairs]:
             certainty[targets] = widest
             for one, search in surer.items():
                 certainty[search.of(source)[0]] = one
-            yield Pairs(np.full(len(targets), tables[source], np.int32), tables[targets], layers, certainty[targets])
+            yield Pairs(
+                np.full(len(targets), tables[source], np.int32),
+                tables[targets],
+                layers,
+                certainty[targets],
+            )
 
     return _by_chunks(found())
 
 
 def column_pairs(network: Network) -> Iterator[Pairs]:
-    """All pairs that begin with a column and end in another data set: with a column, or with its rows."""
+    """All pairs that begin with a column and end in another data set: with a column, or with its
+    rows.
+    """
     certainty = np.zeros(len(network), np.int8)
 
     def found() -> Iterator[Pairs]:
@@ -72,7 +90,12 @@ def column_pairs(network: Network) -> Iterator[Pairs]:
                 certainty[reach(network, start, one).nodes] = one
             is_other = network.datasets[whole.nodes] != network.datasets[source]
             targets = whole.nodes[is_other]
-            yield Pairs(np.full(len(targets), source, np.int32), targets, whole.layers[is_other], certainty[targets])
+            yield Pairs(
+                np.full(len(targets), source, np.int32),
+                targets,
+                whole.layers[is_other],
+                certainty[targets],
+            )
 
     return _by_chunks(found())
 
@@ -117,13 +140,17 @@ def _by_chunks(found: Iterable[Pairs]) -> Iterator[Pairs]:
 
 def _together(several: list[Pairs]) -> Pairs:
     sources, targets, layers, kinds = (
-        np.concatenate([getattr(one, name) for one in several]) for name in ("sources", "targets", "layers", "kinds")
+        np.concatenate([getattr(one, name) for one in several])
+        for name in ("sources", "targets", "layers", "kinds")
     )
     return Pairs(sources, targets, layers, kinds)
 
 
-def put_flat(log: "DeltaLog", network: Network, pairs: Iterable[Pairs], app_id: str, number: int) -> int:
-    """Put pairs of a network in place of all that is in a table, which is made if it is not there; the version of the commit.
+def put_flat(
+    log: "DeltaLog", network: Network, pairs: Iterable[Pairs], app_id: str, number: int
+) -> int:
+    """Put pairs of a network in place of all that is in a table, which is made if it is not there;
+    the version of the commit.
 
     Raises:
         ConsumerConflictError: another commit was first at the same time.
@@ -134,7 +161,13 @@ def put_flat(log: "DeltaLog", network: Network, pairs: Iterable[Pairs], app_id: 
 
     texts = [("source", False), ("source_column", True), ("target", False), ("target_column", True)]
     fields = [pa.field(name, pa.string(), nullable=nullable) for name, nullable in texts]
-    schema = pa.schema([*fields, pa.field("layer", pa.int32(), nullable=False), pa.field("kind", pa.string(), nullable=False)])
+    schema = pa.schema(
+        [
+            *fields,
+            pa.field("layer", pa.int32(), nullable=False),
+            pa.field("kind", pa.string(), nullable=False),
+        ]
+    )
     labels = pa.array(network.labels, pa.string())
     kinds = pa.array(["", *(one.name.lower() for one in Certainty)], pa.string())
 
@@ -143,13 +176,24 @@ def put_flat(log: "DeltaLog", network: Network, pairs: Iterable[Pairs], app_id: 
             ends: list[pa.Array] = []
             for nodes in (some.sources, some.targets):
                 tables = network.datasets[nodes]
-                ends += [labels.take(pa.array(tables)), labels.take(pa.array(nodes, mask=tables == nodes))]
-            yield pa.record_batch([*ends, pa.array(some.layers), kinds.take(pa.array(some.kinds))], schema=schema)
+                ends += [
+                    labels.take(pa.array(tables)),
+                    labels.take(pa.array(nodes, mask=tables == nodes)),
+                ]
+            yield pa.record_batch(
+                [*ends, pa.array(some.layers), kinds.take(pa.array(some.kinds))], schema=schema
+            )
 
     data = pa.RecordBatchReader.from_batches(schema, batches())
     once = CommitProperties(app_transactions=[Transaction(app_id, number)])
     with log.writing():
-        write_deltalake(log.state() or log.location, data, mode="overwrite", schema_mode="overwrite", commit_properties=once)
+        write_deltalake(
+            log.state() or log.location,
+            data,
+            mode="overwrite",
+            schema_mode="overwrite",
+            commit_properties=once,
+        )
     return log.version
 
 
@@ -165,7 +209,9 @@ COLUMN_ROWS = 2_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Flattened:
-    """How many pairs of tables are in it, and of columns; None where these are more than the budget."""
+    """How many pairs of tables are in it, and of columns; None where these are more than the
+    budget.
+    """
 
     tables: int
     columns: int | None
@@ -176,24 +222,36 @@ class Flattened:
         """Why columns are missing, or nothing."""
         if self.columns is not None:
             return ""
-        return f"{TABLE} has no columns: their pairs are more than {self.budget:,}; raise --column-rows, or ask `lakechime lineage`"
+        return (
+            f"{TABLE} has no columns: their pairs are more than {self.budget:,}; raise "
+            f"--column-rows, or ask `lakechime lineage`"
+        )
 
 
 def flatten(platform: Platform, lake: Lake, *, column_rows: int = COLUMN_ROWS) -> Flattened | None:
-    """Bring the table to what is known now; None, and nothing is written, where it holds that already.
+    """Bring the table to what is known now; None, and nothing is written, where it holds that
+    already.
 
     Raises:
         ConsumerConflictError: somebody else was at it at the same time.
         TableUnreadableError: the table cannot be read or written.
     """
     network = AskedLineage(platform, lake).network
-    log, app_id, number = platform.log(TABLE), f"{platform.ledger.deployment}/{TABLE}", _number(network, column_rows)
+    log, app_id, number = (
+        platform.log(TABLE),
+        f"{platform.ledger.deployment}/{TABLE}",
+        _number(network, column_rows),
+    )
     if written_up_to(log, app_id) == number:
         return None
     columns, tables = within(network, column_rows), list(table_pairs(network))
     version = put_flat(log, network, [*tables, *(columns or ())], app_id, number)
     platform.store.register(log.events_of_commit(version))
-    return Flattened(tables=sum(map(len, tables)), columns=None if columns is None else sum(map(len, columns)), budget=column_rows)
+    return Flattened(
+        tables=sum(map(len, tables)),
+        columns=None if columns is None else sum(map(len, columns)),
+        budget=column_rows,
+    )
 
 
 def within(network: Network, rows: int) -> list[Pairs] | None:

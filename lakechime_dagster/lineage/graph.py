@@ -14,9 +14,11 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, kw_only=True)
 class TableFacts:
-    """`last_ms` is when a run last recorded a write of the data set, None where none ever did; `jobs` are namespace/job of who do.
+    """`last_ms` is when a run last recorded a write of the data set, None where none ever did;
+    `jobs` are namespace/job of who do.
 
-    `is_declared` says that the lake of this code location declares it, `is_source` that it is written externally.
+    `is_declared` says that the lake of this code location declares it, `is_source` that it is
+    written externally.
     """
 
     owners: tuple[str, ...] = ()
@@ -36,16 +38,20 @@ class TableFacts:
             owners=tuple(dict.fromkeys(self.owners + other.owners)),
             jobs=tuple(dict.fromkeys(self.jobs + other.jobs)),
             links={**other.links, **self.links},
-            last_ms=max((one for one in (self.last_ms, other.last_ms) if one is not None), default=None),
+            last_ms=max(
+                (one for one in (self.last_ms, other.last_ms) if one is not None), default=None
+            ),
             is_declared=self.is_declared or other.is_declared,
             is_source=self.is_source or other.is_source,
         )
 
 
 class Part(IntFlag):
-    """DIRECT: values derive from it. INDIRECT: values of it decide. UNSURE: either may be, since something is unknown.
+    """DIRECT: values derive from it. INDIRECT: values of it decide. UNSURE: either may be, since
+    something is unknown.
 
-    One that is read and has none of them decides only by how many rows it has. DECLARED is one that is declared, and that no run recorded.
+    One that is read and has none of them decides only by how many rows it has. DECLARED is one that
+    is declared, and that no run recorded.
     """
 
     DIRECT = 1
@@ -60,7 +66,9 @@ def is_unsure(statement: Statement) -> bool:
 
 
 def parts_of(statement: Statement) -> dict[str, Part]:
-    """The data sets that a statement reads, whether it names them as inputs or by their columns alone, by name."""
+    """The data sets that a statement reads, whether it names them as inputs or by their columns
+    alone, by name.
+    """
     beginning = Part.UNSURE if is_unsure(statement) else Part(0)
     found: dict[str, Part] = dict.fromkeys(statement.inputs, beginning)
     for source in statement.sources:
@@ -74,17 +82,32 @@ UNKNOWN = 0
 
 
 def edges_of(statement: Statement) -> set[tuple[ColumnRef, ColumnRef, int]]:
-    """Each source with the column that it takes part in, or with the target where it takes part in all of it, and its code.
+    """Each source with the column that it takes part in, or with the target where it takes part in
+    all of it, and its code.
 
-    Where something is unknown, each data set that is read leads to each column, or to the target, that may derive from any column.
+    Where something is unknown, each data set that is read leads to each column, or to the target,
+    that may derive from any column.
     """
-    edges = {(source.ref, ColumnRef(statement.target), code_of(source.kind, source.is_masking)) for source in statement.indirect}
+    edges = {
+        (source.ref, ColumnRef(statement.target), code_of(source.kind, source.is_masking))
+        for source in statement.indirect
+    }
     for column in statement.columns:
         target = ColumnRef(statement.target, column.column)
-        edges |= {(source.ref, target, code_of(source.kind, source.is_masking)) for source in column.sources}
-    unknown = [ColumnRef(statement.target, column.column) for column in statement.columns if column.opaque]
+        edges |= {
+            (source.ref, target, code_of(source.kind, source.is_masking))
+            for source in column.sources
+        }
+    unknown = [
+        ColumnRef(statement.target, column.column) for column in statement.columns if column.opaque
+    ]
     unknown += [ColumnRef(statement.target)] if statement.unknown else []
-    return edges | {(ColumnRef(name), target, UNKNOWN) for name in parts_of(statement) for target in unknown} if unknown else edges
+    return (
+        edges
+        | {(ColumnRef(name), target, UNKNOWN) for name in parts_of(statement) for target in unknown}
+        if unknown
+        else edges
+    )
 
 
 _KINDS = (
@@ -102,7 +125,9 @@ _KINDS = (
 
 
 def code_of(kind: Kind, is_masking: bool = False) -> int:
-    """The number by which stores and graphs keep a kind; the one of a masking source is negative. Never renumbered."""
+    """The number by which stores and graphs keep a kind; the one of a masking source is negative.
+    Never renumbered.
+    """
     code = _KINDS.index(kind) + 1
     return -code if is_masking else code
 
@@ -114,7 +139,9 @@ def kind_of(code: int) -> Kind:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """The statement of the newest run of a producer, at `last_ms`, with its owners and links; `code` is the digest of its code."""
+    """The statement of the newest run of a producer, at `last_ms`, with its owners and links;
+    `code` is the digest of its code.
+    """
 
     producer: Producer
     statement: Statement
@@ -127,8 +154,11 @@ class Standing:
 NEAR = 3  # names that an error proposes
 
 
-def meant(text: str, tables: Iterable[str], columns_of: Callable[[str], Iterable[str]]) -> ColumnRef:
-    """A data set by its name, or a column by that of its data set, a dot and its own; letter case counts where names differ in it alone.
+def meant(
+    text: str, tables: Iterable[str], columns_of: Callable[[str], Iterable[str]]
+) -> ColumnRef:
+    """A data set by its name, or a column by that of its data set, a dot and its own; letter case
+    counts where names differ in it alone.
 
     Raises:
         NotFoundError: naming what is nearest.
@@ -147,9 +177,16 @@ def meant(text: str, tables: Iterable[str], columns_of: Callable[[str], Iterable
         if (alike := _alike(text[:at], known)) is not None:
             return _column(alike, text[at + 1 :], list(columns_of(alike)))
     if not known:
-        raise NotFoundError(f"no data set {shown(text)}: no run has recorded lineage yet, and the lake declares no table")
+        raise NotFoundError(
+            f"no data set {shown(text)}: no run has recorded lineage yet, and the lake declares no "
+            f"table"
+        )
     near = _near(text, known) or _near(text.rpartition(".")[0], known)
-    remedy = f"did you mean {' or '.join(near)}?" if near else "`lakechime lineage export` shows those that are known"
+    remedy = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else "`lakechime lineage export` shows those that are known"
+    )
     raise NotFoundError(f"lineage knows no data set {shown(text)}; {remedy}")
 
 
@@ -160,7 +197,11 @@ def _column(table: str, column: str, columns: list[str]) -> ColumnRef:
     if found is not None:
         return ColumnRef(table, found)
     near = _near(column, columns)
-    remedy = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(sorted(columns)[:20])}"
+    remedy = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else f"it has {', '.join(sorted(columns)[:20])}"
+    )
     raise NotFoundError(f"{table} has no column {shown(column)} that is known; {remedy}")
 
 
@@ -176,7 +217,9 @@ def _near(text: str, names: Iterable[str]) -> list[str]:
 
 
 class GapKind(StrEnum):
-    """How much of a data set is not known; the sources of one that others write, without records, end there."""
+    """How much of a data set is not known; the sources of one that others write, without records,
+    end there.
+    """
 
     WHOLE = "not known"
     PART = "not known in part"
@@ -191,8 +234,12 @@ class Gap:
     reasons: tuple[str, ...]
 
 
-def gap_of(table: str, recorded: Sequence[Statement], facts: TableFacts, planned: Statement | None) -> Gap | None:
-    """The gap of a data set, by what holds of its writes, or else by what is planned; None where all is known."""
+def gap_of(
+    table: str, recorded: Sequence[Statement], facts: TableFacts, planned: Statement | None
+) -> Gap | None:
+    """The gap of a data set, by what holds of its writes, or else by what is planned; None where
+    all is known.
+    """
     reasons = tuple(dict.fromkeys(gaps(ColumnRef(table), recorded, facts, planned)))
     if not reasons:
         return None
@@ -203,7 +250,9 @@ def gap_of(table: str, recorded: Sequence[Statement], facts: TableFacts, planned
     return Gap(GapKind.PART if is_some_known else GapKind.WHOLE, reasons)
 
 
-def gaps(ref: ColumnRef, recorded: Sequence[Statement], facts: TableFacts, planned: Statement | None) -> Iterator[str]:
+def gaps(
+    ref: ColumnRef, recorded: Sequence[Statement], facts: TableFacts, planned: Statement | None
+) -> Iterator[str]:
     """Why more may lead to a data set or a column."""
     if not recorded and planned is not None:
         yield f"no run that wrote {ref.table} has recorded lineage yet: only what is planned is known"
@@ -212,7 +261,10 @@ def gaps(ref: ColumnRef, recorded: Sequence[Statement], facts: TableFacts, plann
         if facts.is_source:
             yield f"{ref.table} is written externally, and its sources are not recorded"
         elif facts.is_declared:
-            yield f"no run that wrote {ref.table} has recorded lineage yet: only its declared reads are known"
+            yield (
+                f"no run that wrote {ref.table} has recorded lineage yet: only its declared reads "
+                f"are known"
+            )
         else:
             yield f"no run that wrote {ref.table} has recorded lineage"
         return

@@ -1,4 +1,6 @@
-"""Ingests lineage that other programs record: documents of SQL, run events of OpenLineage, rows of audit tables."""
+"""Ingests lineage that other programs record: documents of SQL, run events of OpenLineage, rows of
+audit tables.
+"""
 
 import datetime as dt
 import json
@@ -37,20 +39,31 @@ def read_document(value: Any, reader: SqlReader, now_ms: int) -> RunReport:
         InvalidValueError: naming the field, without what is in the SQL.
     """
     if not isinstance(value, dict):
-        raise InvalidValueError("document", type(value).__name__, 'is no JSON object; send {"producer": …, "task": …, "sql": …}')
+        raise InvalidValueError(
+            "document",
+            type(value).__name__,
+            'is no JSON object; send {"producer": …, "task": …, "sql": …}',
+        )
     try:
         if documents.is_event(value):
             documents.check_version(value)
-            return documents.report_of_event(documents.RunEvent.model_validate(value), reader.schema.names, reader)
+            return documents.report_of_event(
+                documents.RunEvent.model_validate(value), reader.schema.names, reader
+            )
         return documents.report_of(documents.Document.model_validate(value), reader, now_ms)
     except ValidationError as error:
         raise _translated(error) from None
 
 
 def _translated(error: ValidationError) -> InvalidValueError:
-    """The first problems by their fields; what stands in them is not shown, as it may be personal, but for the state of a run."""
+    """The first problems by their fields; what stands in them is not shown, as it may be personal,
+    but for the state of a run.
+    """
     first, *others = error.errors(include_url=False)
-    more = [str(InvalidValueError(_field(one), _value(one), _remedy(one))) for one in others[: _SHOWN - 1]]
+    more = [
+        str(InvalidValueError(_field(one), _value(one), _remedy(one)))
+        for one in others[: _SHOWN - 1]
+    ]
     return InvalidValueError(_field(first), _value(first), "; ".join([_remedy(first), *more]))
 
 
@@ -86,7 +99,9 @@ class TableColumns:
         self._schema = SqlSchema({}, self._names)
 
     def schema(self) -> SqlSchema:
-        """As the store knows the tables at this moment; the same one again while no columns change."""
+        """As the store knows the tables at this moment; the same one again while no columns
+        change.
+        """
         position = self._platform.store.head()
         if position != self._position:
             found = {**self._columns, **dict(self._looked_at(self._changed()))}
@@ -101,7 +116,9 @@ class TableColumns:
         if self._position is None:
             return every
         page = self._platform.store.feed(self._position, MANY)
-        return every if len(page.events) == MANY else {one.event.table for one in page.events} & every
+        return (
+            every if len(page.events) == MANY else {one.event.table for one in page.events} & every
+        )
 
     def _looked_at(self, names: Collection[str]) -> Iterable[tuple[str, tuple[str, ...]]]:
         for table in self._lake.tables:
@@ -150,7 +167,9 @@ class TakenLines:
 class LineageIngest:
     """Records documents; several threads may call it at once."""
 
-    def __init__(self, ingest: SqlIngest, schema: Callable[[], SqlSchema], now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, ingest: SqlIngest, schema: Callable[[], SqlSchema], now_ms: Callable[[], int]
+    ) -> None:
         self._ingest = ingest
         self._schema = schema
         self._now_ms = now_ms
@@ -196,10 +215,14 @@ class LineageIngest:
                 except InvalidValueError as error:
                     if len(documents) == 1:
                         raise
-                    raise InvalidValueError(f"document {number}, {error.field}", error.value, error.remedy) from None
+                    raise InvalidValueError(
+                        f"document {number}, {error.field}", error.value, error.remedy
+                    ) from None
         return found
 
-    def keep(self, reports: Sequence[RunReport], way: str, refused: int, place: str | None = None) -> Taken:
+    def keep(
+        self, reports: Sequence[RunReport], way: str, refused: int, place: str | None = None
+    ) -> Taken:
         """Keep reports, with up to where the way was read."""
         return self._ingest.take(reports, way, self._names(), refused, place)
 
@@ -210,7 +233,9 @@ class LineageIngest:
 
 def lineage_ingest(platform: Platform, lake: Lake) -> LineageIngest:
     """Records documents in a deployment's store, by the tables of its lake."""
-    return LineageIngest(SqlIngest(platform.store.engine), TableColumns(platform, lake).schema, platform.store.now)
+    return LineageIngest(
+        SqlIngest(platform.store.engine), TableColumns(platform, lake).schema, platform.store.now
+    )
 
 
 def parsed(text: bytes) -> Any:
@@ -220,7 +245,9 @@ def parsed(text: bytes) -> Any:
         InvalidValueError: too long, or no JSON.
     """
     if len(text) > MAX_BYTES:
-        raise InvalidValueError("document", f"of {len(text):,} bytes", f"is too long; at most {MAX_BYTES:,} are read")
+        raise InvalidValueError(
+            "document", f"of {len(text):,} bytes", f"is too long; at most {MAX_BYTES:,} are read"
+        )
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -244,14 +271,20 @@ def _some(lines: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]
 
 
 def read_query_log(
-    platform: Platform, lake: Lake, one: QueryLog, ingest: LineageIngest, through: SnapshotCheckpoint | None = None
+    platform: Platform,
+    lake: Lake,
+    one: QueryLog,
+    ingest: LineageIngest,
+    through: SnapshotCheckpoint | None = None,
 ) -> TakenLines:
     """Record the new rows of an audit table; a row that cannot be read loses no other.
 
-    With `through` no commit after that one is read, while the table is still the one of which it is.
+    With `through` no commit after that one is read, while the table is still the one of which it
+    is.
 
-    The place is a version of the table, kept in the transaction that keeps what its commit reported; a recreated table is
-    read from its beginning, which changes nothing of what it reported before.
+    The place is a version of the table, kept in the transaction that keeps what its commit
+    reported; a recreated table is read from its beginning, which changes nothing of what it
+    reported before.
 
     Raises:
         TableUnreadableError: the table, or one of the declared columns, cannot be read.
@@ -268,7 +301,11 @@ def read_query_log(
     place = json.loads(kept) if kept else {}
     after = place.get("version") if place.get("uid") == uid else None
     number = 0
-    last = version_of(through.snapshot_id) if through is not None and through.table_uid == uid else None
+    last = (
+        version_of(through.snapshot_id)
+        if through is not None and through.table_uid == uid
+        else None
+    )
     for some in appended(log, after, tuple(one.columns.values()), last):
         reports, refused = [], []
         for row in some.rows:

@@ -23,14 +23,18 @@ from lakechime_dagster.tables.tables import LakeTable, code_digest
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
 VERSION = 1
-REMEDY = "bring it back from version control, or write it again by `lakechime lineage plan --out FILE` where the code is that it is of"
+REMEDY = (
+    "bring it back from version control, or write it again by `lakechime lineage plan --out FILE` "
+    "where the code is that it is of"
+)
 FILE = "lineage.json"
 UNTIL_IT_RUNS = "not known until it runs"  # how a reason begins that no other code would mend
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedColumn:
-    """A column of a table: its type as Spark writes it in JSON, and of a computed one what it comes from.
+    """A column of a table: its type as Spark writes it in JSON, and of a computed one what it comes
+    from.
 
     `digest` is equal as long as its expression says the same.
     """
@@ -45,16 +49,19 @@ class PlannedColumn:
 
     @property
     def lineage(self) -> ColumnLineage:
-        return ColumnLineage(column=self.name, sources=self.sources, opaque=self.opaque, udfs=self.udfs)
+        return ColumnLineage(
+            column=self.name, sources=self.sources, opaque=self.opaque, udfs=self.udfs
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedTable:
     """A table as its code makes it, or, where `code` is None, as it is found.
 
-    `rows` is a digest of what decides which rows there are, `laid_out` says keys, partitions and refresh mode. `unknown` says why
-    something is not known until it runs; where nothing is, `columns` are those that it had when it was known, or none. `udfs`
-    is code that nobody looks into and that has a say in which rows there are.
+    `rows` is a digest of what decides which rows there are, `laid_out` says keys, partitions and
+    refresh mode. `unknown` says why something is not known until it runs; where nothing is,
+    `columns` are those that it had when it was known, or none. `udfs` is code that nobody looks
+    into and that has a say in which rows there are.
     """
 
     name: str
@@ -81,22 +88,35 @@ class PlannedTable:
         """What it is computed from, as a run would record it."""
         columns = tuple(column.lineage for column in self.columns)
         return Statement(
-            target=self.name, columns=columns, indirect=self.indirect, inputs=self.inputs, unknown=self.unknown, udfs=self.udfs
+            target=self.name,
+            columns=columns,
+            indirect=self.indirect,
+            inputs=self.inputs,
+            unknown=self.unknown,
+            udfs=self.udfs,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The tables of a lake by name, and findings that a person has accepted with a reason, by their key."""
+    """The tables of a lake by name, and findings that a person has accepted with a reason, by their
+    key.
+    """
 
     lake: str
     tables: Mapping[str, PlannedTable]
     accepted: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """The text of the file, the same for the same manifest; each column is a line of its own, so that differences read well."""
-        tables = ",\n".join(f"  {_text(name)}: {_table_text(table)}" for name, table in sorted(self.tables.items()))
-        accepted = ",\n".join(f"  {_text(key)}: {_text(why)}" for key, why in sorted(self.accepted.items()))
+        """The text of the file, the same for the same manifest; each column is a line of its own,
+        so that differences read well.
+        """
+        tables = ",\n".join(
+            f"  {_text(name)}: {_table_text(table)}" for name, table in sorted(self.tables.items())
+        )
+        accepted = ",\n".join(
+            f"  {_text(key)}: {_text(why)}" for key, why in sorted(self.accepted.items())
+        )
         head = f'{{\n "version": {VERSION},\n "lake": {_text(self.lake)},\n'
         return f'{head} "tables": {{\n{tables}\n }},\n "accepted": {{\n{accepted}\n }}\n}}\n'
 
@@ -120,22 +140,35 @@ def read_manifest(path: Path) -> Manifest:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InvalidValueError("manifest", str(path), f"cannot be read: {error}; {REMEDY}") from None
+        raise InvalidValueError(
+            "manifest", str(path), f"cannot be read: {error}; {REMEDY}"
+        ) from None
     if not isinstance(value, dict) or value.get("version") != VERSION:
         said = value.get("version") if isinstance(value, dict) else None
         has = "has no version" if said is None else f"has version {said!r}"
         raise InvalidValueError("manifest", str(path), f"{has}, this one reads {VERSION}; {REMEDY}")
     try:
         tables = {name: _table(name, one) for name, one in value["tables"].items()}
-        return Manifest(lake=str(value["lake"]), tables=tables, accepted={str(k): str(v) for k, v in value["accepted"].items()})
+        return Manifest(
+            lake=str(value["lake"]),
+            tables=tables,
+            accepted={str(k): str(v) for k, v in value["accepted"].items()},
+        )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InvalidValueError("manifest", str(path), f"is not whole: {error!r}; {REMEDY}") from None
+        raise InvalidValueError(
+            "manifest", str(path), f"is not whole: {error!r}; {REMEDY}"
+        ) from None
 
 
 def _table_text(table: PlannedTable) -> str:
     """Without what is empty, so that a change of it is all that a reader of a difference sees."""
     of_rows = statement_json(replace(table.statement, columns=()))
-    own = {"code": table.code, "laid_out": dict(sorted(table.laid_out.items())), "owner": table.owner, "rows": table.rows}
+    own = {
+        "code": table.code,
+        "laid_out": dict(sorted(table.laid_out.items())),
+        "owner": table.owner,
+        "rows": table.rows,
+    }
     value = {name: one for name, one in sorted((own | of_rows).items()) if one and name != "target"}
     columns = ",\n".join(f"    {_text(_column_json(column))}" for column in table.columns)
     lines = [f"   {_text(name)}: {_text(one)}" for name, one in value.items()]
@@ -148,7 +181,9 @@ def _text(value: Any) -> str:
 
 def _column_json(column: PlannedColumn) -> dict[str, Any]:
     value = {"name": column.name, "type": column.type, "nullable": column.nullable}
-    return value | ({"digest": column.digest} if column.digest else {}) | column_json(column.lineage)
+    return (
+        value | ({"digest": column.digest} if column.digest else {}) | column_json(column.lineage)
+    )
 
 
 def _table(name: str, value: Mapping[str, Any]) -> PlannedTable:
@@ -172,7 +207,9 @@ def _column(value: Mapping[str, Any]) -> PlannedColumn:
     return planned_column(name, kind, nullable, column_from(name, value), value.get("digest", ""))
 
 
-def planned_column(name: str, kind: Any, nullable: bool, lineage: ColumnLineage, digest: str = "") -> PlannedColumn:
+def planned_column(
+    name: str, kind: Any, nullable: bool, lineage: ColumnLineage, digest: str = ""
+) -> PlannedColumn:
     """A column of this type and lineage."""
     return PlannedColumn(
         name=name,
@@ -186,7 +223,9 @@ def planned_column(name: str, kind: Any, nullable: bool, lineage: ColumnLineage,
 
 
 def planned_of(lake: Lake, manifest: Manifest) -> dict[str, Statement]:
-    """What is planned of the computed tables of a lake whose code is still the one that was planned, by name."""
+    """What is planned of the computed tables of a lake whose code is still the one that was
+    planned, by name.
+    """
     planned = manifest.tables
     return {
         table.name: planned[table.name].statement
@@ -213,10 +252,12 @@ DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 
 
 def fits(before: object, after: object) -> bool:
-    """Whether who reads values of one type can read those of another: each value is there as it was, and no field is gone.
+    """Whether who reads values of one type can read those of another: each value is there as it
+    was, and no field is gone.
 
-    A wider number fits, and a decimal that has no fewer digits before the point and none fewer behind it; so does a struct with more
-    fields, in any order, at any depth. Whether something within may be null does not count. Nothing else fits.
+    A wider number fits, and a decimal that has no fewer digits before the point and none fewer
+    behind it; so does a struct with more fields, in any order, at any depth. Whether something
+    within may be null does not count. Nothing else fits.
     """
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         return _fits_within(before, after)
@@ -226,8 +267,14 @@ def fits(before: object, after: object) -> bool:
 
 
 def misfit(before: object, after: object | None) -> tuple[tuple[str, ...], object, object | None]:
-    """Where two types do not fit: the fields that lead to the innermost ones that do not, as it was and as it is, None if it is gone."""
-    if isinstance(before, Mapping) and isinstance(after, Mapping) and before.get("type") == after.get("type"):
+    """Where two types do not fit: the fields that lead to the innermost ones that do not, as it was
+    and as it is, None if it is gone.
+    """
+    if (
+        isinstance(before, Mapping)
+        and isinstance(after, Mapping)
+        and before.get("type") == after.get("type")
+    ):
         match before.get("type"):
             case "struct":
                 is_now = _fields(after)
@@ -241,7 +288,9 @@ def misfit(before: object, after: object | None) -> tuple[tuple[str, ...], objec
 
 
 def paths_of(name: str, kind: object) -> Iterator[str]:
-    """A column and the fields of structs within it, those of the elements of an array too, as paths with dots."""
+    """A column and the fields of structs within it, those of the elements of an array too, as paths
+    with dots.
+    """
     yield name
     while isinstance(kind, Mapping) and kind.get("type") == "array":
         kind = kind["elementType"]
@@ -273,7 +322,9 @@ def _fits_within(before: Mapping[str, object], after: Mapping[str, object]) -> b
         case "array":
             return fits(before["elementType"], after["elementType"])
         case "map":
-            return fits(before["keyType"], after["keyType"]) and fits(before["valueType"], after["valueType"])
+            return fits(before["keyType"], after["keyType"]) and fits(
+                before["valueType"], after["valueType"]
+            )
     return before == after
 
 
@@ -286,7 +337,10 @@ def _is_wider_decimal(before: str, after: str) -> bool:
     was, now = DECIMAL.fullmatch(before), DECIMAL.fullmatch(after)
     if was is None or now is None:
         return False
-    (precision, scale), (later_precision, later_scale) = map(int, was.groups()), map(int, now.groups())
+    (precision, scale), (later_precision, later_scale) = (
+        map(int, was.groups()),
+        map(int, now.groups()),
+    )
     return later_scale >= scale and later_precision - later_scale >= precision - scale
 
 
@@ -296,18 +350,27 @@ Columns = frozenset[str]  # in lower case, as Spark finds a column in any
 def unread_columns(lake: Lake, manifest: Manifest | None) -> Mapping[str, Mapping[str, Columns]]:
     """By table, and by those of its inputs that wake it, the columns that it is known not to read.
 
-    A table is left out whose code is another than the one that was planned, or of which anything is unknown; so is one
-    whose trigger asks for tags or partitions, as it is woken by what they say.
+    A table is left out whose code is another than the one that was planned, or of which anything is
+    unknown; so is one whose trigger asks for tags or partitions, as it is woken by what they say.
     """
     if manifest is None or manifest.lake != lake.name:
         return {}
-    found = {table.name: _unread(lake, table, manifest) for table in lake.computed if table.name in manifest.tables}
+    found = {
+        table.name: _unread(lake, table, manifest)
+        for table in lake.computed
+        if table.name in manifest.tables
+    }
     return {name: inputs for name, inputs in found.items() if inputs}
 
 
 def _unread(lake: Lake, table: LakeTable, manifest: Manifest) -> Mapping[str, Columns]:
     planned, trigger = manifest.tables[table.name], table.trigger
-    if not isinstance(trigger, SnapshotTrigger) or trigger.tags or not _is_whole(planned) or planned.code != code_digest(table):
+    if (
+        not isinstance(trigger, SnapshotTrigger)
+        or trigger.tags
+        or not _is_whole(planned)
+        or planned.code != code_digest(table)
+    ):
         return {}
     read = _read(planned)
     found: dict[str, Columns] = {}
@@ -317,13 +380,21 @@ def _unread(lake: Lake, table: LakeTable, manifest: Manifest) -> Mapping[str, Co
             known = {column.name.casefold() for column in manifest.tables[name].columns}
             said = [*(column for column in columns if column is not None), *_laid_out(lake, name)]
             used = {one for one in known if any(_is_of(one, name.casefold()) for name in said)}
-            found[name] = frozenset(one for one in known - used if not any(one in text.casefold() for text in _conditions(table, name)))
+            found[name] = frozenset(
+                one
+                for one in known - used
+                if not any(one in text.casefold() for text in _conditions(table, name))
+            )
     return {name: columns for name, columns in found.items() if columns}
 
 
 def _is_whole(planned: PlannedTable) -> bool:
     statement = planned.statement
-    return bool(statement.columns) and not statement.not_known and not any(column.not_known for column in statement.columns)
+    return (
+        bool(statement.columns)
+        and not statement.not_known
+        and not any(column.not_known for column in statement.columns)
+    )
 
 
 def _read(planned: PlannedTable) -> Mapping[str, set[str | None]]:
@@ -340,7 +411,9 @@ def _is_of(column: str, name: str) -> bool:
 
 
 def _laid_out(lake: Lake, name: str) -> Iterator[str]:
-    """The keys of a table and its partition columns: they say which rows and which files a range touches."""
+    """The keys of a table and its partition columns: they say which rows and which files a range
+    touches.
+    """
     table = lake.table(name)
     yield from table.levels.names
     if isinstance(table, LakeTable):
@@ -348,10 +421,17 @@ def _laid_out(lake: Lake, name: str) -> Iterator[str]:
 
 
 def _conditions(table: LakeTable, name: str) -> Iterator[str]:
-    """What the declaration says of rows beside the code, as text: a column that may stand in it counts as read."""
+    """What the declaration says of rows beside the code, as text: a column that may stand in it
+    counts as read.
+    """
     yield from table.expect.values()
     for columns in table.key_columns.get(name, {}).values():
         yield from columns.values()
-    yield from (column for read in table.reads.values() if name in (read.table, read.rejoin) for column in read.on)
+    yield from (
+        column
+        for read in table.reads.values()
+        if name in (read.table, read.rejoin)
+        for column in read.on
+    )
     if table.watermark is not None:
         yield table.watermark

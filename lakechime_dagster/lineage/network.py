@@ -47,7 +47,9 @@ class Adjacency:
 
     @cached_property
     def _offsets(self) -> NDArray[np.int64]:
-        return np.concatenate(([0], np.cumsum(np.bincount(self.edges.sources, minlength=self.size)))).astype(np.int64)
+        return np.concatenate(
+            ([0], np.cumsum(np.bincount(self.edges.sources, minlength=self.size)))
+        ).astype(np.int64)
 
     @cached_property
     def _targets(self) -> Nodes:
@@ -60,18 +62,24 @@ class Adjacency:
     def edges_of(self, nodes: Nodes) -> Edges:
         """The edges that leave these nodes."""
         places = self._order[self._places(nodes)]
-        return Edges(self.edges.sources[places], self.edges.targets[places], self.edges.kinds[places])
+        return Edges(
+            self.edges.sources[places], self.edges.targets[places], self.edges.kinds[places]
+        )
 
     def kinds_between(self, source: int, target: int) -> list[int]:
         """The numbers of the edges from one node to another, each once."""
         places = self._order[self._places(np.array([source], np.int32))]
-        return sorted({int(kind) for kind in self.edges.kinds[places[self.edges.targets[places] == target]]})
+        return sorted(
+            {int(kind) for kind in self.edges.kinds[places[self.edges.targets[places] == target]]}
+        )
 
     def _places(self, nodes: Nodes) -> NDArray[np.int64]:
         starts = self._offsets[nodes]
         counts = self._offsets[nodes + 1] - starts
         total = int(counts.sum())
-        return np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(total, dtype=np.int64)
+        return np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(
+            total, dtype=np.int64
+        )
 
 
 def none() -> Nodes:
@@ -81,14 +89,21 @@ def none() -> Nodes:
 def edges_from(rows: list[tuple[int, int, int]]) -> Edges:
     """Edges of (source, target, kind)."""
     table = np.array(rows, np.int64).reshape(-1, 3)
-    return Edges(table[:, 0].astype(np.int32), table[:, 1].astype(np.int32), table[:, 2].astype(np.int8))
+    return Edges(
+        table[:, 0].astype(np.int32), table[:, 1].astype(np.int32), table[:, 2].astype(np.int8)
+    )
 
 
 def joined_edges(several: list[Edges]) -> Edges:
     """All of them."""
     if not several:
         return edges_from([])
-    return Edges(*(np.concatenate([getattr(one, name) for one in several]) for name in ("sources", "targets", "kinds")))
+    return Edges(
+        *(
+            np.concatenate([getattr(one, name) for one in several])
+            for name in ("sources", "targets", "kinds")
+        )
+    )
 
 
 DIRECT_CODES = 3  # the codes of DIRECT kinds are one to three
@@ -96,11 +111,12 @@ DIRECT_CODES = 3  # the codes of DIRECT kinds are one to three
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Data sets and their columns as nodes, those of one data set in a row: first itself, then its columns.
-
-    `inputs` lead from data set to data set, by the parts that they have. `edges` lead from a column, or a data set, to a column, or
-    to a data set whose rows it decides on, by the codes of kinds. `unsure` lead from a data set to what may come from any of its
+    """Data sets and their columns as nodes, those of one data set in a row: first itself, then its
     columns.
+
+    `inputs` lead from data set to data set, by the parts that they have. `edges` lead from a
+    column, or a data set, to a column, or to a data set whose rows it decides on, by the codes of
+    kinds. `unsure` lead from a data set to what may come from any of its columns.
     """
 
     tables: Mapping[str, int]
@@ -118,7 +134,9 @@ class Network:
         table = self.tables.get(ref.table)
         if table is None or ref.column is None:
             return table
-        return next((node for node in self.columns_of(table) if self.labels[node] == ref.column), None)
+        return next(
+            (node for node in self.columns_of(table) if self.labels[node] == ref.column), None
+        )
 
     def ref(self, node: int) -> ColumnRef:
         table = int(self.datasets[node])
@@ -143,13 +161,20 @@ class Network:
 
     @cached_property
     def maybe(self) -> Adjacency:
-        """From data set to a column or data set: what may come from any of its columns, and what is declared to read it."""
-        return Adjacency(joined_edges([self.unsure, self.inputs.where(self.inputs.kinds & Part.DECLARED != 0)]), len(self))
+        """From data set to a column or data set: what may come from any of its columns, and what is
+        declared to read it.
+        """
+        return Adjacency(
+            joined_edges([self.unsure, self.inputs.where(self.inputs.kinds & Part.DECLARED != 0)]),
+            len(self),
+        )
 
     @cached_property
     def leaving(self) -> tuple[Adjacency, Adjacency, Adjacency]:
         """Inputs, edges and unsure ones of all kinds, by where they begin."""
-        inputs, edges, unsure = (Adjacency(one, len(self)) for one in (self.inputs, self.edges, self.unsure))
+        inputs, edges, unsure = (
+            Adjacency(one, len(self)) for one in (self.inputs, self.edges, self.unsure)
+        )
         return inputs, edges, unsure
 
     @cached_property
@@ -169,7 +194,9 @@ class Backwards:
 
 
 class Drawing:
-    """A network while it is drawn: nodes by the order in which they are met, edges by these numbers."""
+    """A network while it is drawn: nodes by the order in which they are met, edges by these
+    numbers.
+    """
 
     def __init__(self) -> None:
         self.tables: dict[str, int] = {}
@@ -207,7 +234,9 @@ class Drawing:
         order = np.argsort(np.array(self.datasets, np.int32), kind="stable")
         new = np.empty(len(order), np.int32)
         new[order] = np.arange(len(order), dtype=np.int32)
-        datasets = new[np.array(self.datasets, np.int32)[order]] if len(order) else np.empty(0, np.int32)
+        datasets = (
+            new[np.array(self.datasets, np.int32)[order]] if len(order) else np.empty(0, np.int32)
+        )
         return Network(
             tables={name: int(new[number]) for name, number in self.tables.items()},
             labels=tuple(self.labels[number] for number in order),
@@ -227,9 +256,11 @@ def network_of(
     own: Collection[str] | None = None,
     columns: Iterable[ColumnRef] = (),
 ) -> Network:
-    """The network of statements, of what is declared beside them (`declared_rows`), and of columns that neither may name.
+    """The network of statements, of what is declared beside them (`declared_rows`), and of columns
+    that neither may name.
 
-    `own` names the data sets of which their own subscriptions recorded statements: all of which there are any, unless given.
+    `own` names the data sets of which their own subscriptions recorded statements: all of which
+    there are any, unless given.
     """
     drawing, inputs, edges = Drawing(), Rows(), Rows()
     for one in statements:
@@ -248,15 +279,23 @@ def rows_of(drawing: Drawing, statement: Statement) -> tuple[Rows, Rows]:
     target = drawing.table(statement.target)
     for column in statement.columns:
         drawing.column(target, column.column)
-    inputs = [(drawing.table(name), target, int(part)) for name, part in parts_of(statement).items()]
-    return inputs, [(drawing.ref(source), drawing.ref(to), code) for source, to, code in edges_of(statement)]
+    inputs = [
+        (drawing.table(name), target, int(part)) for name, part in parts_of(statement).items()
+    ]
+    return inputs, [
+        (drawing.ref(source), drawing.ref(to), code) for source, to, code in edges_of(statement)
+    ]
 
 
-def declared_rows(drawing: Drawing, declared: Iterable[Statement], known: Collection[tuple[int, int]]) -> tuple[Rows, Rows]:
-    """What declared statements add to the inputs that their subscriptions recorded: inputs and edges, as (source, target, kind).
+def declared_rows(
+    drawing: Drawing, declared: Iterable[Statement], known: Collection[tuple[int, int]]
+) -> tuple[Rows, Rows]:
+    """What declared statements add to the inputs that their subscriptions recorded: inputs and
+    edges, as (source, target, kind).
 
-    One with columns, since it was planned, is drawn as if a run had recorded it, where no run of its subscription recorded anything of its
-    target; what others write there says nothing of it. In all other cases the inputs that are not known are declared ones.
+    One with columns, since it was planned, is drawn as if a run had recorded it, where no run of
+    its subscription recorded anything of its target; what others write there says nothing of it. In
+    all other cases the inputs that are not known are declared ones.
     """
     inputs, edges = Rows(), Rows()
     own, pairs = {target for _, target in known}, set(known)
@@ -267,7 +306,9 @@ def declared_rows(drawing: Drawing, declared: Iterable[Statement], known: Collec
                 rows += more
             pairs |= {row[:2] for row in inputs}
         new = [drawing.table(name) for name in parts_of(one)]
-        inputs += [(source, target, int(Part.DECLARED)) for source in new if (source, target) not in pairs]
+        inputs += [
+            (source, target, int(Part.DECLARED)) for source in new if (source, target) not in pairs
+        ]
         pairs |= {(source, target) for source in new}
     return inputs, edges
 
@@ -279,7 +320,8 @@ def _renumbered(edges: Edges, new: NDArray[np.int32]) -> Edges:
 class Certainty(IntEnum):
     """How far a search goes, and how surely something is affected.
 
-    DIRECT: values derive from it. INDIRECT: or they decide, on a value or on which rows there are. UNSURE: or it is unknown.
+    DIRECT: values derive from it. INDIRECT: or they decide, on a value or on which rows there are.
+    UNSURE: or it is unknown.
     """
 
     DIRECT = 1
@@ -289,7 +331,8 @@ class Certainty(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Reached:
-    """Nodes that were reached and the layer of each: the fewest steps from a beginning, which itself is of layer 0.
+    """Nodes that were reached and the layer of each: the fewest steps from a beginning, which
+    itself is of layer 0.
 
     A data set among them means all its rows, and with them each of its columns.
     """
@@ -301,14 +344,25 @@ class Reached:
         return dict(zip(self.nodes.tolist(), self.layers.tolist(), strict=True))
 
 
-def reach(network: Network, starts: Nodes, certainty: Certainty, *, upstream: bool = False, depth: int | None = None) -> Reached:
-    """All that columns and data sets lead to, or with `upstream` all that leads to them, within so many edges."""
+def reach(
+    network: Network,
+    starts: Nodes,
+    certainty: Certainty,
+    *,
+    upstream: bool = False,
+    depth: int | None = None,
+) -> Reached:
+    """All that columns and data sets lead to, or with `upstream` all that leads to them, within so
+    many edges.
+    """
     following = _against if upstream else _along
     seen = np.zeros(len(network), np.bool_)
     first = np.empty(len(network), np.int32)
     layer, found, layers = _new(starts, seen, first), [], []
     while len(layer) and (depth is None or len(found) <= depth):
-        if upstream and certainty >= Certainty.INDIRECT:  # with each column the rows of its data set
+        if (
+            upstream and certainty >= Certainty.INDIRECT
+        ):  # with each column the rows of its data set
             layer = np.concatenate((layer, _new(network.datasets[layer], seen, first)))
         found.append(layer)
         layers.append(np.full(len(layer), len(layers), np.int32))
@@ -337,7 +391,10 @@ def _against(network: Network, layer: Nodes, certainty: Certainty) -> Nodes:
 
 def _members(network: Network, tables: Nodes) -> Nodes:
     """Data sets with all their columns."""
-    return np.concatenate([np.arange(table, network.columns_of(int(table)).stop, dtype=np.int32) for table in tables] or [none()])
+    return np.concatenate(
+        [np.arange(table, network.columns_of(int(table)).stop, dtype=np.int32) for table in tables]
+        or [none()]
+    )
 
 
 def _new(nodes: Nodes, seen: NDArray[np.bool_], first: NDArray[np.int32]) -> Nodes:

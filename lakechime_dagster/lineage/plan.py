@@ -7,10 +7,32 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lakechime_dagster.lineage.check import Finding, raised, readers_of
-from lakechime_dagster.lineage.columns import RECIPIENT_MS, ColumnRef, Consumer, ConsumerKind, Names, Read, Statement
+from lakechime_dagster.lineage.columns import (
+    RECIPIENT_MS,
+    ColumnRef,
+    Consumer,
+    ConsumerKind,
+    Names,
+    Read,
+    Statement,
+)
 from lakechime_dagster.lineage.graph import is_unsure
-from lakechime_dagster.lineage.manifest import UNTIL_IT_RUNS, Manifest, PlannedColumn, PlannedTable, planned_column
-from lakechime_dagster.lineage.plan_dump import Dump, Field, Node, Unknown, deeply, dump_of, place_of
+from lakechime_dagster.lineage.manifest import (
+    UNTIL_IT_RUNS,
+    Manifest,
+    PlannedColumn,
+    PlannedTable,
+    planned_column,
+)
+from lakechime_dagster.lineage.plan_dump import (
+    Dump,
+    Field,
+    Node,
+    Unknown,
+    deeply,
+    dump_of,
+    place_of,
+)
 from lakechime_dagster.lineage.plan_expressions import read_at
 from lakechime_dagster.lineage.plan_statements import acts, statements_of
 from lakechime_dagster.lineage.runs import names_of
@@ -61,16 +83,24 @@ CHOOSING = frozenset(
         "CollectMetrics",
     }
 )
-"""Nodes whose rows are those below them and what their own expressions say; of others any column below may decide on them."""
+"""Nodes whose rows are those below them and what their own expressions say; of others any column
+below may decide on them.
+"""
 
 COMPARING = frozenset({"Distinct", "Except", "Intersect", "UnionLoop"})
 """Nodes whose rows are decided by the values of all columns, whatever these are called."""
 
-DECIDING = {"Aggregate": ("groupingExpressions",), "Generate": ("generator", "outer"), "LateralJoin": ("joinType", "condition")}
+DECIDING = {
+    "Aggregate": ("groupingExpressions",),
+    "Generate": ("generator", "outer"),
+    "LateralJoin": ("joinType", "condition"),
+}
 """The parameters that decide on the rows of a node, where these are not all that are no plans."""
 
 SIDES = frozenset({"Join", "LateralJoin", "AsOfJoin"})
-"""Nodes of two sides, of which one may be the same table as the other: columns of one are not those of the other."""
+"""Nodes of two sides, of which one may be the same table as the other: columns of one are not those
+of the other.
+"""
 
 BY_POSITION = frozenset({"Union", "Except", "Intersect", "Expand", "CTERelationRef", "UnionLoop"})
 UNSAID = frozenset(
@@ -115,9 +145,15 @@ class _Frame:
         return _digest(self.rows, *names, *(digest for _, digest in self.columns))
 
     def right_of(self, left: "_Frame") -> "_Frame":
-        """The same as the right side of a join: a column that the left side has too is another one here."""
+        """The same as the right side of a join: a column that the left side has too is another one
+        here.
+        """
         taken = {digest for _, digest in left.columns}
-        return _Frame(tuple((number, _apart(digest, taken)) for number, digest in self.columns), self.rows, self.names)
+        return _Frame(
+            tuple((number, _apart(digest, taken)) for number, digest in self.columns),
+            self.rows,
+            self.names,
+        )
 
 
 def _apart(digest: str, taken: Collection[str]) -> str:
@@ -130,7 +166,9 @@ def digests_of(plan: Node) -> Digests:
     """The digests of a plan that was dumped with its texts."""
     frame = deeply(lambda: _Digesting(plan).frame(plan, {}), plan.depth)
     names = [one.name for one in plan.output or ()]
-    return Digests(dict(zip(names, (digest for _, digest in frame.columns), strict=True)), frame.rows)
+    return Digests(
+        dict(zip(names, (digest for _, digest in frame.columns), strict=True)), frame.rows
+    )
 
 
 @dataclass
@@ -138,13 +176,19 @@ class _Digesting:
     plan: Node
     definitions: dict[int, Node] = field(default_factory=dict)
     defined: dict[int, _Frame] = field(default_factory=dict)
-    framed: dict[tuple[int, int], tuple[_Frame, Mapping[int, str]]] = field(default_factory=dict)  # which keeps what has the second id
+    framed: dict[tuple[int, int], tuple[_Frame, Mapping[int, str]]] = field(
+        default_factory=dict
+    )  # which keeps what has the second id
 
     def __post_init__(self) -> None:
-        self.definitions = {node.number("id"): node for node in self.plan.walk() if node.name == "CTERelationDef"}
+        self.definitions = {
+            node.number("id"): node for node in self.plan.walk() if node.name == "CTERelationDef"
+        }
 
     def frame(self, node: Node, outer: Mapping[int, str]) -> _Frame:
-        """What a node gives, each column with its digest; a node that several have as a part is looked at once."""
+        """What a node gives, each column with its digest; a node that several have as a part is
+        looked at once.
+        """
         key = id(node), id(outer)
         if key not in self.framed:
             self.framed[key] = self._frame(node, outer), outer
@@ -165,7 +209,10 @@ class _Digesting:
         known = _known(outer, below)
         own = self._own(node, below, known)
         output = node.output or ()
-        columns = tuple((one.id, self._column(node, place, one.id, own, below, known)) for place, one in enumerate(output))
+        columns = tuple(
+            (one.id, self._column(node, place, one.id, own, below, known))
+            for place, one in enumerate(output)
+        )
         return _Frame(columns, self._rows(node, below, known), tuple(one.name for one in output))
 
     def _rows(self, node: Node, below: list[_Frame], known: Mapping[int, str]) -> str:
@@ -177,52 +224,98 @@ class _Digesting:
         number = node.number("cteId")
         if number not in self.defined:
             definition = self.definitions.get(number)
-            self.defined[number] = _Frame((), "recursive")  # until it is known: a recursive one refers to itself
-            self.defined[number] = self.frame(definition.node("child"), outer) if definition is not None else _Frame((), "undefined")
+            self.defined[number] = _Frame(
+                (), "recursive"
+            )  # until it is known: a recursive one refers to itself
+            self.defined[number] = (
+                self.frame(definition.node("child"), outer)
+                if definition is not None
+                else _Frame((), "undefined")
+            )
         return self.defined[number]
 
     def _leaf(self, node: Node, outer: Mapping[int, str]) -> _Frame:
-        name = node.text("name") if node.name == "Table" else self._said(_without(node, "output"), outer) + _folders(node)
+        name = (
+            node.text("name")
+            if node.name == "Table"
+            else self._said(_without(node, "output"), outer) + _folders(node)
+        )
         output = node.output or ()
         columns = tuple((one.id, _digest(node.name, name, one.name)) for one in output)
         return _Frame(columns, _digest(node.name, name), tuple(one.name for one in output))
 
     def _own(self, node: Node, below: list[_Frame], known: Mapping[int, str]) -> dict[int, str]:
-        """The columns that a node itself makes; of an aggregate what it groups by is part of each value.
+        """The columns that a node itself makes; of an aggregate what it groups by is part of each
+        value.
 
-        What it makes by no expression that has the column's id, as Python does of a frame, may rest on all that is below it.
+        What it makes by no expression that has the column's id, as Python does of a frame, may rest
+        on all that is below it.
         """
         if node.name == "Generate":
             said = self._deciding(node, known)
-            return {one.number("exprId"): _digest(said, str(place)) for place, one in enumerate(node.nodes("generatorOutput"))}
-        groups = self._said(node.fields.get("groupingExpressions"), known) if node.name == "Aggregate" else ""
+            return {
+                one.number("exprId"): _digest(said, str(place))
+                for place, one in enumerate(node.nodes("generatorOutput"))
+            }
+        groups = (
+            self._said(node.fields.get("groupingExpressions"), known)
+            if node.name == "Aggregate"
+            else ""
+        )
         made = [one for one in _named(node) if one.name != "AttributeReference"]
-        own = {number: self._made(one, groups, known) for one in made if isinstance(number := one.fields.get("exprId"), int)}
-        others = [(place, one.id) for place, one in enumerate(node.output or ()) if one.id not in own and one.id not in known]
+        own = {
+            number: self._made(one, groups, known)
+            for one in made
+            if isinstance(number := one.fields.get("exprId"), int)
+        }
+        others = [
+            (place, one.id)
+            for place, one in enumerate(node.output or ())
+            if one.id not in own and one.id not in known
+        ]
         if node.name in BY_POSITION or not others:
             return own
         whole = _digest(self._deciding(node, known), *(one.whole(one.names) for one in below))
         return own | {number: _digest(whole, str(place)) for place, number in others}
 
     def _made(self, named: Node, groups: str, known: Mapping[int, str]) -> str:
-        """The digest of an expression; one that only gives a column another name has that of the column."""
+        """The digest of an expression; one that only gives a column another name has that of the
+        column.
+        """
         value = named
         while value.name == "Alias" and isinstance(child := value.fields.get("child"), Node):
             value = child
         said = self._said(value, known)
         return said if value.name == "AttributeReference" and not groups else _digest(said, groups)
 
-    def _column(self, node: Node, place: int, number: int, own: Mapping[int, str], below: list[_Frame], known: Mapping[int, str]) -> str:
+    def _column(
+        self,
+        node: Node,
+        place: int,
+        number: int,
+        own: Mapping[int, str],
+        below: list[_Frame],
+        known: Mapping[int, str],
+    ) -> str:
         if node.name in BY_POSITION:
             said = [one.columns[place][1] for one in below if place < len(one.columns)]
             if node.name == "CTERelationRef" and said:
                 return said[0]
-            return _digest(node.name, str(place), self._deciding(node, known) if node.name == "Expand" else "", *said)
+            return _digest(
+                node.name,
+                str(place),
+                self._deciding(node, known) if node.name == "Expand" else "",
+                *said,
+            )
         return own[number] if number in own else known[number]
 
     def _deciding(self, node: Node, known: Mapping[int, str]) -> str:
         """What of a node decides on its rows, as a text."""
-        said = {name: node.fields.get(name) for name in DECIDING[node.name]} if node.name in DECIDING else _without(node)
+        said = (
+            {name: node.fields.get(name) for name in DECIDING[node.name]}
+            if node.name in DECIDING
+            else _without(node)
+        )
         return f"{node.name}({self._said(said, known)})"
 
     def _said(self, value: Field, known: Mapping[int, str]) -> str:
@@ -234,7 +327,11 @@ class _Digesting:
         if isinstance(value, tuple):
             return f"[{','.join(self._said(one, known) for one in value)}]"
         if isinstance(value, Mapping):
-            said = (f"{name}={self._said(one, known)}" for name, one in sorted(value.items()) if name not in UNSAID)
+            said = (
+                f"{name}={self._said(one, known)}"
+                for name, one in sorted(value.items())
+                if name not in UNSAID
+            )
             return f"{{{','.join(said)}}}"
         return repr(value)
 
@@ -245,14 +342,26 @@ class _Digesting:
         if node.name == "Alias":
             return self._said(node.fields.get("child"), known)
         if node.output is not None or node.plans():
-            frames = [self.frame(node, known)] if node.output is not None else [self.frame(child, known) for child in node.plans()]
-            inside = ",".join(f"{one.rows}:{','.join(digest for _, digest in one.columns)}" for one in frames)
-            return f"{node.name}<{inside}>({self._said(_without(node), known)})" if node.output is None else f"plan<{inside}>"
+            frames = (
+                [self.frame(node, known)]
+                if node.output is not None
+                else [self.frame(child, known) for child in node.plans()]
+            )
+            inside = ",".join(
+                f"{one.rows}:{','.join(digest for _, digest in one.columns)}" for one in frames
+            )
+            return (
+                f"{node.name}<{inside}>({self._said(_without(node), known)})"
+                if node.output is None
+                else f"plan<{inside}>"
+            )
         return f"{node.name}({self._said(node.fields, known)})"
 
 
 def _counting(node: Node, below: _Frame) -> str:
-    """What of a frame below a node decides on the node's rows; what has no rule may go by the names of columns."""
+    """What of a frame below a node decides on the node's rows; what has no rule may go by the names
+    of columns.
+    """
     if node.name in CHOOSING:
         return below.rows
     return below.whole() if node.name in COMPARING else below.whole(below.names)
@@ -265,11 +374,17 @@ def _known(outer: Mapping[int, str], below: Iterable[_Frame]) -> Mapping[int, st
 
 def _without(node: Node, *names: str) -> Mapping[str, Field]:
     """The parameters of a node that are no plans, without some."""
-    return {name: value for name, value in node.fields.items() if name not in names and not _has_plan(value)}
+    return {
+        name: value
+        for name, value in node.fields.items()
+        if name not in names and not _has_plan(value)
+    }
 
 
 def _folders(node: Node) -> str:
-    """The folders of a leaf that reads several paths; which partitions and files are there is none of what it says."""
+    """The folders of a leaf that reads several paths; which partitions and files are there is none
+    of what it says.
+    """
     place = place_of(node.fields)
     return ",".join(sorted(read_at(place, Names()).names)) if len(place.roots) > 1 else ""
 
@@ -292,7 +407,12 @@ def _digest(*parts: str) -> str:
 
 
 def planned_manifest(
-    lake: Lake, platform: Platform, log: Callable[[str], None], before: Manifest | None = None, *, only_manifest: bool = False
+    lake: Lake,
+    platform: Platform,
+    log: Callable[[str], None],
+    before: Manifest | None = None,
+    *,
+    only_manifest: bool = False,
 ) -> Manifest:
     """What the code of a lake says now.
 
@@ -300,8 +420,10 @@ def planned_manifest(
         lake: The lake.
         platform: Where its tables are.
         log: Gets which Spark is used.
-        before: An earlier manifest, of which what was accepted and the schemas of tables that are not there are kept.
-        only_manifest: Take no schema from tables, so that the answer is the same wherever it is asked.
+        before: An earlier manifest, of which what was accepted and the schemas of tables that are
+            not there are kept.
+        only_manifest: Take no schema from tables, so that the answer is the same wherever it is
+            asked.
 
     Raises:
         PlanUnreadableError: this Spark shows no plans.
@@ -311,21 +433,43 @@ def planned_manifest(
     from lakechime_dagster.spark.driver import described, open_driver
 
     settings = platform.settings
-    with open_driver(settings.spark, settings.home, jars=settings.jars, log=log) as driver, described():
-        return manifest_by(Planner(driver.spark), lake, platform, before, only_manifest=only_manifest)
+    with (
+        open_driver(settings.spark, settings.home, jars=settings.jars, log=log) as driver,
+        described(),
+    ):
+        return manifest_by(
+            Planner(driver.spark), lake, platform, before, only_manifest=only_manifest
+        )
 
 
 def manifest_by(
-    planner: "Planner", lake: Lake, platform: Platform, before: Manifest | None = None, *, only_manifest: bool = False
+    planner: "Planner",
+    lake: Lake,
+    platform: Platform,
+    before: Manifest | None = None,
+    *,
+    only_manifest: bool = False,
 ) -> Manifest:
     """The same by a planner."""
     return _planning(lake, platform, planner, before, only_manifest).manifest()
 
 
-def _planning(lake: Lake, platform: Platform, planner: "Planner", before: Manifest | None, only_manifest: bool) -> "_Planning":
-    from lakechime_dagster.runtime.resource import declared_subscriptions  # which has Dagster, unlike what plans
+def _planning(
+    lake: Lake, platform: Platform, planner: "Planner", before: Manifest | None, only_manifest: bool
+) -> "_Planning":
+    from lakechime_dagster.runtime.resource import (
+        declared_subscriptions,
+    )  # which has Dagster, unlike what plans
 
-    return _Planning(lake, platform, planner, before, only_manifest, names_of(platform, lake), declared_subscriptions())
+    return _Planning(
+        lake,
+        platform,
+        planner,
+        before,
+        only_manifest,
+        names_of(platform, lake),
+        declared_subscriptions(),
+    )
 
 
 @dataclass
@@ -342,27 +486,57 @@ class _Planning:
     def manifest(self) -> Manifest:
         """All tables, inputs first, as a reader is asked over what its inputs would be."""
         for table in self.lake.tables:
-            planned = self._computed(table) if isinstance(table, LakeTable) else self._found(table.name, table.location)
+            planned = (
+                self._computed(table)
+                if isinstance(table, LakeTable)
+                else self._found(table.name, table.location)
+            )
             planned = self._written(planned) if isinstance(table, SourceTable) else planned
             self.tables[table.name] = replace(planned, owner=table.owner or "")
-        return Manifest(lake=self.lake.name, tables=self.tables, accepted=self.before.accepted if self.before is not None else {})
+        return Manifest(
+            lake=self.lake.name,
+            tables=self.tables,
+            accepted=self.before.accepted if self.before is not None else {},
+        )
 
     def _found(self, name: str, location: str | None) -> PlannedTable:
         """A table that no function of the lake computes, by its log or as it was known before."""
         schema = () if self.only_manifest else self.platform.log(name, location).columns()
         if schema:
-            return PlannedTable(name=name, columns=tuple(PlannedColumn(name=one, type=kind, nullable=can) for one, kind, can in schema))
+            return PlannedTable(
+                name=name,
+                columns=tuple(
+                    PlannedColumn(name=one, type=kind, nullable=can) for one, kind, can in schema
+                ),
+            )
         known = self.before.tables.get(name) if self.before is not None else None
         if known is not None and known.columns:
             return PlannedTable(name=name, columns=known.columns)
-        return PlannedTable(name=name, unknown=(f"{name} is not there yet, so that its columns are not known",))
+        return PlannedTable(
+            name=name, unknown=(f"{name} is not there yet, so that its columns are not known",)
+        )
 
     def _written(self, found: PlannedTable) -> PlannedTable:
-        """A table with the reason why nothing of its columns is known, if a subscription declares that a plain asset or job writes it."""
-        by = next((subscription.name for subscription in self.subscriptions.values() if subscription.target == found.name), None)
+        """A table with the reason why nothing of its columns is known, if a subscription declares
+        that a plain asset or job writes it.
+        """
+        by = next(
+            (
+                subscription.name
+                for subscription in self.subscriptions.values()
+                if subscription.target == found.name
+            ),
+            None,
+        )
         if by is not None:
-            return replace(found, unknown=(*found.unknown, f"{UNTIL_IT_RUNS}: the job of {by} writes it"))
-        known = self.before.tables.get(found.name) if self.only_manifest and self.before is not None else None
+            return replace(
+                found, unknown=(*found.unknown, f"{UNTIL_IT_RUNS}: the job of {by} writes it")
+            )
+        known = (
+            self.before.tables.get(found.name)
+            if self.only_manifest and self.before is not None
+            else None
+        )
         return found if known is None or found.unknown else replace(found, unknown=known.unknown)
 
     def _computed(self, table: LakeTable) -> PlannedTable:
@@ -370,28 +544,42 @@ class _Planning:
         plain = PlannedTable(name=table.name, code=code, laid_out=laid_out, inputs=table.inputs)
         if why := self._hindered(table):
             return _unknown(plain, why)
-        inputs = {alias: (read.table, self._schema(read.table)) for alias, read in table.reads.items()}
+        inputs = {
+            alias: (read.table, self._schema(read.table)) for alias, read in table.reads.items()
+        }
         planned = self.planner.planned(table.compute, table.sql, inputs)
         try:
             actions = [dump_of(one) for one in planned.actions]
             if why := acted(actions, self.names):
-                return _unknown(plain, "; ".join(filter(None, (why, planned.why))), self._as_it_is(table, code))
+                return _unknown(
+                    plain, "; ".join(filter(None, (why, planned.why))), self._as_it_is(table, code)
+                )
             if planned.result is None:
                 return _unknown(plain, planned.why)
             return self._read(plain, planned.schema, dump_of(planned.result), actions)
         except Exception as error:  # noqa: BLE001 - a plan of any form that nobody met yet makes its own table unknown and no other
-            return _unknown(plain, f"not known: its plan could not be read: {type(error).__name__}: {error}", planned.schema)
+            return _unknown(
+                plain,
+                f"not known: its plan could not be read: {type(error).__name__}: {error}",
+                planned.schema,
+            )
 
     def _as_it_is(self, table: LakeTable, code: str) -> "Schema":
-        """The columns that a table has already, or had by equal code: what reads it can be asked though its code cannot."""
-        schema = () if self.only_manifest else self.platform.log(table.name, table.location).columns()
+        """The columns that a table has already, or had by equal code: what reads it can be asked
+        though its code cannot.
+        """
+        schema = (
+            () if self.only_manifest else self.platform.log(table.name, table.location).columns()
+        )
         known = self.before.tables.get(table.name) if self.before is not None else None
         if schema or known is None or known.code != code:
             return schema
         return tuple((one.name, one.type, one.nullable) for one in known.columns)
 
     def _hindered(self, table: LakeTable) -> str:
-        """Why a table cannot be asked for: an input is not known, or its function wants what only a run has."""
+        """Why a table cannot be asked for: an input is not known, or its function wants what only a
+        run has.
+        """
         for name in table.inputs:
             if not self.tables[name].columns:
                 return f"not known until {name} is"
@@ -399,21 +587,41 @@ class _Planning:
             return ""
         wanted = {one.name for one in table.injected}
         parameters = inspect.signature(table.compute).parameters.values()
-        required = [one.name for one in parameters if one.name in wanted and one.default is inspect.Parameter.empty]
-        return f"{UNTIL_IT_RUNS}: its function wants {', '.join(required)}; give it a default" if required else ""
+        required = [
+            one.name
+            for one in parameters
+            if one.name in wanted and one.default is inspect.Parameter.empty
+        ]
+        return (
+            f"{UNTIL_IT_RUNS}: its function wants {', '.join(required)}; give it a default"
+            if required
+            else ""
+        )
 
     def _schema(self, name: str) -> "Schema":
-        return tuple((column.name, column.type, column.nullable) for column in self.tables[name].columns)
+        return tuple(
+            (column.name, column.type, column.nullable) for column in self.tables[name].columns
+        )
 
-    def _read(self, plain: PlannedTable, schema: "Schema", result: Dump, actions: list[Dump]) -> PlannedTable:
+    def _read(
+        self, plain: PlannedTable, schema: "Schema", result: Dump, actions: list[Dump]
+    ) -> PlannedTable:
         found = statements_of([*actions, result], self.names, plain.name)
-        statement = next((one for one in reversed(found.statements) if one.target == plain.name), None)
+        statement = next(
+            (one for one in reversed(found.statements) if one.target == plain.name), None
+        )
         if statement is None or result.plan is None:
-            return _unknown(plain, f"not known: {'; '.join(found.unknown) or 'its plan could not be read'}", schema)
+            return _unknown(
+                plain,
+                f"not known: {'; '.join(found.unknown) or 'its plan could not be read'}",
+                schema,
+            )
         digests = digests_of(result.plan)
         columns = tuple(
             planned_column(name, kind, can, lineage, digest)
-            for (name, kind, can), lineage, digest in zip(schema, statement.columns, digests.columns.values(), strict=True)
+            for (name, kind, can), lineage, digest in zip(
+                schema, statement.columns, digests.columns.values(), strict=True
+            )
         )
         inputs = tuple(dict.fromkeys((*plain.inputs, *statement.inputs)))
         return PlannedTable(
@@ -430,17 +638,23 @@ class _Planning:
 
 
 def acted(actions: Iterable[Dump], names: Names) -> str:
-    """Why what a function computes is not known until it runs: it writes, or acts on rows, of which it may make anything."""
+    """Why what a function computes is not known until it runs: it writes, or acts on rows, of which
+    it may make anything.
+    """
     done: dict[str, None] = {}
     for one in filter(acts, actions):
         targets = [statement.target for statement in statements_of([one], names).statements]
-        done |= dict.fromkeys(f"writes {target if target in names.tables else _outside(target)}" for target in targets)
+        done |= dict.fromkeys(
+            f"writes {target if target in names.tables else _outside(target)}" for target in targets
+        )
         done |= {} if targets else {"acts on rows": None}
     return f"{UNTIL_IT_RUNS}: its function {' and '.join(done)}" if done else ""
 
 
 def _outside(target: str) -> str:
-    """What is outside of the lake, without the folders above it, which differ from machine to machine."""
+    """What is outside of the lake, without the folders above it, which differ from machine to
+    machine.
+    """
     return target.rstrip("/").rsplit("/", 1)[-1]
 
 
@@ -448,7 +662,9 @@ def laid_out_of(table: LakeTable) -> Mapping[str, str]:
     """How a table is kept: what of it changes its rows though its code does not."""
     said = {
         "keys": ", ".join(table.keys),
-        "partitioned by": ", ".join(f"{name} {kind}" for name, kind in table.levels.as_dict().items()),
+        "partitioned by": ", ".join(
+            f"{name} {kind}" for name, kind in table.levels.as_dict().items()
+        ),
         "refresh": table.refresh.value,
     }
     said |= {f"expect {name}": condition for name, condition in table.expect.items()}
@@ -456,13 +672,25 @@ def laid_out_of(table: LakeTable) -> Mapping[str, str]:
 
 
 def _unknown(plain: PlannedTable, why: str, schema: "Schema" = ()) -> PlannedTable:
-    columns = tuple(PlannedColumn(name=name, type=kind, nullable=can, opaque=(why,)) for name, kind, can in schema)
-    return PlannedTable(name=plain.name, code=plain.code, laid_out=plain.laid_out, inputs=plain.inputs, columns=columns, unknown=(why,))
+    columns = tuple(
+        PlannedColumn(name=name, type=kind, nullable=can, opaque=(why,))
+        for name, kind, can in schema
+    )
+    return PlannedTable(
+        name=plain.name,
+        code=plain.code,
+        laid_out=plain.laid_out,
+        inputs=plain.inputs,
+        columns=columns,
+        unknown=(why,),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadFindings:
-    """Findings and, by the key of each, who reads what it is about; `not_known` is why others may read it too."""
+    """Findings and, by the key of each, who reads what it is about; `not_known` is why others may
+    read it too.
+    """
 
     findings: tuple[Finding, ...]
     readers: Mapping[str, Sequence[Read]] = field(default_factory=dict)
@@ -470,13 +698,21 @@ class ReadFindings:
 
 
 def gate_readers(platform: Platform, lake: Lake, findings: tuple[Finding, ...]) -> ReadFindings:
-    """The findings as they are for those who read: what is gone breaks who read it in the last 35 days.
+    """The findings as they are for those who read: what is gone breaks who read it in the last 35
+    days.
 
     An external job reads what it writes something of, by the record of its newest run.
     """
     reads, tables = SqlReads(platform.store.engine), {one.table for one in findings}
     several = [
-        Read(consumer=one.consumer, refs=(one.ref,), at_ms=one.last_ms, owners=one.owners, link=one.link) for one in reads.of_tables(tables)
+        Read(
+            consumer=one.consumer,
+            refs=(one.ref,),
+            at_ms=one.last_ms,
+            owners=one.owners,
+            link=one.link,
+        )
+        for one in reads.of_tables(tables)
     ]
     several += _external_jobs(platform, lake, tables)
     found = raised(findings, several, platform.store.now() - RECIPIENT_MS)
@@ -485,17 +721,35 @@ def gate_readers(platform: Platform, lake: Lake, findings: tuple[Finding, ...]) 
 
 
 def _external_jobs(platform: Platform, lake: Lake, tables: Collection[str]) -> Iterable[Read]:
-    """What programs that are no subscription of the lake read of tables to write others, when a run recorded it last."""
+    """What programs that are no subscription of the lake read of tables to write others, when a run
+    recorded it last.
+    """
     for one in LineageStandings(platform.store.engine).of_inputs(tables):
         if not is_of_subscription(platform, lake, one):
             consumer = Consumer(ConsumerKind.JOB, one.producer.namespace, one.producer.job)
             link = next(iter(one.links.values()), "")
-            yield Read(consumer=consumer, refs=_refs(one.statement, tables), at_ms=one.last_ms, owners=one.owners, link=link)
+            yield Read(
+                consumer=consumer,
+                refs=_refs(one.statement, tables),
+                at_ms=one.last_ms,
+                owners=one.owners,
+                link=link,
+            )
 
 
 def _refs(statement: Statement, tables: Collection[str]) -> tuple[ColumnRef, ...]:
-    """What a statement reads of tables: the columns, and a table itself where it may be others of it too, or none is known."""
-    found = {one.ref for one in statement.sources if one.ref.table in tables and one.ref.column is not None}
+    """What a statement reads of tables: the columns, and a table itself where it may be others of
+    it too, or none is known.
+    """
+    found = {
+        one.ref
+        for one in statement.sources
+        if one.ref.table in tables and one.ref.column is not None
+    }
     named = {one.table for one in found}
-    whole = {ColumnRef(table) for table in statement.inputs if table in tables and (is_unsure(statement) or table not in named)}
+    whole = {
+        ColumnRef(table)
+        for table in statement.inputs
+        if table in tables and (is_unsure(statement) or table not in named)
+    }
     return tuple(sorted(found | whole, key=lambda ref: (ref.table, ref.column or "")))

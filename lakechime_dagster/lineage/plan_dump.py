@@ -11,24 +11,40 @@ from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage.columns import Names, external, outside
 
 VERSION = 1
-SUBQUERIES = frozenset({"ScalarSubquery", "Exists", "ListQuery", "LateralSubquery", "FunctionTableSubqueryArgumentExpression"})
-Field: TypeAlias = "Node | Unknown | tuple[Field, ...] | Mapping[str, Field] | str | int | float | bool | None"
+SUBQUERIES = frozenset(
+    {
+        "ScalarSubquery",
+        "Exists",
+        "ListQuery",
+        "LateralSubquery",
+        "FunctionTableSubqueryArgumentExpression",
+    }
+)
+Field: TypeAlias = (
+    "Node | Unknown | tuple[Field, ...] | Mapping[str, Field] | str | int | float | bool | None"
+)
 
 
 class MissingPartError(LakeChimeError):
-    """A dump lacks something that the meaning of a node depends on: what the node gives is not known."""
+    """A dump lacks something that the meaning of a node depends on: what the node gives is not
+    known.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """An object that the dumper does not know; only its class was kept, since its text could hold personal values."""
+    """An object that the dumper does not know; only its class was kept, since its text could hold
+    personal values.
+    """
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A column that a plan node gives; its id is no global key: a union's are those of its first child."""
+    """A column that a plan node gives; its id is no global key: a union's are those of its first
+    child.
+    """
 
     id: int
     name: str
@@ -36,7 +52,9 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """A plan node or an expression: its class, and the parameters that it was made with; `parts` are the nodes in these, once looked up."""
+    """A plan node or an expression: its class, and the parameters that it was made with; `parts`
+    are the nodes in these, once looked up.
+    """
 
     name: str
     fields: Mapping[str, Field]
@@ -100,7 +118,9 @@ class Node:
         return tuple(child for child in self.children() if child.output is not None)
 
     def walk(self) -> Iterator["Node"]:
-        """This node and all below it, expressions and the plans in them too, each once, however many have it as a part."""
+        """This node and all below it, expressions and the plans in them too, each once, however
+        many have it as a part.
+        """
         waiting: list[Node] = [self]
         met: set[int] = set()
         while waiting:
@@ -118,8 +138,9 @@ class Node:
 class Dump:
     """One statement that a driver executed, or one frame: its plan, or why there is none.
 
-    `name` is that of the action, such as `collect`. `is_dynamic` says that its session overwrote only partitions of which a write had
-    rows. `is_within` says that another watcher has it too, who watched within the one whose dump this is.
+    `name` is that of the action, such as `collect`. `is_dynamic` says that its session overwrote
+    only partitions of which a write had rows. `is_within` says that another watcher has it too, who
+    watched within the one whose dump this is.
     """
 
     plan: Node | None
@@ -153,11 +174,15 @@ def dump_of(value: Mapping[str, object]) -> Dump:
 
 
 Parts = Mapping[int, Field]
-"""Nodes that are made already, by their place in a list or by the identity of what they were read from: no plan is too deep."""
+"""Nodes that are made already, by their place in a list or by the identity of what they were read
+from: no plan is too deep.
+"""
 
 
 def _parts(listed: list[object]) -> Parts:
-    """The nodes of a dump that names them by their place in a list, where each stands behind its parts."""
+    """The nodes of a dump that names them by their place in a list, where each stands behind its
+    parts.
+    """
     parts: dict[int, Field] = {}
     for place, one in enumerate(listed):
         parts[place] = _field(one, parts)
@@ -210,7 +235,9 @@ def _object(value: dict[str, object], parts: Parts) -> Field:
 
 
 def _output(name: str, stated: object, children: list[Node]) -> tuple[Attribute, ...] | None:
-    """The output that is stated, else that of the only plan among the fields; an expression has none."""
+    """The output that is stated, else that of the only plan among the fields; an expression has
+    none.
+    """
     if isinstance(stated, list):
         return tuple([Attribute(int(one[0]), str(one[1])) for one in stated])
     if name in SUBQUERIES:
@@ -273,12 +300,15 @@ def deeply(work: Callable[[], Answer], depth: int) -> Answer:
 
 _SCHEMES = {"postgresql": "postgres", "sqlserver": "mssql", "mariadb": "mysql"}
 _PORTS = {"postgres": 5432, "mysql": 3306, "mssql": 1433, "oracle": 1521}
-_OF_SCHEMAS = ("mysql",)  # whose tables are named with their database already, where they are named in full
+_OF_SCHEMAS = (
+    "mysql",
+)  # whose tables are named with their database already, where they are named in full
 _QUOTES = str.maketrans("", "", '"`[]')
 
 
 def data_set_of(database: str, table: str) -> tuple[str, str]:
-    """The namespace and the name of a table, of which `database` is the address without credentials.
+    """The namespace and the name of a table, of which `database` is the address without
+    credentials.
 
     `postgresql://db/crm` and `public.users` is `postgres://db:5432`, `crm.public.users`.
     """
@@ -301,10 +331,12 @@ CATALOG = "catalog"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where a table is, as far as a plan shows it: its path, what the statement called it, or of a database's its namespace and name.
+    """Where a table is, as far as a plan shows it: its path, what the statement called it, or of a
+    database's its namespace and name.
 
-    `roots` are the folders and files that are read as one, or, if `is_grouped`, folders in which there are more of them than are listed;
-    `base` is the folder that a program said they are partitions of.
+    `roots` are the folders and files that are read as one, or, if `is_grouped`, folders in which
+    there are more of them than are listed; `base` is the folder that a program said they are
+    partitions of.
     """
 
     path: str | None = None
@@ -316,9 +348,13 @@ class Place:
 
     def named(self, names: Names) -> tuple[str, bool] | None:
         """The name of the table and whether it is one of the lake; None if the place has none."""
-        found = (names.at(self.path) if self.path else None) or (names.of(self.identifier) if self.identifier else None)
+        found = (names.at(self.path) if self.path else None) or (
+            names.of(self.identifier) if self.identifier else None
+        )
         if found is None and self.data_set:
-            found = names.of(external(*self.data_set))  # a table of the lake that happens to have its name is another one
+            found = names.of(
+                external(*self.data_set)
+            )  # a table of the lake that happens to have its name is another one
         if found is not None:
             return found, True
         if self.data_set:
@@ -329,13 +365,19 @@ class Place:
 
 
 def place_of(fields: Mapping[str, Field]) -> Place:
-    """The place that a leaf, or the target of a command, has: itself, or in what it was made with."""
+    """The place that a leaf, or the target of a command, has: itself, or in what it was made
+    with.
+    """
     parts = [fields, *(part for key in _PARTS if isinstance(part := fields.get(key), Mapping))]
-    identifier = next((_within(fields, text) for part in parts if (text := _text(part.get("identifier")))), None)
+    identifier = next(
+        (_within(fields, text) for part in parts if (text := _text(part.get("identifier")))), None
+    )
     read = next((part for part in parts if isinstance(part.get("roots"), tuple)), {})
     by_path = _BY_PATH.fullmatch(identifier or "")
     return Place(
-        path=next((text for part in parts if (text := _text(part.get("path")))), by_path and by_path[1]),
+        path=next(
+            (text for part in parts if (text := _text(part.get("path")))), by_path and by_path[1]
+        ),
         identifier=None if by_path else identifier,
         data_set=next((found for part in parts if (found := _data_set(part))), None),
         roots=_texts(read.get("roots")),
@@ -345,23 +387,33 @@ def place_of(fields: Mapping[str, Field]) -> Place:
 
 
 _BY_PATH = re.compile(rf"(?:{SESSION}\.)?\w+\.((?:[A-Za-z][\w+-]*:)?/.*)")
-"""A format and a path in a table's place, as in `delta.`/lake/orders``, of a table that is made just now."""
+"""A format and a path in a table's place, as in `delta.`/lake/orders``, of a table that is made
+just now.
+"""
 
 _PARTS = ("target", "relation", "table", "catalogTable", "tableMeta")
 
 
 def _within(fields: Mapping[str, Field], identifier: str) -> str:
-    """A table's name within its catalog, where that is not the session's own: a table of another one is another table."""
+    """A table's name within its catalog, where that is not the session's own: a table of another
+    one is another table.
+    """
     catalog = fields.get("catalog")
     name = catalog.get("catalog") if isinstance(catalog, Mapping) else None
     if not isinstance(name, str) or name == SESSION:
-        return identifier if "/" in identifier else identifier.lower()  # as it knows them, however they are written
+        return (
+            identifier if "/" in identifier else identifier.lower()
+        )  # as it knows them, however they are written
     return identifier if identifier.startswith(f"{name}.") else f"{name}.{identifier}"
 
 
 def _data_set(part: Mapping[str, Field]) -> tuple[str, str] | None:
     database, table = part.get("database"), part.get("table")
-    return data_set_of(database, table) if isinstance(database, str) and isinstance(table, str) else None
+    return (
+        data_set_of(database, table)
+        if isinstance(database, str) and isinstance(table, str)
+        else None
+    )
 
 
 def _texts(value: Field) -> tuple[str, ...]:
@@ -370,5 +422,7 @@ def _texts(value: Field) -> tuple[str, ...]:
 
 def _text(value: Field) -> str | None:
     if isinstance(value, tuple) and value:
-        return ("/" if "/" in str(value[0]) else ".").join(str(one) for one in value)  # of a path, the folders are the namespace
+        return ("/" if "/" in str(value[0]) else ".").join(
+            str(one) for one in value
+        )  # of a path, the folders are the namespace
     return value.replace("`", "") if isinstance(value, str) and value else None

@@ -4,7 +4,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.lineage.columns import CONSTANT, ColumnRef, Kind, Names, Source, Value, normalised, outside, together
+from lakechime_dagster.lineage.columns import (
+    CONSTANT,
+    ColumnRef,
+    Kind,
+    Names,
+    Source,
+    Value,
+    normalised,
+    outside,
+    together,
+)
 from lakechime_dagster.lineage.plan_dump import Attribute, Field, Node, Place
 
 if TYPE_CHECKING:
@@ -15,7 +25,9 @@ MANY = "files in many folders, among which are tables of the lake"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataSets:
-    """The data sets that one leaf reads, of which `outside` have no name in the lake; `unknown` says why these may not be all."""
+    """The data sets that one leaf reads, of which `outside` have no name in the lake; `unknown`
+    says why these may not be all.
+    """
 
     names: tuple[str, ...] = ()
     outside: frozenset[str] = frozenset()
@@ -23,7 +35,9 @@ class DataSets:
 
 
 def read_at(place: Place, names: Names) -> DataSets:
-    """What is read there. A folder or a file in a table's folder is of that table, as a partition is."""
+    """What is read there. A folder or a file in a table's folder is of that table, as a partition
+    is.
+    """
     whole = place.named(names)
     if whole is None and not place.roots:
         return DataSets()
@@ -31,7 +45,11 @@ def read_at(place: Place, names: Names) -> DataSets:
         return DataSets(names=whole[:1], outside=frozenset(() if whole[1] else whole[:1]))
     hidden = {root for root in place.roots if place.is_grouped and names.has_below(root)}
     known = {root: names.holding(root) for root in place.roots}
-    found = {root: known[root] or outside(_folder(root, place.base)) for root in place.roots if known[root] or root not in hidden}
+    found = {
+        root: known[root] or outside(_folder(root, place.base))
+        for root in place.roots
+        if known[root] or root not in hidden
+    }
     return DataSets(
         names=tuple(dict.fromkeys(found.values())),
         outside=frozenset(name for root, name in found.items() if known[root] is None),
@@ -40,7 +58,9 @@ def read_at(place: Place, names: Names) -> DataSets:
 
 
 def _folder(root: str, base: str | None) -> str:
-    """The data set that a folder or a file outside of the lake is of: what is above partitions and files that Spark named."""
+    """The data set that a folder or a file outside of the lake is of: what is above partitions and
+    files that Spark named.
+    """
     path = normalised(root)
     if base is not None and path.startswith(f"{normalised(base)}/"):
         return base
@@ -68,8 +88,8 @@ class Column:
 class Frame:
     """The columns that a node gives, in order.
 
-    `indirect` is what decides which rows there are, by sources of INDIRECT kinds. `rows` is where rows come from: data sets as
-    a whole, which are what a count of rows is made of.
+    `indirect` is what decides which rows there are, by sources of INDIRECT kinds. `rows` is where
+    rows come from: data sets as a whole, which are what a count of rows is made of.
     """
 
     columns: tuple[Column, ...] = ()
@@ -93,7 +113,11 @@ class Frame:
 
     def decided(self, kind: Kind, *values: Value) -> "Frame":
         """The same columns of fewer or other rows, on which these values decide."""
-        return Frame(self.columns, together((self.indirect, *(value.then(kind) for value in values))), self.rows)
+        return Frame(
+            self.columns,
+            together((self.indirect, *(value.then(kind) for value in values))),
+            self.rows,
+        )
 
     def because(self, *reasons: str) -> "Frame":
         """The same rows and columns, of all of which something is unknown for these reasons."""
@@ -114,7 +138,9 @@ def columns_of(output: Iterable[Attribute], values: Iterable[Value]) -> tuple[Co
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where a rule looks things up: `columns` are those of the children, `outer` those around a subquery."""
+    """Where a rule looks things up: `columns` are those of the children, `outer` those around a
+    subquery.
+    """
 
     reader: "Reading"
     outer: Mapping[int, Value]
@@ -149,18 +175,28 @@ class Scope:
 
     def named(self, expressions: Iterable[Node]) -> tuple[Column, ...]:
         """The columns that named expressions give."""
-        return tuple(Column(one.number("exprId"), one.text("name"), self.reader.value(one, self)) for one in expressions)
+        return tuple(
+            Column(one.number("exprId"), one.text("name"), self.reader.value(one, self))
+            for one in expressions
+        )
 
     def column(self, attribute: Attribute) -> Column:
         """The child's column of this id."""
         value = self.columns.get(attribute.id)
-        return Column(attribute.id, attribute.name, Value().because(f"column {attribute.name} is not below") if value is None else value)
+        return Column(
+            attribute.id,
+            attribute.name,
+            Value().because(f"column {attribute.name} is not below") if value is None else value,
+        )
 
 
 def of_tables(tables: Iterable[str], output: Iterable[Attribute]) -> Frame:
     """The columns of a table as they are, or of several that are read as one."""
     names = tuple(tables)
-    return Frame(tuple(Column(one.id, one.name, _reference(names, one.name)) for one in output), rows=_reference(names, None))
+    return Frame(
+        tuple(Column(one.id, one.name, _reference(names, one.name)) for one in output),
+        rows=_reference(names, None),
+    )
 
 
 def _reference(tables: Iterable[str], column: str | None) -> Value:
@@ -227,7 +263,9 @@ CONSTANTS = frozenset(
         "CurrentRow$",
     }
 )
-"""Expressions that come from no column, as long as they have no arguments. A rank is decided by its window alone."""
+"""Expressions that come from no column, as long as they have no arguments. A rank is decided by its
+window alone.
+"""
 
 UDFS = {
     "PythonUDF": "Python UDF",
@@ -278,39 +316,62 @@ def value_of(node: Node, scope: Scope) -> Value:
 
 def _function(node: Node, scope: Scope) -> Value:
     is_masking = node.name in MASKING
-    if isinstance(node.fields.get("replacement"), Node):  # what stands for the function when it is evaluated
+    if isinstance(
+        node.fields.get("replacement"), Node
+    ):  # what stands for the function when it is evaluated
         replaced = scope.value(node.node("replacement"))
         return replaced.then(Kind.TRANSFORMATION, is_masking) if is_masking else replaced
     arguments = _arguments(node, scope)
     if arguments is None:
-        return CONSTANT if node.name in CONSTANTS else Value().because(f"unknown function {node.name}")
+        return (
+            CONSTANT if node.name in CONSTANTS else Value().because(f"unknown function {node.name}")
+        )
     return arguments.then(Kind.TRANSFORMATION, is_masking)
 
 
 def _arguments(node: Node, scope: Scope) -> Value | None:
-    """What all arguments together derive from, and that the dump has lost some; None where there are none."""
+    """What all arguments together derive from, and that the dump has lost some; None where there
+    are none.
+    """
     children = node.children()
-    lost = next((field for field, value in node.fields.items() if field in ARGUMENTS and not _holds_nodes(value)), None)
+    lost = next(
+        (
+            field
+            for field, value in node.fields.items()
+            if field in ARGUMENTS and not _holds_nodes(value)
+        ),
+        None,
+    )
     if lost is not None:
         return scope.values(children).because(str(node.missing(lost)))
     return scope.values(children) if children else None
 
 
 def _holds_nodes(field: Field) -> bool:
-    return isinstance(field, Node) or (isinstance(field, tuple) and all(isinstance(one, Node) for one in field))
+    return isinstance(field, Node) or (
+        isinstance(field, tuple) and all(isinstance(one, Node) for one in field)
+    )
 
 
 def _attribute(node: Node, scope: Scope) -> Value:
     """A column of the children."""
     value = scope.columns.get(node.number("exprId"))
-    return Value().because(f"column {node.fields.get('name')} is not below") if value is None else value
+    return (
+        Value().because(f"column {node.fields.get('name')} is not below")
+        if value is None
+        else value
+    )
 
 
 def _outer(node: Node, scope: Scope) -> Value:
     """A column around a subquery, which may have the id of one inside."""
     inner = node.node("e")
     value = scope.outer.get(inner.number("exprId"))
-    return Value().because(f"outer column {inner.fields.get('name')} is not around") if value is None else value
+    return (
+        Value().because(f"outer column {inner.fields.get('name')} is not around")
+        if value is None
+        else value
+    )
 
 
 def _child(node: Node, scope: Scope) -> Value:
@@ -319,14 +380,18 @@ def _child(node: Node, scope: Scope) -> Value:
 
 
 def _either(node: Node, scope: Scope) -> Value:
-    """The first of several that is not null: each gives the value, and whether it is null decides which of them does."""
+    """The first of several that is not null: each gives the value, and whether it is null decides
+    which of them does.
+    """
     values = scope.values(node.nodes("children"))
     return values.merged(values.then(Kind.CONDITIONAL))
 
 
 def _if(node: Node, scope: Scope) -> Value:
     condition = scope.value(node.node("predicate")).then(Kind.CONDITIONAL)
-    return together((condition, scope.value(node.node("trueValue")), scope.value(node.node("falseValue"))))
+    return together(
+        (condition, scope.value(node.node("trueValue")), scope.value(node.node("falseValue")))
+    )
 
 
 def _case(node: Node, scope: Scope) -> Value:
@@ -351,14 +416,21 @@ def _field(node: Node, scope: Scope) -> Value:
 
 def _aggregated(node: Node, scope: Scope) -> Value:
     """An aggregate function of the rows that its own filter leaves."""
-    function, condition = scope.value(node.node("aggregateFunction")).then(Kind.AGGREGATION), node.optional("filter")
-    return function if condition is None else function.merged(scope.value(condition).then(Kind.FILTER))
+    function, condition = (
+        scope.value(node.node("aggregateFunction")).then(Kind.AGGREGATION),
+        node.optional("filter"),
+    )
+    return (
+        function if condition is None else function.merged(scope.value(condition).then(Kind.FILTER))
+    )
 
 
 def _count(node: Node, scope: Scope) -> Value:
     """How many rows have values; a count of all is made of the data sets as a whole."""
     arguments = scope.values(node.nodes("children"))
-    return (arguments if arguments.sources or arguments.opaque else arguments.merged(scope.rows)).then(Kind.AGGREGATION, is_masking=True)
+    return (
+        arguments if arguments.sources or arguments.opaque else arguments.merged(scope.rows)
+    ).then(Kind.AGGREGATION, is_masking=True)
 
 
 def _distinct(node: Node, scope: Scope) -> Value:
@@ -368,12 +440,16 @@ def _distinct(node: Node, scope: Scope) -> Value:
 
 def _by(node: Node, scope: Scope) -> Value:
     """The value of one column in the row where another has its largest or least."""
-    return scope.value(node.node("valueExpr")).merged(scope.value(node.node("orderingExpr")).then(Kind.CONDITIONAL))
+    return scope.value(node.node("valueExpr")).merged(
+        scope.value(node.node("orderingExpr")).then(Kind.CONDITIONAL)
+    )
 
 
 def _pivoted(node: Node, scope: Scope) -> Value:
     """The value in those rows where the pivot column has one value."""
-    return scope.value(node.node("valueColumn")).merged(scope.value(node.node("pivotColumn")).then(Kind.CONDITIONAL))
+    return scope.value(node.node("valueColumn")).merged(
+        scope.value(node.node("pivotColumn")).then(Kind.CONDITIONAL)
+    )
 
 
 def _with(node: Node, scope: Scope) -> Value:
@@ -397,18 +473,28 @@ def _number(node: Node) -> int:
 def _window(node: Node, scope: Scope) -> Value:
     """A function of the rows of a window, which others decide on."""
     window = node.node("windowSpec")
-    specification = scope.values((*window.nodes("partitionSpec"), *window.nodes("orderSpec"), window.node("frameSpecification")))
+    specification = scope.values(
+        (
+            *window.nodes("partitionSpec"),
+            *window.nodes("orderSpec"),
+            window.node("frameSpecification"),
+        )
+    )
     specification = specification.then(Kind.WINDOW)
     return scope.value(node.node("windowFunction")).merged(specification)
 
 
 def _none(node: Node, scope: Scope) -> Value:
-    """No column's value, whatever it is made with: a rank, which repeats its window's order, or a null of some type."""
+    """No column's value, whatever it is made with: a rank, which repeats its window's order, or a
+    null of some type.
+    """
     return CONSTANT
 
 
 def _udf(node: Node, scope: Scope) -> Value:
-    name = next((str(node.fields[key]) for key in _NAMES if isinstance(node.fields.get(key), str)), "")
+    name = next(
+        (str(node.fields[key]) for key in _NAMES if isinstance(node.fields.get(key), str)), ""
+    )
     return (_arguments(node, scope) or CONSTANT).through(f"{UDFS[node.name]} {name}".rstrip())
 
 

@@ -3,8 +3,26 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from lakechime_dagster.lineage.columns import CONSTANT, ColumnLineage, Kind, Names, Source, Statement, Value, joined, together
-from lakechime_dagster.lineage.plan_dump import Dump, MissingPartError, Node, Place, Unknown, deeply, place_of
+from lakechime_dagster.lineage.columns import (
+    CONSTANT,
+    ColumnLineage,
+    Kind,
+    Names,
+    Source,
+    Statement,
+    Value,
+    joined,
+    together,
+)
+from lakechime_dagster.lineage.plan_dump import (
+    Dump,
+    MissingPartError,
+    Node,
+    Place,
+    Unknown,
+    deeply,
+    place_of,
+)
 from lakechime_dagster.lineage.plan_expressions import Frame, Scope
 from lakechime_dagster.lineage.plan_nodes import BATCHES, CHECKPOINTS, NODES, Checkpoints, Reading
 
@@ -13,8 +31,8 @@ from lakechime_dagster.lineage.plan_nodes import BATCHES, CHECKPOINTS, NODES, Ch
 class Write:
     """What a command writes where.
 
-    `looked_up` says that the target is read to find rows in it, which makes it no input unless it is among `inputs`, or a
-    column is made of it.
+    `looked_up` says that the target is read to find rows in it, which makes it no input unless it
+    is among `inputs`, or a column is made of it.
     """
 
     place: Place
@@ -29,11 +47,16 @@ Rule = Callable[[Node, Reading], Write]
 
 
 def columns_by_name(frame: Frame) -> tuple[ColumnLineage, ...]:
-    """The columns of a target are those of the query's output of the same name, wherever they stand.
+    """The columns of a target are those of the query's output of the same name, wherever they
+    stand.
 
-    A dump lacks names that Spark makes of expressions with literals; such a column is called by its place.
+    A dump lacks names that Spark makes of expressions with literals; such a column is called by its
+    place.
     """
-    return joined(column.value.lineage(column.name or f"column {place}") for place, column in enumerate(frame.columns, 1))
+    return joined(
+        column.value.lineage(column.name or f"column {place}")
+        for place, column in enumerate(frame.columns, 1)
+    )
 
 
 def place_written(node: Node) -> Place:
@@ -84,7 +107,11 @@ PLACES = (
 
 
 OPERATION = "__row_operation"
-ROW_LEVEL_CLAUSES = ("matchedInstructions", "notMatchedInstructions", "notMatchedBySourceInstructions")
+ROW_LEVEL_CLAUSES = (
+    "matchedInstructions",
+    "notMatchedInstructions",
+    "notMatchedBySourceInstructions",
+)
 ASSIGNED: Mapping[str, str | None] = {
     "Keep Copy$": "output",
     "Keep Update$": "output",
@@ -98,16 +125,26 @@ ASSIGNED: Mapping[str, str | None] = {
 
 def rewritten(node: Node, reading: Reading) -> Write:
     """`ReplaceData` and `WriteDelta`, which are one statement in two ways."""
-    return _row_level_merged(node, reading) if node.node("query").name == "MergeRows" else _changed(node, reading)
+    return (
+        _row_level_merged(node, reading)
+        if node.node("query").name == "MergeRows"
+        else _changed(node, reading)
+    )
 
 
 def inserted(node: Node, reading: Reading) -> Write | None:
-    """An append that is a MERGE which only inserts, of those rows of the source that the target has not; None of any other.
+    """An append that is a MERGE which only inserts, of those rows of the source that the target has
+    not; None of any other.
 
-    It looks into the very relation that it writes to, while one that a query names itself has ids of its own.
+    It looks into the very relation that it writes to, while one that a query names itself has ids
+    of its own.
     """
     table, join = node.fields.get("table"), _below(node.node("query"))
-    is_merge = isinstance(table, Node) and join.fields.get("joinType") == "left anti" and join.node("right").output == table.output
+    is_merge = (
+        isinstance(table, Node)
+        and join.fields.get("joinType") == "left anti"
+        and join.node("right").output == table.output
+    )
     return _row_level_merged(node, reading) if is_merge else None
 
 
@@ -115,7 +152,12 @@ def deleted(node: Node, reading: Reading) -> Write:
     """A DELETE that a table does by itself: of all rows, or of those that a condition holds for."""
     target, condition = reading.read(node.node("table")), node.node("condition")
     indirect = reading.scope(target).value(condition).then(Kind.FILTER)
-    return Write(place=place_written(node), indirect=indirect, replaces=condition.name == "Literal", looked_up=True)
+    return Write(
+        place=place_written(node),
+        indirect=indirect,
+        replaces=condition.name == "Literal",
+        looked_up=True,
+    )
 
 
 def truncated(node: Node, reading: Reading) -> Write:
@@ -131,8 +173,12 @@ Clauses = Iterable[tuple[Node | None, Assigned]]
 """By the condition of a clause, if it has one, what it assigns."""
 
 
-def _merge(node: Node, reading: Reading, sides: tuple[Node, Node], clauses: Clauses, on: Node | None) -> Write:
-    """MERGE of a source into a target: its condition joins the rows, and each clause decides on its rows by its own condition."""
+def _merge(
+    node: Node, reading: Reading, sides: tuple[Node, Node], clauses: Clauses, on: Node | None
+) -> Write:
+    """MERGE of a source into a target: its condition joins the rows, and each clause decides on its
+    rows by its own condition.
+    """
     source = reading.read(sides[0])
     inputs = frozenset(reading.tables)
     target = reading.read(sides[1])
@@ -144,19 +190,31 @@ def _merge(node: Node, reading: Reading, sides: tuple[Node, Node], clauses: Clau
         if condition is not None:
             indirect.append(here.value(condition).then(Kind.FILTER))
         columns += _changes(assigned, target, here)
-    return Write(place=place_written(node), columns=joined(columns), indirect=together(indirect), looked_up=True, inputs=inputs)
+    return Write(
+        place=place_written(node),
+        columns=joined(columns),
+        indirect=together(indirect),
+        looked_up=True,
+        inputs=inputs,
+    )
 
 
 def _changes(assigned: Assigned, target: Frame, here: Scope) -> list[ColumnLineage]:
     """The columns that get something else than they have."""
     ids = {column.name: column.id for column in target.columns}
-    return [here.value(one).lineage(name) for name, one in assigned if name is not None and not is_kept(one, ids.get(name))]
+    return [
+        here.value(one).lineage(name)
+        for name, one in assigned
+        if name is not None and not is_kept(one, ids.get(name))
+    ]
 
 
 def _row_level_merged(node: Node, reading: Reading) -> Write:
-    """MERGE as Spark rewrites it: what rows become is in the instructions of its clauses, by the place of each column.
+    """MERGE as Spark rewrites it: what rows become is in the instructions of its clauses, by the
+    place of each column.
 
-    Of the target's rows those may be left out before that its own part of the condition does not hold for.
+    Of the target's rows those may be left out before that its own part of the condition does not
+    hold for.
     """
     query, join = node.node("query"), _below(node.node("query"))
     if join.name != "Join":
@@ -165,16 +223,28 @@ def _row_level_merged(node: Node, reading: Reading) -> Write:
     names, clauses = _names(node, query), list[tuple[Node | None, Assigned]]()
     if query.name == "Project":
         clauses.append((None, zip(names, query.nodes("projectList"), strict=True)))
-    for instruction in (one for key in ROW_LEVEL_CLAUSES if query.name == "MergeRows" for one in query.nodes(key)):
+    for instruction in (
+        one for key in ROW_LEVEL_CLAUSES if query.name == "MergeRows" for one in query.nodes(key)
+    ):
         rows = _instructed(instruction)
-        clauses.append((instruction.node("condition"), zip(names, rows, strict=True) if rows else ()))
-    return _merge(node, reading, (join.node(sides[0]), join.node(sides[1])), clauses, join.optional("condition"))
+        clauses.append(
+            (instruction.node("condition"), zip(names, rows, strict=True) if rows else ())
+        )
+    return _merge(
+        node,
+        reading,
+        (join.node(sides[0]), join.node(sides[1])),
+        clauses,
+        join.optional("condition"),
+    )
 
 
 def _instructed(instruction: Node) -> tuple[Node, ...]:
     """What an instruction makes of rows; nothing of those that it leaves out."""
     context = instruction.fields.get("context")
-    name = f"{instruction.name} {context.name}" if isinstance(context, Unknown) else instruction.name
+    name = (
+        f"{instruction.name} {context.name}" if isinstance(context, Unknown) else instruction.name
+    )
     if name not in ASSIGNED:
         raise MissingPartError(f"unknown instruction {name}")
     field = ASSIGNED[name]
@@ -182,14 +252,22 @@ def _instructed(instruction: Node) -> tuple[Node, ...]:
 
 
 def _changed(node: Node, reading: Reading) -> Write:
-    """UPDATE and DELETE: their condition decides on the rows; what an UPDATE assigns is what rows that it holds for become."""
+    """UPDATE and DELETE: their condition decides on the rows; what an UPDATE assigns is what rows
+    that it holds for become.
+    """
     condition = node.node("condition")
-    indirect = reading.scope(reading.read(node.node("originalTable"))).value(condition).then(Kind.FILTER)
+    indirect = (
+        reading.scope(reading.read(node.node("originalTable"))).value(condition).then(Kind.FILTER)
+    )
     columns: list[ColumnLineage] = []
     for plan, expressions in _updates(node.node("query")):
         below = reading.read(plan.node("child"))
-        columns += _changes(zip(_names(node, plan), expressions, strict=True), below, reading.scope(below))
-    return Write(place=place_written(node), columns=joined(columns), indirect=indirect, looked_up=True)
+        columns += _changes(
+            zip(_names(node, plan), expressions, strict=True), below, reading.scope(below)
+        )
+    return Write(
+        place=place_written(node), columns=joined(columns), indirect=indirect, looked_up=True
+    )
 
 
 def _names(node: Node, plan: Node) -> list[str | None]:
@@ -204,11 +282,15 @@ def _below(query: Node) -> Node:
 
 
 def _updates(query: Node) -> Iterator[tuple[Node, tuple[Node, ...]]]:
-    """The nodes below which there are the target's rows, and what each makes of them; none of what leaves rows as they are.
+    """The nodes below which there are the target's rows, and what each makes of them; none of what
+    leaves rows as they are.
 
-    Where the condition asks other tables, files are rewritten as those rows that it holds for, and the others.
+    Where the condition asks other tables, files are rewritten as those rows that it holds for, and
+    the others.
     """
-    is_named = query.name == "Project" and any(one.fields.get("name") == OPERATION for one in query.nodes("projectList"))
+    is_named = query.name == "Project" and any(
+        one.fields.get("name") == OPERATION for one in query.nodes("projectList")
+    )
     top = query.node("child") if is_named else query
     for plan in top.nodes("children") if top.name == "Union" else (top,):
         if plan.name == "Project":
@@ -220,13 +302,17 @@ def _updates(query: Node) -> Iterator[tuple[Node, tuple[Node, ...]]]:
 
 
 def _where(expression: Node) -> Node:
-    """What a column becomes where the condition holds: Spark lets rows that it does not hold for keep theirs, by an IF around it."""
+    """What a column becomes where the condition holds: Spark lets rows that it does not hold for
+    keep theirs, by an IF around it.
+    """
     value = expression.node("child") if expression.name == "Alias" else expression
     return value.node("trueValue") if value.name == "If" else expression
 
 
 def _second(plan: Node) -> tuple[Node, ...]:
-    """Of an UPDATE that writes what changes: for each row one that takes it away, and one that puts another in its place."""
+    """Of an UPDATE that writes what changes: for each row one that takes it away, and one that puts
+    another in its place.
+    """
     rows = plan.lists("projections")
     if len(rows) != 2 or any(one.name not in ("Literal", "AttributeReference") for one in rows[0]):
         raise MissingPartError("unknown rows of Expand")
@@ -236,11 +322,18 @@ def _second(plan: Node) -> tuple[Node, ...]:
 def _of_query(node: Node, reading: Reading, *, replaces: bool) -> Write:
     """What a command writes of a query."""
     frame = reading.read(node.node("query"))
-    return Write(place=place_written(node), columns=columns_by_name(frame), indirect=frame.deciding(), replaces=replaces)
+    return Write(
+        place=place_written(node),
+        columns=columns_by_name(frame),
+        indirect=frame.deciding(),
+        replaces=replaces,
+    )
 
 
 def _saved(node: Node, reading: Reading) -> Write:
-    """`df.save` in all its modes. With `replaceWhere`, or a dynamic overwrite, rows of the target stay."""
+    """`df.save` in all its modes. With `replaceWhere`, or a dynamic overwrite, rows of the target
+    stay.
+    """
     return _of_query(node, reading, replaces=_overwrites(node, reading))
 
 
@@ -255,7 +348,9 @@ def _added(node: Node, reading: Reading) -> Write:
 
 
 def _overwritten(node: Node, reading: Reading) -> Write:
-    """INSERT OVERWRITE, REPLACE WHERE: the rows that a condition on the target holds for are replaced, all if it is true."""
+    """INSERT OVERWRITE, REPLACE WHERE: the rows that a condition on the target holds for are
+    replaced, all if it is true.
+    """
     return _of_query(node, reading, replaces=node.node("deleteExpr").name == "Literal")
 
 
@@ -264,15 +359,21 @@ def _created(node: Node, reading: Reading) -> Write:
 
 
 def _created_in_session(node: Node, reading: Reading) -> Write:
-    """CREATE TABLE … AS of a table of Spark's own formats or of Hive; with IF NOT EXISTS a table that exists keeps its rows."""
+    """CREATE TABLE … AS of a table of Spark's own formats or of Hive; with IF NOT EXISTS a table
+    that exists keeps its rows.
+    """
     return _of_query(node, reading, replaces=node.fields.get("mode") not in ("Append", "Ignore"))
 
 
 def _inserted_by_hive(node: Node, reading: Reading) -> Write:
-    """INSERT into a table of Hive: a PARTITION clause gives constants to columns, and an overwrite of it replaces partitions alone."""
+    """INSERT into a table of Hive: a PARTITION clause gives constants to columns, and an overwrite
+    of it replaces partitions alone.
+    """
     partition = node.fields.get("partition")
     listed = partition if isinstance(partition, Mapping) else {}
-    constants = tuple(ColumnLineage(column=name) for name, is_static in listed.items() if is_static is True)
+    constants = tuple(
+        ColumnLineage(column=name) for name, is_static in listed.items() if is_static is True
+    )
     found = _of_query(node, reading, replaces=node.fields.get("overwrite") is True and not listed)
     return replace(found, columns=found.columns + constants)
 
@@ -285,27 +386,43 @@ def _exported(node: Node, reading: Reading) -> Write:
 def _loaded(node: Node, _: Reading) -> Write:
     """LOAD DATA: the rows of files, of whose columns the plan shows nothing."""
     replaces = node.fields.get("isOverwrite") is True and node.fields.get("partition") is None
-    return Write(place=Place(identifier=node.text("table")), indirect=CONSTANT.because("LOAD DATA reads files"), replaces=replaces)
+    return Write(
+        place=Place(identifier=node.text("table")),
+        indirect=CONSTANT.because("LOAD DATA reads files"),
+        replaces=replaces,
+    )
 
 
 def _truncated_in_session(node: Node, _: Reading) -> Write:
-    """TRUNCATE of a table of Spark's own formats or of Hive: all rows go, or those of partitions."""
-    return Write(place=Place(identifier=node.text("tableName")), replaces=node.fields.get("partitionSpec") is None, looked_up=True)
+    """TRUNCATE of a table of Spark's own formats or of Hive: all rows go, or those of
+    partitions.
+    """
+    return Write(
+        place=Place(identifier=node.text("tableName")),
+        replaces=node.fields.get("partitionSpec") is None,
+        looked_up=True,
+    )
 
 
 def _streamed(node: Node, reading: Reading) -> Write:
     """A batch of a stream; of one whose mode is complete each replaces what was before."""
     mode = node.fields.get("outputMode")
-    return _of_query(node, reading, replaces=isinstance(mode, Unknown) and mode.name.startswith("Complete"))
+    return _of_query(
+        node, reading, replaces=isinstance(mode, Unknown) and mode.name.startswith("Complete")
+    )
 
 
 def _overwritten_by_name(node: Node, reading: Reading) -> Write:
-    """`saveAsTable` over a table, which may keep partitions, and CREATE OR REPLACE … AS, which does not: they are one command."""
+    """`saveAsTable` over a table, which may keep partitions, and CREATE OR REPLACE … AS, which does
+    not: they are one command.
+    """
     return _of_query(node, reading, replaces=not reading.is_dynamic)
 
 
 def _updated(node: Node, reading: Reading) -> Write:
-    """UPDATE: an expression for each column of the target, of which one that stands for itself is kept."""
+    """UPDATE: an expression for each column of the target, of which one that stands for itself is
+    kept.
+    """
     target = reading.read(node.node("target"))
     here, condition = reading.scope(target), node.optional("condition")
     found = [
@@ -314,7 +431,12 @@ def _updated(node: Node, reading: Reading) -> Write:
         if not is_kept(expression, column.id)
     ]
     indirect = CONSTANT if condition is None else here.value(condition).then(Kind.FILTER)
-    return Write(place=place_written(node), columns=tuple(found), indirect=indirect.merged(target.deciding()), looked_up=True)
+    return Write(
+        place=place_written(node),
+        columns=tuple(found),
+        indirect=indirect.merged(target.deciding()),
+        looked_up=True,
+    )
 
 
 def _deleted(node: Node, reading: Reading) -> Write:
@@ -322,13 +444,23 @@ def _deleted(node: Node, reading: Reading) -> Write:
     target, condition = reading.read(node.node("target")), node.optional("condition")
     if condition is None or condition.name == "Literal":
         return Write(place=place_written(node), replaces=True, looked_up=True)
-    return Write(place=place_written(node), indirect=reading.scope(target).value(condition).then(Kind.FILTER), looked_up=True)
+    return Write(
+        place=place_written(node),
+        indirect=reading.scope(target).value(condition).then(Kind.FILTER),
+        looked_up=True,
+    )
 
 
 def _merged(node: Node, reading: Reading) -> Write:
     """MERGE into a Delta table."""
-    clauses = ((clause.optional("condition"), _actions(clause)) for name in CLAUSES for clause in node.nodes(name))
-    return _merge(node, reading, (node.node("source"), node.node("target")), clauses, node.node("condition"))
+    clauses = (
+        (clause.optional("condition"), _actions(clause))
+        for name in CLAUSES
+        for clause in node.nodes(name)
+    )
+    return _merge(
+        node, reading, (node.node("source"), node.node("target")), clauses, node.node("condition")
+    )
 
 
 def _actions(clause: Node) -> Iterator[tuple[str, Node]]:
@@ -342,11 +474,14 @@ def _actions(clause: Node) -> Iterator[tuple[str, Node]]:
 
 def _restored(node: Node, _: Reading) -> Write:
     """RESTORE: the rows of another version, of which the plan does not show the sources."""
-    return Write(place=place_written(node), indirect=CONSTANT.because("rows of another version of the table"))
+    return Write(
+        place=place_written(node), indirect=CONSTANT.because("rows of another version of the table")
+    )
 
 
 def _overwrites(node: Node, reading: Reading) -> bool:
-    """Whether `df.save` replaces all rows; partitions alone where the statement says so, or the session and the statement does not.
+    """Whether `df.save` replaces all rows; partitions alone where the statement says so, or the
+    session and the statement does not.
 
     What has no partitions is replaced whole all the same, which only a write of files shows.
     """
@@ -355,7 +490,11 @@ def _overwrites(node: Node, reading: Reading) -> bool:
     mode = said.get("partitionOverwriteMode")
     is_dynamic = str(mode).lower() == "dynamic" if mode is not None else reading.is_dynamic
     partly = "replaceWhere" in said or (is_dynamic and node.fields.get("partitionColumns") != ())
-    return node.fields.get("mode") == "Overwrite" and not partly and not node.fields.get("staticPartitions")
+    return (
+        node.fields.get("mode") == "Overwrite"
+        and not partly
+        and not node.fields.get("staticPartitions")
+    )
 
 
 CLAUSES = ("matchedClauses", "notMatchedClauses", "notMatchedBySourceClauses")
@@ -401,10 +540,14 @@ RESULT = "result"
 """The name of the dump of a frame that a function returned."""
 
 JOB = "job"
-"""The name of a dump of a job that ran no statement, such as an action of an RDD; it has no plan."""
+"""The name of a dump of a job that ran no statement, such as an action of an RDD; it has no
+plan.
+"""
 
 COMMANDS = "multi-commands"
-"""The name that Spark gives to `FROM … INSERT … INSERT …`, whose plan is the union of the commands."""
+"""The name that Spark gives to `FROM … INSERT … INSERT …`, whose plan is the union of the
+commands.
+"""
 
 DRIVER = "a value that may have gone through the driver"
 
@@ -421,8 +564,8 @@ class Written:
 class Found:
     """What dumps say.
 
-    `outside` are the data sets read or written that have no name in the lake; `unknown` says what was executed of which
-    nothing is known, each time it was.
+    `outside` are the data sets read or written that have no name in the lake; `unknown` says what
+    was executed of which nothing is known, each time it was.
     """
 
     writes: tuple[Written, ...] = ()
@@ -439,12 +582,15 @@ def statements_of(dumps: Iterable[Dump], names: Names, target: str | None = None
     """The statements of a function's call.
 
     Args:
-        dumps: What was executed meanwhile, in its order, and the frame that the function returned as one named `result`.
+        dumps: What was executed meanwhile, in its order, and the frame that the function returned
+            as one named `result`.
         names: The lake's names of tables.
         target: The table that the returned frame becomes, if its plan does not show it.
     """
     all_dumps = tuple(one for one in dumps if not one.failed)
-    return deeply(lambda: _found(all_dumps, names, target), max((one.depth for one in all_dumps), default=0))
+    return deeply(
+        lambda: _found(all_dumps, names, target), max((one.depth for one in all_dumps), default=0)
+    )
 
 
 def _found(dumps: tuple[Dump, ...], names: Names, target: str | None) -> Found:
@@ -458,7 +604,9 @@ def _found(dumps: tuple[Dump, ...], names: Names, target: str | None) -> Found:
             driver = driver.because(DRIVER)
             continue
         if _is_for_function(dump.plan):
-            driver = driver.because(DRIVER)  # what the function keeps from batch to batch is in no plan
+            driver = driver.because(
+                DRIVER
+            )  # what the function keeps from batch to batch is in no plan
             continue
         try:
             commands = dump.plan.nodes("children") if dump.name == COMMANDS else (dump.plan,)
@@ -479,7 +627,9 @@ def _found(dumps: tuple[Dump, ...], names: Names, target: str | None) -> Found:
     return Found(writes=tuple(writes), outside=tuple(sorted(outside)), unknown=tuple(unknown))
 
 
-def _read(dump: Dump, plan: Node, reading: Reading, target: str | None) -> tuple[Statement | None, Value]:
+def _read(
+    dump: Dump, plan: Node, reading: Reading, target: str | None
+) -> tuple[Statement | None, Value]:
     """The statement of a dump; of an action, what it fetched to the driver."""
     is_write, marks = plan.name in WRITES, [node for node in plan.walk() if node.name == "Result"]
     if marks:
@@ -488,7 +638,9 @@ def _read(dump: Dump, plan: Node, reading: Reading, target: str | None) -> tuple
         return _written(WRITES[plan.name](plan, reading), reading), CONSTANT
     if dump.name == RESULT:
         frame = reading.read(plan)
-        return _statement(target or "", columns_by_name(frame), frame.deciding(), reading.tables), CONSTANT
+        return _statement(
+            target or "", columns_by_name(frame), frame.deciding(), reading.tables
+        ), CONSTANT
     if dump.name in CHECKPOINTS or is_silent(plan) or _is_of_log(dump, plan):
         return None, CONSTANT
     if plan.name in NODES:
@@ -503,18 +655,23 @@ def _read(dump: Dump, plan: Node, reading: Reading, target: str | None) -> tuple
 def _is_for_function(plan: Node) -> bool:
     """Whether a batch of a stream is handed to a function, whose own statements follow."""
     sink = plan.fields.get("sink")
-    return plan.name in BATCHES and isinstance(sink, Unknown) and sink.name.startswith("ForeachBatch")
+    return (
+        plan.name in BATCHES and isinstance(sink, Unknown) and sink.name.startswith("ForeachBatch")
+    )
 
 
 def _is_of_log(dump: Dump, plan: Node) -> bool:
-    """Whether Delta itself asks a table's log, as it does when a frame is planned without being executed, such as by `cache()`.
+    """Whether Delta itself asks a table's log, as it does when a frame is planned without being
+    executed, such as by `cache()`.
 
     What a program in Python asks of the log is the program's.
     """
     if str(dump.name).endswith("ToPython"):
         return False
     leaves = [node for node in plan.walk() if node.output is not None and not node.plans()]
-    return any(_is_log(leaf) for leaf in leaves) and all(_is_log(leaf) or leaf.name in ("LocalRelation", "Range") for leaf in leaves)
+    return any(_is_log(leaf) for leaf in leaves) and all(
+        _is_log(leaf) or leaf.name in ("LocalRelation", "Range") for leaf in leaves
+    )
 
 
 def _is_log(leaf: Node) -> bool:
@@ -525,7 +682,8 @@ def _is_log(leaf: Node) -> bool:
     return is_kept or (bool(roots) and all("/_delta_log/" in f"{root}/" for root in roots))
 
 
-ANALYSIS = "analyze"  # what Spark calls a statement of which the analysis failed, so that nothing was executed
+# what Spark calls a statement of which the analysis failed, so that nothing was executed
+ANALYSIS = "analyze"
 
 
 def acts(dump: Dump) -> bool:
@@ -540,27 +698,42 @@ def acts(dump: Dump) -> bool:
 
 def is_silent(plan: Node) -> bool:
     """Whether a command moves no rows: it names, lists or alters tables, views and settings."""
-    return plan.name in SILENT or (plan.name.endswith("Command") and not plan.output and not plan.plans())
+    return plan.name in SILENT or (
+        plan.name.endswith("Command") and not plan.output and not plan.plans()
+    )
 
 
 def _marked(marks: list[Node], reading: Reading) -> Statement:
-    """The statement of a frame with a mark, whatever is done with it above: an engine's own comparing is none of its meaning."""
+    """The statement of a frame with a mark, whatever is done with it above: an engine's own
+    comparing is none of its meaning.
+    """
     frames = [reading.read(mark) for mark in marks]
     columns = joined(column for frame in frames for column in columns_by_name(frame))
-    return _statement(marks[0].text("name"), columns, together(frame.deciding() for frame in frames), reading.tables)
+    return _statement(
+        marks[0].text("name"),
+        columns,
+        together(frame.deciding() for frame in frames),
+        reading.tables,
+    )
 
 
 def _written(write: Write, reading: Reading) -> Statement:
     target = reading.named(write.place)
     if target is None:
         raise MissingPartError("the plan does not show where it writes to")
-    used = {source.ref.table for column in write.columns for source in column.sources} | write.inputs
-    inputs = {table for table in reading.tables if table != target or not write.looked_up or table in used}
+    used = {
+        source.ref.table for column in write.columns for source in column.sources
+    } | write.inputs
+    inputs = {
+        table for table in reading.tables if table != target or not write.looked_up or table in used
+    }
     found = _statement(target, write.columns, write.indirect, inputs)
     return replace(found, replaces=write.replaces)
 
 
-def _statement(target: str, columns: tuple[ColumnLineage, ...], indirect: Value, inputs: Iterable[str]) -> Statement:
+def _statement(
+    target: str, columns: tuple[ColumnLineage, ...], indirect: Value, inputs: Iterable[str]
+) -> Statement:
     return Statement(
         target=target,
         columns=columns,
@@ -572,21 +745,27 @@ def _statement(target: str, columns: tuple[ColumnLineage, ...], indirect: Value,
 
 
 def _fetched(frame: Frame) -> Value:
-    """What an action brings to the driver: values, and how many rows there are, on which others decide."""
+    """What an action brings to the driver: values, and how many rows there are, on which others
+    decide.
+    """
     found = frame.value().merged(frame.indirect)
     return found if found.sources or found.opaque else Value().because(DRIVER)
 
 
 def through_driver(fetched: Value) -> Value:
     """What was fetched to the driver, of whatever kind it was there."""
-    sources = frozenset(Source(source.ref, Kind.DRIVER, source.is_masking) for source in fetched.sources)
+    sources = frozenset(
+        Source(source.ref, Kind.DRIVER, source.is_masking) for source in fetched.sources
+    )
     return Value(sources, fetched.opaque | {DRIVER})
 
 
 def after_driver(statement: Statement, driver: Value) -> Statement:
-    """A statement after actions of the same program: what they fetched may be in any of its values, and in its constants.
+    """A statement after actions of the same program: what they fetched may be in any of its values,
+    and in its constants.
 
-    It may be in code that nobody looks into as well, as a UDF takes with it what the program has at hand.
+    It may be in code that nobody looks into as well, as a UDF takes with it what the program has at
+    hand.
 
     Where it assigns none, as a DELETE, they decide on its rows.
     """
@@ -594,7 +773,11 @@ def after_driver(statement: Statement, driver: Value) -> Statement:
         return statement
     reasons = tuple(driver.opaque)
     columns = tuple(
-        replace(one, sources=one.sources + tuple(driver.sources), opaque=one.opaque + (reasons if one.is_constant or one.udfs else ()))
+        replace(
+            one,
+            sources=one.sources + tuple(driver.sources),
+            opaque=one.opaque + (reasons if one.is_constant or one.udfs else ()),
+        )
         for one in statement.columns
     )
     tables = tuple({source.ref.table for source in driver.sources})

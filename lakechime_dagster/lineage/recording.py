@@ -1,4 +1,6 @@
-"""Records lineage in the store: data sets, columns, producers, readers, and what each wrote or read."""
+"""Records lineage in the store: data sets, columns, producers, readers, and what each wrote or
+read.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,7 +46,9 @@ def key_of(ref: ColumnRef) -> bytes:
 
 
 def storable_statement(statement: Statement) -> Statement:
-    """The statement with a replacement character in its names and reasons for each one that not every store can hold."""
+    """The statement with a replacement character in its names and reasons for each one that not
+    every store can hold.
+    """
     value = statement_json(statement)
     kept = _storable_json(value)
     return statement if kept == value else statement_from(kept)
@@ -59,20 +63,28 @@ def _storable_json(value: Any) -> Any:
 
 
 def ensured_nodes(connection: Connection, refs: Iterable[ColumnRef]) -> dict[ColumnRef, int]:
-    """The numbers of data sets and columns; a column that is met for the first time has the name by which it stands first."""
+    """The numbers of data sets and columns; a column that is met for the first time has the name by
+    which it stands first.
+    """
     wanted = dict.fromkeys(refs)
     names = dict.fromkeys(ref.table for ref in wanted)
-    found = _ensured(connection, {key_of(ColumnRef(name)): {"name": name, "dataset_id": None} for name in names})
+    found = _ensured(
+        connection, {key_of(ColumnRef(name)): {"name": name, "dataset_id": None} for name in names}
+    )
     columns: dict[bytes, dict[str, Any]] = {}
     for ref in wanted:
         if ref.column is not None:
-            columns.setdefault(key_of(ref), {"name": ref.column, "dataset_id": found[key_of(ColumnRef(ref.table))]})
+            columns.setdefault(
+                key_of(ref), {"name": ref.column, "dataset_id": found[key_of(ColumnRef(ref.table))]}
+            )
     found |= _ensured(connection, columns)
     return {ref: found[key_of(ref)] for ref in (*wanted, *map(ColumnRef, names))}
 
 
 def _ensured(connection: Connection, nodes: Mapping[bytes, Mapping[str, Any]]) -> dict[bytes, int]:
-    """The numbers of nodes by their keys; those that are missing are made, in the order of their keys."""
+    """The numbers of nodes by their keys; those that are missing are made, in the order of their
+    keys.
+    """
     found = _numbers_of(connection, schema.node, nodes)
     missing = [{**nodes[key], "key": key} for key in sorted(nodes) if key not in found]
     if missing:
@@ -81,7 +93,9 @@ def _ensured(connection: Connection, nodes: Mapping[bytes, Mapping[str, Any]]) -
     return found
 
 
-def _numbers_of(connection: Connection, table: sa.Table, keys: Collection[bytes]) -> dict[bytes, int]:
+def _numbers_of(
+    connection: Connection, table: sa.Table, keys: Collection[bytes]
+) -> dict[bytes, int]:
     (number,) = table.primary_key.columns
     found: dict[bytes, int] = {}
     for some in slices(sorted(keys), MANY):
@@ -101,30 +115,50 @@ def refs_of(connection: Connection, numbers: Collection[int]) -> dict[int, Colum
             .where(among(connection, schema.node.c.node_id, some))
         )
         for row in connection.execute(query):
-            found[row.node_id] = ColumnRef(row.name) if row.dataset is None else ColumnRef(row.dataset, row.name)
+            found[row.node_id] = (
+                ColumnRef(row.name) if row.dataset is None else ColumnRef(row.dataset, row.name)
+            )
     return found
 
 
-def ensured_statements(connection: Connection, statements: Iterable[Statement]) -> dict[Statement, int]:
-    """The numbers of statements; one that is met for the first time is kept with its edges, by the names that columns have."""
-    keys = {one: blake2b(orjson.dumps(statement_json(one)), digest_size=16).digest() for one in statements}
+def ensured_statements(
+    connection: Connection, statements: Iterable[Statement]
+) -> dict[Statement, int]:
+    """The numbers of statements; one that is met for the first time is kept with its edges, by the
+    names that columns have.
+    """
+    keys = {
+        one: blake2b(orjson.dumps(statement_json(one)), digest_size=16).digest()
+        for one in statements
+    }
     found = _numbers_of(connection, schema.statement, set(keys.values()))
     new = {key: one for one, key in keys.items() if key not in found}
     if new:
         found |= _kept(connection, new)
-        found |= _numbers_of(connection, schema.statement, new.keys() - found.keys())  # those that others made meanwhile
+        found |= _numbers_of(
+            connection, schema.statement, new.keys() - found.keys()
+        )  # those that others made meanwhile
     return {one: found[key] for one, key in keys.items()}
 
 
 def _kept(connection: Connection, new: Mapping[bytes, Statement]) -> dict[bytes, int]:
-    """Keep statements that are new, and give the numbers of those that nobody else has kept meanwhile."""
+    """Keep statements that are new, and give the numbers of those that nobody else has kept
+    meanwhile.
+    """
     numbers = ensured_nodes(connection, (ref for one in new.values() for ref in refs_in(one)))
     names = refs_of(connection, set(numbers.values()))
     other_names = {ref: names[number] for ref, number in numbers.items() if names[number] != ref}
-    spelled = {key: respelled(one, other_names) if other_names else one for key, one in sorted(new.items())}
+    spelled = {
+        key: respelled(one, other_names) if other_names else one for key, one in sorted(new.items())
+    }
     nodes = {ref: number for number, ref in names.items()}
-    rows = [{"key": key, "target_id": nodes[ColumnRef(one.target)], "statement": statement_json(one)} for key, one in spelled.items()]
-    made = insert_if_absent(connection, schema.statement).returning(schema.statement.c.statement_id, schema.statement.c.key)
+    rows = [
+        {"key": key, "target_id": nodes[ColumnRef(one.target)], "statement": statement_json(one)}
+        for key, one in spelled.items()
+    ]
+    made = insert_if_absent(connection, schema.statement).returning(
+        schema.statement.c.statement_id, schema.statement.c.key
+    )
     ours = {bytes(key): number for number, key in connection.execute(made, rows)}
     inputs = [
         {"statement_id": number, "source_id": nodes[ColumnRef(name)], "parts": int(part)}
@@ -132,7 +166,12 @@ def _kept(connection: Connection, new: Mapping[bytes, Statement]) -> dict[bytes,
         for name, part in parts_of(spelled[key]).items()
     ]
     edges = [
-        {"statement_id": number, "source_id": nodes[source], "target_id": nodes[target], "kind": kind}
+        {
+            "statement_id": number,
+            "source_id": nodes[source],
+            "target_id": nodes[target],
+            "kind": kind,
+        }
         for key, number in ours.items()
         for source, target, kind in edges_of(spelled[key])
     ]
@@ -142,11 +181,22 @@ def _kept(connection: Connection, new: Mapping[bytes, Statement]) -> dict[bytes,
     return ours
 
 
-def ensured_writers(connection: Connection, pairs: Mapping[tuple[Producer, str], int]) -> dict[tuple[Producer, str], sa.Row[Any]]:
-    """The rows of producers at their targets, with their targets; nobody else records for them until the transaction ends."""
+def ensured_writers(
+    connection: Connection, pairs: Mapping[tuple[Producer, str], int]
+) -> dict[tuple[Producer, str], sa.Row[Any]]:
+    """The rows of producers at their targets, with their targets; nobody else records for them
+    until the transaction ends.
+    """
     keys = {digest(pair[0].namespace, pair[0].job, pair[1]): pair for pair in pairs}
     rows = [
-        {"key": key, "namespace": pair[0].namespace, "job": pair[0].job, "target_id": pairs[pair], "at_ms": -1, "run_key": b""}
+        {
+            "key": key,
+            "namespace": pair[0].namespace,
+            "job": pair[0].job,
+            "target_id": pairs[pair],
+            "at_ms": -1,
+            "run_key": b"",
+        }
         for key, pair in sorted(keys.items())
     ]
     found: dict[tuple[Producer, str], sa.Row[Any]] = {}
@@ -154,7 +204,12 @@ def ensured_writers(connection: Connection, pairs: Mapping[tuple[Producer, str],
     for some in slices(rows, MANY):
         connection.execute(insert_if_absent(connection, schema.writer), list(some))
     for some in slices(sorted(keys), MANY):
-        held = sa.select(schema.writer).where(among(connection, row.key, some)).order_by(row.key).with_for_update()
+        held = (
+            sa.select(schema.writer)
+            .where(among(connection, row.key, some))
+            .order_by(row.key)
+            .with_for_update()
+        )
         found |= {keys[bytes(one.key)]: one for one in connection.execute(held).all()}
     return found
 
@@ -176,8 +231,14 @@ class SqlLineage:
 
 
 def statement_on(connection: Connection, producer: Producer, target: str) -> int | None:
-    """The number of the statement that the newest run of a producer recorded of a target; None before any did."""
-    return connection.execute(sa.select(schema.writer.c.statement_id).where(schema.writer.c.key == writer_key(producer, target))).scalar()
+    """The number of the statement that the newest run of a producer recorded of a target; None
+    before any did.
+    """
+    return connection.execute(
+        sa.select(schema.writer.c.statement_id).where(
+            schema.writer.c.key == writer_key(producer, target)
+        )
+    ).scalar()
 
 
 def writer_key(producer: Producer, target: str) -> bytes:
@@ -188,8 +249,9 @@ def writer_key(producer: Producer, target: str) -> bytes:
 def record_all_on(connection: Connection, records: Sequence[LineageRecord]) -> int:
     """Keep records in an open transaction that writes; how many changed what is known.
 
-    Of each producer and target the newest run holds. What is late or repeated changes nothing, unless the newest run says more.
-    Call it once in a transaction, so that two transactions that record for the same producers wait for each other and no more.
+    Of each producer and target the newest run holds. What is late or repeated changes nothing,
+    unless the newest run says more. Call it once in a transaction, so that two transactions that
+    record for the same producers wait for each other and no more.
 
     Raises:
         InvalidValueError: for a producer, run or time that no store can hold; nothing is kept then.
@@ -198,14 +260,20 @@ def record_all_on(connection: Connection, records: Sequence[LineageRecord]) -> i
     newest = {(one.producer, one.target): one for one in sorted(records, key=_moment)}
     targets = ensured_nodes(connection, (ColumnRef(target) for _, target in newest))
     writers = ensured_writers(connection, {pair: targets[ColumnRef(pair[1])] for pair in newest})
-    newest = {pair: one for pair, one in newest.items() if _moment(one) >= (writers[pair].at_ms, bytes(writers[pair].run_key))}
+    newest = {
+        pair: one
+        for pair, one in newest.items()
+        if _moment(one) >= (writers[pair].at_ms, bytes(writers[pair].run_key))
+    }
     numbers = ensured_statements(connection, (one.statement for one in newest.values()))
     rows = [_written(writers[pair], one, numbers[one.statement]) for pair, one in newest.items()]
     changed = [row for row in rows if row is not None]
     if changed:
         names = {name: sa.bindparam(f"new_{name}") for name in changed[0] if name != "of"}
         connection.execute(
-            sa.update(schema.writer).where(schema.writer.c.writer_id == sa.bindparam("new_of")).values(names),
+            sa.update(schema.writer)
+            .where(schema.writer.c.writer_id == sa.bindparam("new_of"))
+            .values(names),
             [{f"new_{name}": value for name, value in row.items()} for row in changed],
         )
     return len(changed)
@@ -234,21 +302,32 @@ def _written(before: sa.Row[Any], record: LineageRecord, statement: int) -> dict
 
 
 def _storable(record: LineageRecord) -> LineageRecord:
-    """The record with names that every store can hold; a producer, a run or a time that none can hold is refused."""
+    """The record with names that every store can hold; a producer, a run or a time that none can
+    hold is refused.
+    """
     checked_text("the namespace of a producer", record.producer.namespace)
     checked_text("the job of a producer", record.producer.job)
     checked_text("the run of a lineage record", record.run_id)
     checked_milliseconds("the time of a lineage record", record.at_ms)
     links = {storable(name): storable(link) for name, link in record.links.items()}
-    return replace(record, statement=storable_statement(record.statement), owners=tuple(map(storable, record.owners)), links=links)
+    return replace(
+        record,
+        statement=storable_statement(record.statement),
+        owners=tuple(map(storable, record.owners)),
+        links=links,
+    )
 
 
-MORE_MS = 7 * 24 * 3_600_000  # so long more may be reported of a run; later reports of a finished one change nothing
+MORE_MS = (
+    7 * 24 * 3_600_000
+)  # so long more may be reported of a run; later reports of a finished one change nothing
 
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """Counts of several documents: those that repeat what is known, records and reads that follow; `outside` are data sets of others."""
+    """Counts of several documents: those that repeat what is known, records and reads that follow;
+    `outside` are data sets of others.
+    """
 
     documents: int
     repeated: int
@@ -263,18 +342,34 @@ class SqlIngest:
 
     engine: Engine
 
-    def take(self, reports: Sequence[RunReport], way: str, names: Names, refused: int = 0, place: str | None = None) -> Taken:
-        """Keep reports, all of them or none, what follows from them, and up to where the way was read."""
+    def take(
+        self,
+        reports: Sequence[RunReport],
+        way: str,
+        names: Names,
+        refused: int = 0,
+        place: str | None = None,
+    ) -> Taken:
+        """Keep reports, all of them or none, what follows from them, and up to where the way was
+        read.
+        """
         with writing(self.engine) as connection:
             return take_on(connection, reports, way, names, refused, place)
 
 
 def take_on(
-    connection: Connection, reports: Sequence[RunReport], way: str, names: Names, refused: int = 0, place: str | None = None
+    connection: Connection,
+    reports: Sequence[RunReport],
+    way: str,
+    names: Names,
+    refused: int = 0,
+    place: str | None = None,
 ) -> Taken:
     """The same within an open transaction that writes."""
     lake = {name.casefold() for name in names.tables}
-    outside = tuple(sorted({name for one in reports for name in one.data_sets if name.casefold() not in lake}))
+    outside = tuple(
+        sorted({name for one in reports for name in one.data_sets if name.casefold() not in lake})
+    )
     changed, repeated = _joined(connection, [one for one in reports if not one.is_whole])
     known = [*changed, *(one for one in reports if one.is_whole)]
     found = [record for one in known for record in one.records()]
@@ -282,21 +377,37 @@ def take_on(
     reads = [read for one in known for read in one.reads()]
     keep_reads(connection, reads)
     note_way(connection, way, len(reports), refused, len(outside), place)
-    return Taken(documents=len(reports), repeated=repeated, records=records, reads=len(reads), outside=outside)
+    return Taken(
+        documents=len(reports),
+        repeated=repeated,
+        records=records,
+        reads=len(reads),
+        outside=outside,
+    )
 
 
 def _joined(connection: Connection, reports: Sequence[RunReport]) -> tuple[list[RunReport], int]:
-    """All that is known by now of the runs of which something new is reported, and how many reports say nothing new."""
+    """All that is known by now of the runs of which something new is reported, and how many reports
+    say nothing new.
+    """
     if not reports:
         return [], 0
     now, row = now_ms(connection), schema.pending_run.c
     connection.execute(sa.delete(schema.pending_run).where(row.updated_ms < now - MORE_MS))
     keys = [digest(one.producer.namespace, one.producer.job, one.run_id) for one in reports]
     ordered = sorted(set(keys))
-    connection.execute(insert_if_absent(connection, schema.pending_run), [{"key": key, "report": {}, "updated_ms": now} for key in ordered])
+    connection.execute(
+        insert_if_absent(connection, schema.pending_run),
+        [{"key": key, "report": {}, "updated_ms": now} for key in ordered],
+    )
     kept: dict[bytes, dict[str, Any]] = {}
     for some in slices(ordered, MANY):  # nobody else adds to them until the transaction ends
-        query = sa.select(row.key, row.report).where(among(connection, row.key, some)).order_by(row.key).with_for_update()
+        query = (
+            sa.select(row.key, row.report)
+            .where(among(connection, row.key, some))
+            .order_by(row.key)
+            .with_for_update()
+        )
         kept |= {bytes(key): report for key, report in connection.execute(query)}
     runs: dict[bytes, RunReport] = {}
     repeated = 0
@@ -315,7 +426,9 @@ def _joined(connection: Connection, reports: Sequence[RunReport]) -> tuple[list[
 
 
 def _is_recorded(connection: Connection, run: RunReport) -> bool:
-    """Whether a run of which nothing is kept any more was recorded: what is reported of it now is a part of what was known."""
+    """Whether a run of which nothing is kept any more was recorded: what is reported of it now is a
+    part of what was known.
+    """
     keys = [writer_key(record.producer, record.target) for record in run.records()]
     if not keys:
         return False
@@ -350,7 +463,9 @@ class LineageToKeep:
 
 
 def keep_reads(connection: Connection, several: Sequence[Read]) -> None:
-    """Keep reads within an open transaction that writes; repeats and another order change nothing."""
+    """Keep reads within an open transaction that writes; repeats and another order change
+    nothing.
+    """
     reads = [_storable_read(one) for one in several if one.refs]
     if not reads:
         return
@@ -372,31 +487,57 @@ def keep_reads(connection: Connection, several: Sequence[Read]) -> None:
         "first_ms": sa.case((new.first_ms < row.first_ms, new.first_ms), else_=row.first_ms),
         "last_ms": sa.case((new.last_ms > row.last_ms, new.last_ms), else_=row.last_ms),
     }
-    connection.execute(insert.on_conflict_do_update(index_elements=list(schema.read.primary_key), set_=wider), rows)
+    connection.execute(
+        insert.on_conflict_do_update(index_elements=list(schema.read.primary_key), set_=wider), rows
+    )
 
 
-def note_way(connection: Connection, name: str, documents: int, refused: int, outside: int, place: str | None = None) -> None:
-    """Count what was reported by a way, and keep up to where it was read; the first time is kept too."""
+def note_way(
+    connection: Connection,
+    name: str,
+    documents: int,
+    refused: int,
+    outside: int,
+    place: str | None = None,
+) -> None:
+    """Count what was reported by a way, and keep up to where it was read; the first time is kept
+    too.
+    """
     now = now_ms(connection)
     counts = {"documents": documents, "refused": refused, "outside": outside}
     connection.execute(
-        insert_if_absent(connection, schema.way).values(name=name, since_ms=now, last_ms=now, documents=0, refused=0, outside=0)
+        insert_if_absent(connection, schema.way).values(
+            name=name, since_ms=now, last_ms=now, documents=0, refused=0, outside=0
+        )
     )
-    raised: dict[str, Any] = {column: schema.way.c[column] + number for column, number in counts.items()}
+    raised: dict[str, Any] = {
+        column: schema.way.c[column] + number for column, number in counts.items()
+    }
     if place is not None:
         raised["place"] = place
-    connection.execute(sa.update(schema.way).where(schema.way.c.name == name).values(last_ms=now, **raised))
+    connection.execute(
+        sa.update(schema.way).where(schema.way.c.name == name).values(last_ms=now, **raised)
+    )
 
 
 def _storable_read(one: Read) -> Read:
     refs = {ColumnRef(storable(ref.table), ref.column and storable(ref.column)) for ref in one.refs}
     who = Consumer(one.consumer.kind, storable(one.consumer.namespace), storable(one.consumer.name))
-    return Read(consumer=who, refs=tuple(refs), at_ms=one.at_ms, owners=tuple(map(storable, one.owners)), link=storable(one.link))
+    return Read(
+        consumer=who,
+        refs=tuple(refs),
+        at_ms=one.at_ms,
+        owners=tuple(map(storable, one.owners)),
+        link=storable(one.link),
+    )
 
 
 def _ensured_consumers(connection: Connection, reads: Iterable[Read]) -> dict[Consumer, int]:
     """The numbers of consumers; owners and link are those of the newest read."""
-    newest = {one.consumer: one for one in sorted(reads, key=lambda one: (one.at_ms, one.owners, one.link))}
+    newest = {
+        one.consumer: one
+        for one in sorted(reads, key=lambda one: (one.at_ms, one.owners, one.link))
+    }
     keys = {digest(who.kind.value, who.namespace, who.name): who for who in newest}
     rows = [
         {
@@ -414,10 +555,18 @@ def _ensured_consumers(connection: Connection, reads: Iterable[Read]) -> dict[Co
     new = insert.excluded
     values = {"owners": new.owners, "link": new.link, "newest_ms": new.newest_ms}
     is_newer = new.newest_ms > row.newest_ms
-    connection.execute(insert.on_conflict_do_update(index_elements=[row.key], set_=values, where=is_newer), rows)
-    return {keys[key]: number for key, number in _numbers_of(connection, schema.consumer, keys).items()}
+    connection.execute(
+        insert.on_conflict_do_update(index_elements=[row.key], set_=values, where=is_newer), rows
+    )
+    return {
+        keys[key]: number for key, number in _numbers_of(connection, schema.consumer, keys).items()
+    }
 
 
 def _insert(connection: Connection, table: sa.Table) -> postgresql.Insert | sqlite.Insert:
     """An INSERT that may say what is done with a row that exists."""
-    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
+    return (
+        postgresql.insert(table)
+        if connection.dialect.name == "postgresql"
+        else sqlite.insert(table)
+    )

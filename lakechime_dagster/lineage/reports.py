@@ -30,7 +30,8 @@ class RunReport:
 
     Attributes:
         done_ms: When it succeeded, as it was reported last; None while it did not.
-        by_event: By target what events say of columns. One without a source is a column of which nothing else is known.
+        by_event: By target what events say of columns. One without a source is a column of which
+            nothing else is known.
         by_sql: By target what SQL says of columns, which is believed less.
         inputs: Data sets that are read, into whatever the run writes.
         reads_only: Columns, or data sets, that are read and written nowhere.
@@ -64,14 +65,23 @@ class RunReport:
     def data_sets(self) -> set[str]:
         """The names of all data sets in it."""
         statements = (*self.by_event.values(), *self.by_sql.values())
-        found = {*self.inputs, *(ref.table for ref in self.reads_only), *(one.target for one in statements)}
-        return found.union(*(one.inputs for one in statements), (source.ref.table for one in statements for source in one.sources))
+        found = {
+            *self.inputs,
+            *(ref.table for ref in self.reads_only),
+            *(one.target for one in statements),
+        }
+        return found.union(
+            *(one.inputs for one in statements),
+            (source.ref.table for one in statements for source in one.sources),
+        )
 
     def joined(self, other: "RunReport") -> "RunReport":
         """What both say of one run."""
         return replace(
             self,
-            done_ms=max((one for one in (self.done_ms, other.done_ms) if one is not None), default=None),
+            done_ms=max(
+                (one for one in (self.done_ms, other.done_ms) if one is not None), default=None
+            ),
             by_event=by_target((*self.by_event.values(), *other.by_event.values())),
             by_sql=by_target((*self.by_sql.values(), *other.by_sql.values())),
             inputs=self.inputs | other.inputs,
@@ -90,7 +100,11 @@ class RunReport:
         for one in several:
             if one.target == READ:
                 refs = {source.ref for source in one.sources}
-                reads |= refs | {ColumnRef(name) for name in one.inputs if not any(ref.table == name for ref in refs)}
+                reads |= refs | {
+                    ColumnRef(name)
+                    for name in one.inputs
+                    if not any(ref.table == name for ref in refs)
+                }
         written = {one.target: one for one in summed(one for one in several if one.target != READ)}
         return self.joined(replace(self, by_sql=written, reads_only=frozenset(reads)))
 
@@ -111,14 +125,24 @@ class RunReport:
         )
 
     def reads(self) -> tuple[Read, ...]:
-        """What the run read for whoever looks at it, or for itself; none before it succeeded, or where it writes all that it reads."""
+        """What the run read for whoever looks at it, or for itself; none before it succeeded, or
+        where it writes all that it reads.
+        """
         is_reader = not (self.by_event or self.by_sql)
-        refs = self.reads_only or (frozenset(map(ColumnRef, self.inputs)) if is_reader else frozenset[ColumnRef]())
+        refs = self.reads_only or (
+            frozenset(map(ColumnRef, self.inputs)) if is_reader else frozenset[ColumnRef]()
+        )
         if self.done_ms is None or not refs:
             return ()
         itself = (Consumer(ConsumerKind.JOB, self.producer.namespace, self.producer.job), "")
         return tuple(
-            Read(consumer=who, refs=tuple(sorted(refs)), at_ms=self.done_ms, owners=tuple(sorted(self.owners)), link=address)
+            Read(
+                consumer=who,
+                refs=tuple(sorted(refs)),
+                at_ms=self.done_ms,
+                owners=tuple(sorted(self.owners)),
+                link=address,
+            )
             for who, address in sorted(self.consumers or {itself})
         )
 
@@ -130,7 +154,9 @@ class RunReport:
             return replace(sql, inputs=(*inputs, *inputs_of(sql.columns, sql.indirect)))
         assert event is not None
         reason = NO_SOURCE if any(one.sources for one in event.columns) else NO_COLUMNS
-        columns = tuple(one if one.sources else replace(one, opaque=(reason,)) for one in event.columns)
+        columns = tuple(
+            one if one.sources else replace(one, opaque=(reason,)) for one in event.columns
+        )
         unknown = () if event.sources else event.unknown
         return replace(
             event,
@@ -149,7 +175,10 @@ class RunReport:
             "reads": [[ref.table, ref.column] for ref in sorted(self.reads_only)],
             "owners": sorted(self.owners),
             "links": sorted(self.links),
-            "consumers": [[who.kind.value, who.namespace, who.name, address] for who, address in sorted(self.consumers)],
+            "consumers": [
+                [who.kind.value, who.namespace, who.name, address]
+                for who, address in sorted(self.consumers)
+            ],
         }
 
 
@@ -165,7 +194,10 @@ def report_from(producer: Producer, run_id: str, value: Mapping[str, Any]) -> Ru
         reads_only=frozenset(ColumnRef(*one) for one in value.get("reads", ())),
         owners=frozenset(value.get("owners", ())),
         links=frozenset((name, address) for name, address in value.get("links", ())),
-        consumers=frozenset((Consumer(ConsumerKind(kind), space, name), at) for kind, space, name, at in value.get("consumers", ())),
+        consumers=frozenset(
+            (Consumer(ConsumerKind(kind), space, name), at)
+            for kind, space, name, at in value.get("consumers", ())
+        ),
     )
 
 
@@ -174,5 +206,7 @@ def by_target(statements: Iterable[Statement]) -> dict[str, Statement]:
     found: dict[str, Statement] = {}
     for one in statements:
         known = found[one.target].joined(one) if one.target in found else one
-        found[one.target] = replace(known, columns=tuple(sorted(known.columns, key=lambda column: column.column)))
+        found[one.target] = replace(
+            known, columns=tuple(sorted(known.columns, key=lambda column: column.column))
+        )
     return dict(sorted(found.items()))

@@ -6,7 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakechime_dagster.errors import TableUnreadableError
-from lakechime_dagster.lineage.columns import LineageRecord, Names, Producer, Statement, as_table_names, summed
+from lakechime_dagster.lineage.columns import (
+    LineageRecord,
+    Names,
+    Producer,
+    Statement,
+    as_table_names,
+    summed,
+)
 from lakechime_dagster.lineage.plan_dump import dump_of
 from lakechime_dagster.lineage.plan_nodes import column_names, generated_columns, with_generated
 from lakechime_dagster.lineage.plan_statements import Found, place_written, statements_of
@@ -36,18 +43,26 @@ def lineage_store(platform: Platform) -> SqlLineage:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """What a run was seen to compute, and whether that is unlike what the run before it recorded."""
+    """What a run was seen to compute, and whether that is unlike what the run before it
+    recorded.
+    """
 
     statement: Statement
     is_new: bool
 
 
-def seen_lineage(running: RunningExecution, lake: Lake, table: Target, result: TableResult) -> LineageToKeep | None:
-    """What a run was seen to compute, to be kept when its execution is completed; None of one that committed nothing itself."""
+def seen_lineage(
+    running: RunningExecution, lake: Lake, table: Target, result: TableResult
+) -> LineageToKeep | None:
+    """What a run was seen to compute, to be kept when its execution is completed; None of one that
+    committed nothing itself.
+    """
     if result.seen is None or result.outcome is not Outcome.COMMITTED:
         return None
     computed = statement_of(result.seen, lake, table, running.platform)
-    statement = completed(computed, running.platform, running.platform.location(table.name, table.location))
+    statement = completed(
+        computed, running.platform, running.platform.location(table.name, table.location)
+    )
     execution = running.execution
     record = LineageRecord(
         producer=Producer(namespace=execution.consumer.deployment, job=running.subscription.name),
@@ -65,12 +80,16 @@ def record_lineage(running: RunningExecution, seen: LineageToKeep | None) -> Rec
     """What is kept of a run's lineage, also where another one has completed its execution."""
     if seen is None or not running.completed:
         return None
-    return Recorded(statement=seen.record.statement, is_new=seen.kept(running.platform.store.engine))
+    return Recorded(
+        statement=seen.record.statement, is_new=seen.kept(running.platform.store.engine)
+    )
 
 
 def statement_of(seen: Seen, lake: Lake, table: Target, platform: Platform) -> Statement:
     """What was seen, as a statement on the table, with what is unknown."""
-    found = statements_of([*map(dump_of, seen.actions), dump_of(seen.result)], names_of(platform, lake), table.name)
+    found = statements_of(
+        [*map(dump_of, seen.actions), dump_of(seen.result)], names_of(platform, lake), table.name
+    )
     own = [one for one in found.statements if one.target == table.name]
     if not own:
         why = found.unknown or ("its plan could not be read",)
@@ -79,60 +98,104 @@ def statement_of(seen: Seen, lake: Lake, table: Target, platform: Platform) -> S
 
 
 def completed(statement: Statement, platform: Platform, location: str) -> Statement:
-    """A statement with its columns by the names of its target's, a Delta table at this location, and those that it makes of them itself."""
+    """A statement with its columns by the names of its target's, a Delta table at this location,
+    and those that it makes of them itself.
+    """
     try:
         schema = platform.log_at(location, statement.target).schema()
     except TableUnreadableError:
-        return replace(statement, unknown=(*statement.unknown, "which columns the table makes by itself could not be read"))
+        return replace(
+            statement,
+            unknown=(
+                *statement.unknown,
+                "which columns the table makes by itself could not be read",
+            ),
+        )
     if not schema:
         return statement
-    return with_generated(as_table_names(statement, column_names(schema)), generated_columns(schema))
+    return with_generated(
+        as_table_names(statement, column_names(schema)), generated_columns(schema)
+    )
 
 
 def observer(ended: Callable[[Executed], None], agree: Callable[[Seen], None]) -> Observer:
-    """Sees what the computation of a table executes: `ended` gets it, also where it fails; `agree` may end the attempt by it."""
-    from lakechime_dagster.lineage.spark import LineageObserver  # only who computes on Spark needs it
+    """Sees what the computation of a table executes: `ended` gets it, also where it fails; `agree`
+    may end the attempt by it.
+    """
+    from lakechime_dagster.lineage.spark import (
+        LineageObserver,
+    )  # only who computes on Spark needs it
 
     return LineageObserver(ended, agree)
 
 
-def written_beside(running: RunningExecution, lake: Lake, table: Target, executed: Executed) -> list[str]:
-    """Keep the lineage of the other tables that a function wrote, whatever its result; which they are."""
+def written_beside(
+    running: RunningExecution, lake: Lake, table: Target, executed: Executed
+) -> list[str]:
+    """Keep the lineage of the other tables that a function wrote, whatever its result; which they
+    are.
+    """
     if not executed.actions:
         return []
     execution, names = running.execution, names_of(running.platform, lake)
     found = statements_of(map(dump_of, executed.actions), names)
-    others = replace(found, writes=tuple(one for one in found.writes if one.statement.target != table.name))
+    others = replace(
+        found, writes=tuple(one for one in found.writes if one.statement.target != table.name)
+    )
     producer = Producer(namespace=execution.consumer.deployment, job=running.subscription.name)
-    return kept_writes(running.platform, others, names, producer, f"{execution.execution_id}/{execution.attempt}")
+    return kept_writes(
+        running.platform, others, names, producer, f"{execution.execution_id}/{execution.attempt}"
+    )
 
 
-def kept_writes(platform: Platform, found: Found, names: Names, producer: Producer, run_id: str) -> list[str]:
-    """Keep the lineage of what Spark reported as written, but for what a recorder within keeps; the tables."""
+def kept_writes(
+    platform: Platform, found: Found, names: Names, producer: Producer, run_id: str
+) -> list[str]:
+    """Keep the lineage of what Spark reported as written, but for what a recorder within keeps; the
+    tables.
+    """
     own = [one for one in found.writes if not one.dump.is_within]
-    paths = {one.statement.target: place_written(one.dump.plan).path for one in own if one.dump.plan is not None}
+    paths = {
+        one.statement.target: place_written(one.dump.plan).path
+        for one in own
+        if one.dump.plan is not None
+    }
     records = []
     for statement in summed(one.statement for one in own):
         recorded = replace(statement, unknown=(*statement.unknown, *found.unknown))
-        location = names.locations.get(statement.target) or (paths.get(statement.target) or "").removeprefix("file:")
+        location = names.locations.get(statement.target) or (
+            paths.get(statement.target) or ""
+        ).removeprefix("file:")
         recorded = completed(recorded, platform, location) if location else recorded
-        records.append(LineageRecord(producer=producer, run_id=run_id, at_ms=platform.store.now(), statement=recorded))
+        records.append(
+            LineageRecord(
+                producer=producer, run_id=run_id, at_ms=platform.store.now(), statement=recorded
+            )
+        )
     lineage_store(platform).record_all(records)
     return [one.target for one in records]
 
 
 @contextmanager
 def recording(
-    platform: Platform, spark: "SparkSession", *, job: str, run_id: str, names: Names, log: Callable[[str], None]
+    platform: Platform,
+    spark: "SparkSession",
+    *,
+    job: str,
+    run_id: str,
+    names: Names,
+    log: Callable[[str], None],
 ) -> Iterator[None]:
-    """Keep the lineage of what the body writes, as far as Spark reports it as written, also where the body fails after it.
+    """Keep the lineage of what the body writes, as far as Spark reports it as written, also where
+    the body fails after it.
 
     Args:
         platform: Where it is kept.
         spark: The session that the body uses.
         job: The name of the producer.
         run_id: Of the run, by which a repeated record is the same.
-        names: Of tables with their locations and what others call them; what is none of them is outside.
+        names: Of tables with their locations and what others call them; what is none of them is
+            outside.
         log: Gets what is unknown.
     """
     from lakechime_dagster.lineage.spark import recorded_dumps  # only who writes on Spark needs it
@@ -145,30 +208,52 @@ def recording(
         found = statements_of(map(dump_of, dumps), names)
         for problem in found.unknown:
             log(f"lineage is not known of one statement: {problem}")
-        kept_writes(platform, found, names, Producer(namespace=platform.ledger.deployment, job=job), run_id)
+        kept_writes(
+            platform, found, names, Producer(namespace=platform.ledger.deployment, job=job), run_id
+        )
 
 
 @contextmanager
 def spark_lineage(
-    context: "RunContext", spark: "SparkSession", tables: Mapping[str, str] | None = None, aliases: Mapping[str, str] | None = None
+    context: "RunContext",
+    spark: "SparkSession",
+    tables: Mapping[str, str] | None = None,
+    aliases: Mapping[str, str] | None = None,
 ) -> Iterator[None]:
     """Record the lineage of what the body writes with a session of Spark, in a run of any job.
 
-    SQL and both DataFrame APIs, MERGE, UPDATE and DELETE too, when Spark reports them as written; what is unknown is logged.
+    SQL and both DataFrame APIs, MERGE, UPDATE and DELETE too, when Spark reports them as written;
+    what is unknown is logged.
 
     Args:
         context: Of the run.
         spark: The session that the body uses.
-        tables: Further tables by name, with their locations, beside those that declared triggers read and write.
-        aliases: What others call tables, such as a database that is read by JDBC; as those of a `Lake`.
+        tables: Further tables by name, with their locations, beside those that declared triggers
+            read and write.
+        aliases: What others call tables, such as a database that is read by JDBC; as those of a
+            `Lake`.
     """
     from lakechime_dagster.runtime.resource import declared_subscriptions  # which imports Dagster
 
     platform = open_platform()
     subscriptions = declared_subscriptions().values()
     read = dict.fromkeys(name for subscription in subscriptions for name in subscription.reads)
-    written = {subscription.target: subscription.location for subscription in subscriptions if subscription.target}
-    known = {name: platform.location(name, location) for name, location in {**read, **written, **(tables or {})}.items()}
+    written = {
+        subscription.target: subscription.location
+        for subscription in subscriptions
+        if subscription.target
+    }
+    known = {
+        name: platform.location(name, location)
+        for name, location in {**read, **written, **(tables or {})}.items()
+    }
     names = Names(tables=tuple(known), locations=known, aliases=aliases or {})
-    with recording(platform, spark, job=context.job_name, run_id=context.run_id, names=names, log=context.log.info):
+    with recording(
+        platform,
+        spark,
+        job=context.job_name,
+        run_id=context.run_id,
+        names=names,
+        log=context.log.info,
+    ):
         yield

@@ -33,32 +33,51 @@ def check_fits(running: RunningExecution, lake: Lake, table: LakeTable) -> None:
     """Let an execution start only if its inputs have the columns that it reads.
 
     Raises:
-        ConsumerBlockedError: naming which column of which table changed, with which version and by whom.
+        ConsumerBlockedError: naming which column of which table changed, with which version and by
+            whom.
     """
     execution, platform = running.execution, running.platform
-    found = _misfits(platform, lake, table, execution.consumer.deployment, execution.start, execution.end)
+    found = _misfits(
+        platform, lake, table, execution.consumer.deployment, execution.start, execution.end
+    )
     if found:
         raise ConsumerBlockedError(BLOCKED + "; ".join(found), ends_when="schema or code fit")
 
 
 def resume_fitting(platform: Platform, lake: Lake) -> list[str]:
-    """Retry the executions that were blocked by a column and fit now, up to the newest events; the names of their tables."""
+    """Retry the executions that were blocked by a column and fit now, up to the newest events; the
+    names of their tables.
+    """
     subscriptions, tables = declared_subscriptions(), {table.name: table for table in lake.computed}
     return [
         row.name
         for row in platform.ledger.subscriptions_blocked_for(BLOCKED)
-        if row.name in tables and row.name in subscriptions and _resumed(platform, lake, tables[row.name], subscriptions[row.name], row)
+        if row.name in tables
+        and row.name in subscriptions
+        and _resumed(platform, lake, tables[row.name], subscriptions[row.name], row)
     ]
 
 
-def _resumed(platform: Platform, lake: Lake, table: LakeTable, subscription: Subscription, row: SubscriptionRow) -> bool:
-    held = {key: consumer for key, consumer in platform.ledger.consumers(row).items() if _is_held(consumer)}
+def _resumed(
+    platform: Platform,
+    lake: Lake,
+    table: LakeTable,
+    subscription: Subscription,
+    row: SubscriptionRow,
+) -> bool:
+    held = {
+        key: consumer
+        for key, consumer in platform.ledger.consumers(row).items()
+        if _is_held(consumer)
+    }
     if not held:
         return False
     people, is_resumed = Interventions(platform.ledger), False
     for execution in platform.ledger.open_executions(row):
         consumer = held.get(execution.consumer.key)
-        if consumer is not None and not _misfits(platform, lake, table, execution.consumer.deployment, execution.start, None):
+        if consumer is not None and not _misfits(
+            platform, lake, table, execution.consumer.deployment, execution.start, None
+        ):
             people.retry(execution, BY, platform.evaluator.end_of(subscription, row, consumer))
             is_resumed = True
     return is_resumed
@@ -68,7 +87,14 @@ def _is_held(consumer: ConsumerRow) -> bool:
     return consumer.state is ConsumerState.BLOCKED and consumer.state_reason.startswith(BLOCKED)
 
 
-def _misfits(platform: Platform, lake: Lake, table: LakeTable, namespace: str, start: Checkpoint, end: Checkpoint | None) -> list[str]:
+def _misfits(
+    platform: Platform,
+    lake: Lake,
+    table: LakeTable,
+    namespace: str,
+    start: Checkpoint,
+    end: Checkpoint | None,
+) -> list[str]:
     """What does not fit between two places; None as end is now."""
     statement = _told(platform, table, namespace)
     if statement is None:
@@ -77,7 +103,12 @@ def _misfits(platform: Platform, lake: Lake, table: LakeTable, namespace: str, s
         problem
         for name in table.inputs
         if (columns := _read_of(statement, name))
-        for problem in _changed(platform.log(name, lake.table(name).location), columns, _version(start, name), _version(end, name))
+        for problem in _changed(
+            platform.log(name, lake.table(name).location),
+            columns,
+            _version(start, name),
+            _version(end, name),
+        )
     ]
 
 
@@ -85,15 +116,21 @@ def _told(platform: Platform, table: LakeTable, namespace: str) -> Statement | N
     """What the newest run recorded of the table, if it had the code of now."""
     producer, code = Producer(namespace=namespace, job=table.name), code_digest(table)
     standing = LineageStandings(platform.store.engine).of_targets([table.name])
-    return next((one.statement for one in standing if one.producer == producer and one.code == code), None)
+    return next(
+        (one.statement for one in standing if one.producer == producer and one.code == code), None
+    )
 
 
 def _read_of(statement: Statement, table: str) -> dict[str, bool]:
-    """The columns of a table that are read, and whether something is made of the values; one that is only handed on may have any type."""
+    """The columns of a table that are read, and whether something is made of the values; one that
+    is only handed on may have any type.
+    """
     found: dict[str, bool] = {}
     for source in statement.sources:
         if source.ref.table == table and source.ref.column is not None:
-            found[source.ref.column] = found.get(source.ref.column, False) or source.kind is not Kind.IDENTITY
+            found[source.ref.column] = (
+                found.get(source.ref.column, False) or source.kind is not Kind.IDENTITY
+            )
     return found
 
 
@@ -102,8 +139,12 @@ def _version(place: Checkpoint | None, table: str) -> int | None:
     return version_of(source.snapshot_id) if source is not None else None
 
 
-def _changed(log: "DeltaLog", columns: Mapping[str, bool], start: int | None, end: int | None) -> Iterator[str]:
-    """The columns that are gone or of another type since a version; none where that cannot be told."""
+def _changed(
+    log: "DeltaLog", columns: Mapping[str, bool], start: int | None, end: int | None
+) -> Iterator[str]:
+    """The columns that are gone or of another type since a version; none where that cannot be
+    told.
+    """
     if start is None:
         return
     try:
@@ -117,16 +158,23 @@ def _changed(log: "DeltaLog", columns: Mapping[str, bool], start: int | None, en
         is_worked_with = columns[name] or name not in after
         if name in before and is_worked_with and not _fits(before[name], after.get(name)):
             version = _first(log, name, before[name], start, last)
-            sentence = f"{log.table}.{_misfit(name, before[name], after.get(name))} since version {version} ({_writer(log, version)})"
+            sentence = (
+                f"{log.table}.{_misfit(name, before[name], after.get(name))} since version "
+                f"{version} ({_writer(log, version)})"
+            )
             yield sentence
 
 
 def _has_other_schema(log: "DeltaLog", start: int, last: int) -> bool:
-    """Whether a commit since may have changed the schema; of a few it is looked up, as that costs less than to open two states."""
+    """Whether a commit since may have changed the schema; of a few it is looked up, as that costs
+    less than to open two states.
+    """
     if last - start > FEW:
         return True
     try:
-        return last < start or any(commit.columns is not None for commit in log.commits(start, last))
+        return last < start or any(
+            commit.columns is not None for commit in log.commits(start, last)
+        )
     except CommitsMissingError:
         return True
 
@@ -141,9 +189,15 @@ def _fits(before: object, after: object | None) -> bool:
 
 
 def _misfit(name: str, before: object, after: object | None) -> str:
-    """A column, or the field of it, that is gone or of another type, in words that are short whatever the types are."""
+    """A column, or the field of it, that is gone or of another type, in words that are short
+    whatever the types are.
+    """
     path, was, now = misfit(before, after)
-    what = "is gone" if now is None else f"is {shortened(said(now), MAX_SAID)}, was {shortened(said(was), MAX_SAID)}"
+    what = (
+        "is gone"
+        if now is None
+        else f"is {shortened(said(now), MAX_SAID)}, was {shortened(said(was), MAX_SAID)}"
+    )
     return f"{shortened('.'.join((name, *path)), MAX_SAID)} {what}"
 
 
@@ -152,7 +206,9 @@ def _first(log: "DeltaLog", name: str, before: object, start: int, last: int) ->
     low, high = start, last
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _fits(before, _types(log, middle).get(name)) else (low, middle)
+        low, high = (
+            (middle, high) if _fits(before, _types(log, middle).get(name)) else (low, middle)
+        )
     return high
 
 

@@ -23,11 +23,24 @@ from lakechime_dagster.lineage.answers import (
     reached_tables,
     unaffected_tables,
 )
-from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Read, Source, Statement, refs_in
+from lakechime_dagster.lineage.columns import (
+    ColumnLineage,
+    ColumnRef,
+    Kind,
+    Read,
+    Source,
+    Statement,
+    refs_in,
+)
 from lakechime_dagster.lineage.graph import Gap, Standing, TableFacts, gap_of, gaps, meant, parts_of
 from lakechime_dagster.lineage.manifest import manifest_in, planned_of
 from lakechime_dagster.lineage.network import Certainty, Network, reach
-from lakechime_dagster.lineage.network_store import neighbours, network_among, network_around, network_at
+from lakechime_dagster.lineage.network_store import (
+    neighbours,
+    network_among,
+    network_around,
+    network_at,
+)
 from lakechime_dagster.lineage.store import (
     LineageStandings,
     SqlReads,
@@ -46,8 +59,12 @@ from lakechime_dagster.tables.tables import SourceTable
 PRODUCER = "urn:lakechime_dagster"
 EVENT = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/JobEvent"
 COLUMN_LINEAGE = "https://openlineage.io/spec/facets/1-2-0/ColumnLineageDatasetFacet.json#/$defs/ColumnLineageDatasetFacet"
-SYMLINKS = "https://openlineage.io/spec/facets/1-0-1/SymlinksDatasetFacet.json#/$defs/SymlinksDatasetFacet"
-OWNERSHIP = "https://openlineage.io/spec/facets/1-0-1/OwnershipJobFacet.json#/$defs/OwnershipJobFacet"
+SYMLINKS = (
+    "https://openlineage.io/spec/facets/1-0-1/SymlinksDatasetFacet.json#/$defs/SymlinksDatasetFacet"
+)
+OWNERSHIP = (
+    "https://openlineage.io/spec/facets/1-0-1/OwnershipJobFacet.json#/$defs/OwnershipJobFacet"
+)
 _SUBTYPES = {Kind.DRIVER: "CONDITIONAL"}  # of ours that OpenLineage has no word for
 
 Address = Callable[[str], tuple[str, str]]
@@ -81,7 +98,11 @@ def _event(one: Standing, address: Address) -> dict[str, Any]:
         "job": {
             "namespace": one.producer.namespace,
             "name": one.producer.job,
-            "facets": {"ownership": {"_producer": PRODUCER, "_schemaURL": OWNERSHIP, "owners": owners}} if owners else {},
+            "facets": {
+                "ownership": {"_producer": PRODUCER, "_schemaURL": OWNERSHIP, "owners": owners}
+            }
+            if owners
+            else {},
         },
         "inputs": [_dataset(name, address) for name in parts_of(statement)],
         "outputs": [
@@ -91,7 +112,9 @@ def _event(one: Standing, address: Address) -> dict[str, Any]:
                 columnLineage={
                     "_producer": PRODUCER,
                     "_schemaURL": COLUMN_LINEAGE,
-                    "fields": {column.column: _field(column, address) for column in statement.columns},
+                    "fields": {
+                        column.column: _field(column, address) for column in statement.columns
+                    },
                     "dataset": [_input(source, address) for source in statement.indirect],
                 },
             )
@@ -102,12 +125,20 @@ def _event(one: Standing, address: Address) -> dict[str, Any]:
 def _dataset(table: str, address: Address, **facets: dict[str, Any]) -> dict[str, Any]:
     namespace, name = address(table)
     identifiers = [{"namespace": "lakechime", "name": table, "type": "TABLE"}]
-    symlinks = {"symlinks": {"_producer": PRODUCER, "_schemaURL": SYMLINKS, "identifiers": identifiers}} if name != table else {}
+    symlinks = (
+        {"symlinks": {"_producer": PRODUCER, "_schemaURL": SYMLINKS, "identifiers": identifiers}}
+        if name != table
+        else {}
+    )
     return {"namespace": namespace, "name": name, "facets": symlinks | facets}
 
 
 def _field(column: ColumnLineage, address: Address) -> dict[str, Any]:
-    return {"inputFields": [_input(source, address) for source in column.sources if source.ref.column is not None]}
+    return {
+        "inputFields": [
+            _input(source, address) for source in column.sources if source.ref.column is not None
+        ]
+    }
 
 
 def _input(source: Source, address: Address) -> dict[str, Any]:
@@ -119,29 +150,49 @@ def _input(source: Source, address: Address) -> dict[str, Any]:
         "description": "",
         "masking": source.is_masking,
     }
-    return {"namespace": namespace, "name": name, "field": source.ref.column or "", "transformations": [transformation]}
+    return {
+        "namespace": namespace,
+        "name": name,
+        "field": source.ref.column or "",
+        "transformations": [transformation],
+    }
 
 
 def declared_statements(lake: Lake) -> list[Statement]:
-    """What the tables of a lake are declared to read, and what their columns derive from where the project's manifest says so."""
-    return [*planned_statements(lake).values(), *(Statement(target=table.name, inputs=table.inputs) for table in lake.targets)]
+    """What the tables of a lake are declared to read, and what their columns derive from where the
+    project's manifest says so.
+    """
+    return [
+        *planned_statements(lake).values(),
+        *(Statement(target=table.name, inputs=table.inputs) for table in lake.targets),
+    ]
 
 
 def planned_statements(lake: Lake) -> dict[str, Statement]:
-    """What the manifest of the project plans of tables whose code is still the one that was planned, by name."""
+    """What the manifest of the project plans of tables whose code is still the one that was
+    planned, by name.
+    """
     manifest = manifest_in(project_folder())
     return {} if manifest is None else planned_of(lake, manifest)
 
 
 def is_of_subscription(platform: Platform, lake: Lake, standing: Standing) -> bool:
-    """Whether a subscription of the lake recorded it, and not another program that writes the same table."""
-    return standing.producer.namespace == platform.ledger.deployment and standing.producer.job in {table.name for table in lake.targets}
+    """Whether a subscription of the lake recorded it, and not another program that writes the same
+    table.
+    """
+    return standing.producer.namespace == platform.ledger.deployment and standing.producer.job in {
+        table.name for table in lake.targets
+    }
 
 
 def declared_facts(lake: Lake) -> dict[str, TableFacts]:
     """Who owns the tables of a lake by their declarations, and which are written externally."""
     return {
-        table.name: TableFacts(owners=(table.owner,) if table.owner else (), is_declared=True, is_source=isinstance(table, SourceTable))
+        table.name: TableFacts(
+            owners=(table.owner,) if table.owner else (),
+            is_declared=True,
+            is_source=isinstance(table, SourceTable),
+        )
         for table in lake.tables
     }
 
@@ -156,21 +207,32 @@ class AskedLineage:
     @cached_property
     def network(self) -> Network:
         """All that is known. Questions about few data sets read less."""
-        return network_at(self.platform.store.engine, self._declared, self.platform.ledger.deployment)
+        return network_at(
+            self.platform.store.engine, self._declared, self.platform.ledger.deployment
+        )
 
     @cached_property
     def _declared(self) -> list[Statement]:
         return declared_statements(self.lake)
 
     @cached_property
-    def _parts(self) -> dict[tuple[frozenset[ColumnRef], frozenset[ColumnRef], bool, int | None], Network]:
+    def _parts(
+        self,
+    ) -> dict[tuple[frozenset[ColumnRef], frozenset[ColumnRef], bool, int | None], Network]:
         """What was read for questions before."""
         return {}
 
     def part(
-        self, refs: Collection[ColumnRef], *, upstream: bool = False, depth: int | None = None, to: Collection[ColumnRef] = ()
+        self,
+        refs: Collection[ColumnRef],
+        *,
+        upstream: bool = False,
+        depth: int | None = None,
+        to: Collection[ColumnRef] = (),
     ) -> Network:
-        """As much of the network as questions about columns in one direction need, with nodes for these and others."""
+        """As much of the network as questions about columns in one direction need, with nodes for
+        these and others.
+        """
         question = frozenset(refs), frozenset(to), upstream, depth
         if (found := self._parts.get(question)) is None:
             engine, namespace = self.platform.store.engine, self.platform.ledger.deployment
@@ -183,7 +245,11 @@ class AskedLineage:
                 namespace=namespace,
                 columns=(*refs, *to),
             )
-            found = around if around is not None else network_at(engine, self._declared, namespace, (*refs, *to))
+            found = (
+                around
+                if around is not None
+                else network_at(engine, self._declared, namespace, (*refs, *to))
+            )
             self._parts[question] = found
         return found
 
@@ -198,7 +264,9 @@ class AskedLineage:
         return self.platform.store.now()
 
     def is_stale(self, facts: TableFacts) -> bool:
-        """Whether no run recorded a write of a data set for so long that it may no longer be written."""
+        """Whether no run recorded a write of a data set for so long that it may no longer be
+        written.
+        """
         return facts.is_stale(self.now_ms, self.platform.settings.lineage_stale_days)
 
     def ref(self, text: str) -> ColumnRef:
@@ -208,7 +276,10 @@ class AskedLineage:
             NotFoundError: naming what is nearest.
         """
         near = [text, *(text[:at] for at, character in enumerate(text) if character == ".")]
-        declared = {*(table.name for table in self.lake.tables), *(ref.table for ref in self._declared_refs)}
+        declared = {
+            *(table.name for table in self.lake.tables),
+            *(ref.table for ref in self._declared_refs),
+        }
         engine = self.platform.store.engine
         known = known_tables(engine, near) | declared.intersection(near)
         return meant(text, known or known_tables(engine) | declared, self.columns)
@@ -219,24 +290,45 @@ class AskedLineage:
         return {ref for one in self._declared for ref in refs_in(one)}
 
     def names(self, like: str, most: int) -> list[str]:
-        """The names of data sets with this text in them, and of the columns of one that it begins with; those that begin so first."""
+        """The names of data sets with this text in them, and of the columns of one that it begins
+        with; those that begin so first.
+        """
         engine, wanted = self.platform.store.engine, like.casefold()
-        declared = {*(table.name for table in self.lake.tables), *(ref.table for ref in self._declared_refs)}
+        declared = {
+            *(table.name for table in self.lake.tables),
+            *(ref.table for ref in self._declared_refs),
+        }
         tables = [like[:at] for at, character in enumerate(like) if character == "."]
-        columns = {f"{table}.{column}" for table in tables for column in known_columns(engine, table)}
-        found = (name for name in {*tables_like(engine, like, most), *declared, *columns} if wanted in name.casefold())
-        return heapq.nsmallest(most, found, key=lambda name: (not name.casefold().startswith(wanted), name))
+        columns = {
+            f"{table}.{column}" for table in tables for column in known_columns(engine, table)
+        }
+        found = (
+            name
+            for name in {*tables_like(engine, like, most), *declared, *columns}
+            if wanted in name.casefold()
+        )
+        return heapq.nsmallest(
+            most, found, key=lambda name: (not name.casefold().startswith(wanted), name)
+        )
 
     def columns(self, table: str) -> set[str]:
         """The columns of a data set that lineage knows, and those of its log now."""
         known = known_columns(self.platform.store.engine, table)
-        known |= {ref.column for ref in self._declared_refs if ref.table == table and ref.column is not None}
+        known |= {
+            ref.column
+            for ref in self._declared_refs
+            if ref.table == table and ref.column is not None
+        }
         declared = next((one for one in self.lake.tables if one.name == table), None)
         if declared is None:
             return known
         try:
             alike = {name.casefold() for name in known}
-            return known | {name for name, _, _ in self.platform.log(table, declared.location).columns() if name.casefold() not in alike}
+            return known | {
+                name
+                for name, _, _ in self.platform.log(table, declared.location).columns()
+                if name.casefold() not in alike
+            }
         except TableUnreadableError:
             return known
 
@@ -253,15 +345,29 @@ class AskedLineage:
         network = self.part(refs, upstream=upstream, depth=depth)
         return reached_tables(network, refs, upstream=upstream, depth=depth, kind=kind, limit=limit)
 
-    def unaffected(self, refs: Collection[ColumnRef], found: ReachedTables) -> tuple[UnaffectedTable, ...]:
-        """What is further down and is unaffected by columns, with the reason; `found` are all affected ones."""
+    def unaffected(
+        self, refs: Collection[ColumnRef], found: ReachedTables
+    ) -> tuple[UnaffectedTable, ...]:
+        """What is further down and is unaffected by columns, with the reason; `found` are all
+        affected ones.
+        """
         return unaffected_tables(self.part(refs), refs, found)
 
-    def consumers(self, refs: Collection[ColumnRef], found: ReachedTables) -> tuple[AffectedConsumer, ...]:
-        """Who reads columns, or what they lead to, and writes nothing: dashboards, people, external jobs. `found` are all affected ones."""
+    def consumers(
+        self, refs: Collection[ColumnRef], found: ReachedTables
+    ) -> tuple[AffectedConsumer, ...]:
+        """Who reads columns, or what they lead to, and writes nothing: dashboards, people, external
+        jobs. `found` are all affected ones.
+        """
         tables = {ref.table for ref in refs} | {one.table for one in found.tables}
         reads = [
-            Read(consumer=one.consumer, refs=(one.ref,), at_ms=one.last_ms, owners=one.owners, link=one.link)
+            Read(
+                consumer=one.consumer,
+                refs=(one.ref,),
+                at_ms=one.last_ms,
+                owners=one.owners,
+                link=one.link,
+            )
             for one in SqlReads(self.platform.store.engine).of_tables(tables)
         ]
         return affected_consumers(refs, found, reads)
@@ -271,8 +377,11 @@ class AskedLineage:
         """The ways by which other programs report reads; without one it is unknown who reads."""
         return tuple(SqlReads(self.platform.store.engine).ways())
 
-    def path(self, source: ColumnRef, target: ColumnRef, kind: Certainty = Certainty.UNSURE) -> tuple[PathEdge, ...] | None:
-        """A shortest path from one column or data set to another, by what is at least so sure; None if there is none.
+    def path(
+        self, source: ColumnRef, target: ColumnRef, kind: Certainty = Certainty.UNSURE
+    ) -> tuple[PathEdge, ...] | None:
+        """A shortest path from one column or data set to another, by what is at least so sure; None
+        if there is none.
 
         One of which each edge is known goes before all that are not sure, however long it is.
         """
@@ -280,14 +389,22 @@ class AskedLineage:
         start, end = nodes_of(network, [source]), nodes_of(network, [target])
         for certainty in dict.fromkeys((min(kind, Certainty.INDIRECT), kind)):
             found = reach(network, start, certainty)
-            ways = [way for node in end.tolist() if (way := Paths(network, found, certainty).of(node)) is not None]
+            ways = [
+                way
+                for node in end.tolist()
+                if (way := Paths(network, found, certainty).of(node)) is not None
+            ]
             if ways:
                 return min(ways, key=len)
         return None
 
     def around(self, table: str, *, up: int = 1, down: int = 1, limit: int = 150) -> Neighbourhood:
         """What is around a data set, to be drawn."""
-        engine, declared, namespace = self.platform.store.engine, self._declared, self.platform.ledger.deployment
+        engine, declared, namespace = (
+            self.platform.store.engine,
+            self._declared,
+            self.platform.ledger.deployment,
+        )
         return neighbourhood(
             table,
             lambda tables, is_upstream: neighbours(engine, tables, declared, upstream=is_upstream),
@@ -302,21 +419,48 @@ class AskedLineage:
         names = list(tables)
         recorded, declared = facts_of(self.platform.store.engine, names), declared_facts(self.lake)
         nothing = TableFacts()
-        return {name: declared.get(name, nothing).joined(recorded.get(name, nothing)) for name in names}
+        return {
+            name: declared.get(name, nothing).joined(recorded.get(name, nothing)) for name in names
+        }
 
     def unknown(self, refs: Collection[ColumnRef], *, upstream: bool = False) -> tuple[str, ...]:
-        """Why more may lead to these columns, or come from them, than is known; none where all is."""
+        """Why more may lead to these columns, or come from them, than is known; none where all
+        is.
+        """
         if not upstream:
             nothing = "no run has recorded lineage yet: only declared reads are known"
             return () if self.since_ms is not None else (nothing,)
-        recorded, declared, planned = self._statements({ref.table for ref in refs}), declared_facts(self.lake), self._planned
-        reasons = (gaps(ref, recorded.get(ref.table, ()), declared.get(ref.table, TableFacts()), planned.get(ref.table)) for ref in refs)
+        recorded, declared, planned = (
+            self._statements({ref.table for ref in refs}),
+            declared_facts(self.lake),
+            self._planned,
+        )
+        reasons = (
+            gaps(
+                ref,
+                recorded.get(ref.table, ()),
+                declared.get(ref.table, TableFacts()),
+                planned.get(ref.table),
+            )
+            for ref in refs
+        )
         return tuple(dict.fromkeys(chain.from_iterable(reasons)))
 
     def gaps(self, tables: Collection[str]) -> dict[str, Gap]:
-        """Why more may lead to data sets than is known, by data set; those of which all is known are left out."""
-        recorded, declared, planned = self._statements(tables), declared_facts(self.lake), self._planned
-        found = {one: gap_of(one, recorded.get(one, ()), declared.get(one, TableFacts()), planned.get(one)) for one in tables}
+        """Why more may lead to data sets than is known, by data set; those of which all is known
+        are left out.
+        """
+        recorded, declared, planned = (
+            self._statements(tables),
+            declared_facts(self.lake),
+            self._planned,
+        )
+        found = {
+            one: gap_of(
+                one, recorded.get(one, ()), declared.get(one, TableFacts()), planned.get(one)
+            )
+            for one in tables
+        }
         return {table: gap for table, gap in found.items() if gap is not None}
 
     def _statements(self, tables: Collection[str]) -> dict[str, list[Statement]]:
@@ -332,12 +476,16 @@ class AskedLineage:
         return planned_statements(self.lake)
 
     def job_events(self, table: str | None = None, depth: int = 1) -> list[dict[str, Any]]:
-        """What runs recorded, as events of OpenLineage; of one table with what is around it within so many edges."""
+        """What runs recorded, as events of OpenLineage; of one table with what is around it within
+        so many edges.
+        """
         known = LineageStandings(self.platform.store.engine)
         if table is None:
             standings = known.all()
         else:
             several = self.around(table, up=depth, down=depth, limit=sys.maxsize).tables
             standings = known.of_targets([one.table for one in several])
-        declared = {one.name: self.platform.location(one.name, one.location) for one in self.lake.tables}
+        declared = {
+            one.name: self.platform.location(one.name, one.location) for one in self.lake.tables
+        }
         return job_events(standings, lambda name: address_of(name, declared.get(name)))

@@ -33,7 +33,9 @@ Dump = dict[str, Any]
 
 @dataclass
 class Watched:
-    """What a session executed while it was watched, in the order in which it ended; complete when `watched` has ended."""
+    """What a session executed while it was watched, in the order in which it ended; complete when
+    `watched` has ended.
+    """
 
     dumps: list[Dump] = field(default_factory=list)
 
@@ -41,16 +43,19 @@ class Watched:
 class PlanDumper:
     """Dumps of the plans of one session.
 
-    A dump is `{"v": 1, "name", "error", "nodes": [NODE], "plan": NODE}`, with null as plan and the reason as `error` where there is none;
-    one of an execution has its `id` and whether it `failed` too. A NODE is `{"n": class, "f": {parameter: value}, "out": [[id, name]]}`,
-    or `{"#": place}` of one of the `nodes`, each of which stands behind its parts, so that no depth is too deep, and stands there once.
+    A dump is `{"v": 1, "name", "error", "nodes": [NODE], "plan": NODE}`, with null as plan and the
+    reason as `error` where there is none; one of an execution has its `id` and whether it `failed`
+    too. A NODE is `{"n": class, "f": {parameter: value}, "out": [[id, name]]}`, or `{"#": place}`
+    of one of the `nodes`, each of which stands behind its parts, so that no depth is too deep, and
+    stands there once.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         """The dumper of this JVM.
 
         Raises:
-            PlanUnreadableError: the session is one of Spark Connect, or its Spark lacks what the dumper needs.
+            PlanUnreadableError: the session is one of Spark Connect, or its Spark lacks what the
+                dumper needs.
         """
         self._session: Any = spark
         try:
@@ -59,7 +64,9 @@ class PlanDumper:
         except PySparkAttributeError:
             raise PlanUnreadableError("a session of Spark Connect shows no plans") from None
         except Py4JError as error:
-            raise PlanUnreadableError(f"Spark does not load what reads plans: {first_line(error)}") from error
+            raise PlanUnreadableError(
+                f"Spark does not load what reads plans: {first_line(error)}"
+            ) from error
 
     def of(self, frame: DataFrame, name: str = "result", *, with_texts: bool = False) -> Dump:
         """The dump of a frame's analyzed plan; an error where it cannot be read.
@@ -68,17 +75,21 @@ class PlanDumper:
         """
         try:
             plan = cast(Any, frame)._jdf.queryExecution().analyzed()
-            return json.loads(text_of(self._listener.dump(plan, f'"name":{json.dumps(name)},', with_texts)))
+            return json.loads(
+                text_of(self._listener.dump(plan, f'"name":{json.dumps(name)},', with_texts))
+            )
         except Py4JError as error:
             return unread(first_line(error))
 
     @contextmanager
     def watched(self) -> Iterator[Watched]:
-        """Notes what the session executes meanwhile: its statements in whichever thread, each once, and this thread's jobs without one.
+        """Notes what the session executes meanwhile: its statements in whichever thread, each once,
+        and this thread's jobs without one.
 
-        Within another watcher of the same thread both note the same. What a thread executes that another watcher is in is that one's
-        alone; of a thread that none is in, while several watch that are not within each other, it is not known to any.
-        What cannot be noted is a dump with an error; what happens inside is never disturbed.
+        Within another watcher of the same thread both note the same. What a thread executes that
+        another watcher is in is that one's alone; of a thread that none is in, while several watch
+        that are not within each other, it is not known to any. What cannot be noted is a dump with
+        an error; what happens inside is never disturbed.
         """
         session = f"spark-session-{self._session._jsparkSession.sessionUUID()}"
         job = f"lakechime-watched-{uuid4().hex}"  # jobs of RDDs do not have the session's tag
@@ -90,7 +101,9 @@ class PlanDumper:
         finally:
             try:
                 self._session.sparkContext.removeJobTag(job)
-                watched.dumps += json.loads(text_of(self._listener.close(self._context, job, FLUSH)))
+                watched.dumps += json.loads(
+                    text_of(self._listener.close(self._context, job, FLUSH))
+                )
             except Py4JError as error:
                 watched.dumps.append(unread(first_line(error)))
 
@@ -101,7 +114,9 @@ def unread(why: str) -> Dump:
 
 
 _listeners: WeakKeyDictionary[SparkContext, Any] = WeakKeyDictionary()
-"""What listens in the contexts that this process has met: to look it up in the JVM takes a dozen calls."""
+"""What listens in the contexts that this process has met: to look it up in the JVM takes a dozen
+calls.
+"""
 
 
 def _installed(spark: SparkSession) -> Any:
@@ -113,7 +128,9 @@ def _installed(spark: SparkSession) -> Any:
 
 
 def _looked_up(spark: SparkSession, context: Any) -> Any:
-    sources = [Path(__file__).with_name(f"{name}.java").read_text(encoding="utf-8") for name in SOURCES]
+    sources = [
+        Path(__file__).with_name(f"{name}.java").read_text(encoding="utf-8") for name in SOURCES
+    ]
     return kept_in_jvm(
         spark,
         "lakechime.lineage.PlanListener",
@@ -126,7 +143,9 @@ def _looked_up(spark: SparkSession, context: Any) -> Any:
 def text_of(characters: Any) -> str:
     """A long text out of the JVM, in parts."""
     length = characters.length()
-    return "".join(characters.substring(start, min(start + PART, length)) for start in range(0, length, PART))
+    return "".join(
+        characters.substring(start, min(start + PART, length)) for start in range(0, length, PART)
+    )
 
 
 def first_line(error: Exception) -> str:
@@ -134,7 +153,9 @@ def first_line(error: Exception) -> str:
     return next(iter(str(cause).splitlines()), type(error).__name__)
 
 
-TABLE = "lc:"  # the alias of an input, below the one by which it is called: what is below it is the table, however it was read
+# the alias of an input, below the one by which it is called: what is below it is the table, however
+# it was read
+TABLE = "lc:"
 
 
 def marked(frame: DataFrame, table: str, alias: str) -> DataFrame:
@@ -144,7 +165,9 @@ def marked(frame: DataFrame, table: str, alias: str) -> DataFrame:
 
 @contextmanager
 def recorded_dumps(spark: SparkSession) -> Iterator[list[Dump]]:
-    """The dumps of what the body executes, complete when it has ended. Where Spark shows no plans the only one says so."""
+    """The dumps of what the body executes, complete when it has ended. Where Spark shows no plans
+    the only one says so.
+    """
     dumps: list[Dump] = []
     try:
         dumper = PlanDumper(spark)
@@ -162,7 +185,9 @@ def recorded_dumps(spark: SparkSession) -> Iterator[list[Dump]]:
 
 @dataclass(frozen=True)
 class LineageObserver:
-    """Sees what a table's computation executes: `ended` gets it, also where it fails; `agree` may end the attempt by it."""
+    """Sees what a table's computation executes: `ended` gets it, also where it fails; `agree` may
+    end the attempt by it.
+    """
 
     ended: Callable[[Executed], None]
     agree: Callable[[Seen], None]
@@ -171,8 +196,12 @@ class LineageObserver:
         """A frame that is known as a table, however it was read."""
         return frame.alias(TABLE + table)
 
-    def computed(self, spark: SparkSession, compute: Callable[[], DataFrame]) -> tuple[DataFrame, Seen]:
-        """What a computation gives, and what was seen of it. Where Spark shows no plans it is computed all the same."""
+    def computed(
+        self, spark: SparkSession, compute: Callable[[], DataFrame]
+    ) -> tuple[DataFrame, Seen]:
+        """What a computation gives, and what was seen of it. Where Spark shows no plans it is
+        computed all the same.
+        """
         dumps: list[Dump] = []
         try:
             with recorded_dumps(spark) as dumps:
@@ -191,9 +220,26 @@ def _result(spark: SparkSession, frame: DataFrame) -> Dump:
         return unread(str(error))
 
 
-WRITERS = frozenset({"write", "writeTo", "writeStream", "DeltaTable", "foreach", "foreachPartition"})
-WRITING = ("INSERT", "MERGE", "UPDATE", "DELETE", "TRUNCATE", "DROP", "ALTER", "CREATE", "REPLACE", "COPY", "OPTIMIZE", "VACUUM")  # SQL
-Schema = tuple[tuple[str, Any, bool], ...]  # of columns: name, type as Spark writes it in JSON, whether it may be null
+WRITERS = frozenset(
+    {"write", "writeTo", "writeStream", "DeltaTable", "foreach", "foreachPartition"}
+)
+WRITING = (
+    "INSERT",
+    "MERGE",
+    "UPDATE",
+    "DELETE",
+    "TRUNCATE",
+    "DROP",
+    "ALTER",
+    "CREATE",
+    "REPLACE",
+    "COPY",
+    "OPTIMIZE",
+    "VACUUM",
+)  # SQL
+Schema = tuple[
+    tuple[str, Any, bool], ...
+]  # of columns: name, type as Spark writes it in JSON, whether it may be null
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +256,9 @@ class Planned:
 
 
 class Planner:
-    """Plans computations, each in a session of its own, whose temporary views and settings nothing else sees."""
+    """Plans computations, each in a session of its own, whose temporary views and settings nothing
+    else sees.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         """A planner.
@@ -221,8 +269,11 @@ class Planner:
         self._spark = spark
         PlanDumper(spark)
 
-    def planned(self, compute: Any, sql: str | None, inputs: Mapping[str, tuple[str, Schema]]) -> Planned:
-        """The plan of a function, or of SQL, over inputs by alias: the table that each is, and its schema.
+    def planned(
+        self, compute: Any, sql: str | None, inputs: Mapping[str, tuple[str, Schema]]
+    ) -> Planned:
+        """The plan of a function, or of SQL, over inputs by alias: the table that each is, and its
+        schema.
 
         A function that writes is not run: over empty inputs it would empty what it writes.
         """
@@ -231,12 +282,17 @@ class Planner:
         session = self._spark.newSession()
         dumper, watched = PlanDumper(session), Watched()
         try:
-            frames = {alias: _empty(session, table, alias, schema) for alias, (table, schema) in inputs.items()}
+            frames = {
+                alias: _empty(session, table, alias, schema)
+                for alias, (table, schema) in inputs.items()
+            }
             tables = {alias: table for alias, (table, _) in inputs.items()}
             with dumper.watched() as watched:
                 computed = _computed(session, compute, sql, frames, tables)
             result = dumper.of(computed, with_texts=True)
-            return Planned(schema=schema_of(computed.schema), result=result, actions=tuple(watched.dumps))
+            return Planned(
+                schema=schema_of(computed.schema), result=result, actions=tuple(watched.dumps)
+            )
         except PySparkException as error:
             why = _said(error)
         except LakeChimeError as error:
@@ -248,17 +304,28 @@ class Planner:
         return Planned(why=why, actions=tuple(watched.dumps))
 
 
-def _computed(spark: SparkSession, compute: Any, sql: str | None, frames: Mapping[str, DataFrame], tables: Mapping[str, str]) -> DataFrame:
+def _computed(
+    spark: SparkSession,
+    compute: Any,
+    sql: str | None,
+    frames: Mapping[str, DataFrame],
+    tables: Mapping[str, str],
+) -> DataFrame:
     if sql is not None:
-        return sql_over(spark, "the query", sql, {tables[alias]: frame for alias, frame in frames.items()})
+        return sql_over(
+            spark, "the query", sql, {tables[alias]: frame for alias, frame in frames.items()}
+        )
     computed = compute(**frames)
     if not isinstance(computed, DataFrame):
-        raise DeclarationError("the function", "result", f"is a {type(computed).__name__}; return a DataFrame")
+        raise DeclarationError(
+            "the function", "result", f"is a {type(computed).__name__}; return a DataFrame"
+        )
     return computed
 
 
 def writes(function: Any, seen: frozenset[int] = frozenset()) -> str:
-    """Where a function, or one of its project that it names, writes, such as "`.write` in `copied`"; "" where its source shows none.
+    """Where a function, or one of its project that it names, writes, such as "`.write` in
+    `copied`"; "" where its source shows none.
 
     Source that cannot be read, and code behind other libraries, is not looked at.
     """
@@ -267,19 +334,41 @@ def writes(function: Any, seen: frozenset[int] = frozenset()) -> str:
         return ""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-        named = {**inspect.getclosurevars(function).globals, **inspect.getclosurevars(function).nonlocals}
+        named = {
+            **inspect.getclosurevars(function).globals,
+            **inspect.getclosurevars(function).nonlocals,
+        }
     except (OSError, SyntaxError, TypeError, ValueError):
         return ""
     for node in ast.walk(tree):
-        name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
+        name = (
+            node.attr
+            if isinstance(node, ast.Attribute)
+            else node.id
+            if isinstance(node, ast.Name)
+            else None
+        )
         if name in WRITERS:
             return f"`{name}` in `{function.__name__}`"
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "sql" and node.args:
-            texts = [one.value for one in ast.walk(node.args[0]) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "sql"
+            and node.args
+        ):
+            texts = [
+                one.value
+                for one in ast.walk(node.args[0])
+                if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            ]
             if texts and texts[0].lstrip().upper().startswith(WRITING):
                 return f"`{texts[0].split()[0]}` in `{function.__name__}`"
     project = function.__module__.partition(".")[0]
-    helpers = [one for one in named.values() if inspect.isfunction(one) and one.__module__.partition(".")[0] == project]
+    helpers = [
+        one
+        for one in named.values()
+        if inspect.isfunction(one) and one.__module__.partition(".")[0] == project
+    ]
     return next(filter(None, (writes(one, seen | {id(function)}) for one in helpers)), "")
 
 
@@ -289,7 +378,10 @@ def _empty(spark: SparkSession, table: str, alias: str, schema: Schema) -> DataF
 
 def spark_schema(schema: Schema) -> StructType:
     """The schema as Spark has it."""
-    fields = [{"name": name, "type": kind, "nullable": nullable, "metadata": {}} for name, kind, nullable in schema]
+    fields = [
+        {"name": name, "type": kind, "nullable": nullable, "metadata": {}}
+        for name, kind, nullable in schema
+    ]
     return StructType.fromJson({"type": "struct", "fields": fields})
 
 

@@ -7,7 +7,19 @@ from functools import cached_property
 from sqlglot import exp
 
 from lakechime_dagster.errors import shown
-from lakechime_dagster.lineage.columns import CONSTANT, READ, ColumnRef, Kind, Names, Source, Taking, Value, after, outside, together
+from lakechime_dagster.lineage.columns import (
+    CONSTANT,
+    READ,
+    ColumnRef,
+    Kind,
+    Names,
+    Source,
+    Taking,
+    Value,
+    after,
+    outside,
+    together,
+)
 
 
 def opaque(*reasons: str) -> Value:
@@ -20,9 +32,11 @@ class Relation:
 
     Attributes:
         more: Why there may be columns that are unknown; empty where these are all.
-        table: Whose they are, where it is a table: an unknown column of it can be named all the same.
+        table: Whose they are, where it is a table: an unknown column of it can be named all the
+            same.
         rest: What an unknown column derives from, besides.
-        temporary: The temporary table that it is, by what a statement that writes it has as its target.
+        temporary: The temporary table that it is, by what a statement that writes it has as its
+            target.
     """
 
     columns: tuple[tuple[str, Value], ...]
@@ -55,7 +69,12 @@ class Relation:
 
     def all(self) -> Value:
         """What all its columns derive from."""
-        return together([*(origin for _, origin in self.columns), *([self.unknown_column(None)] if self.more else [])])
+        return together(
+            [
+                *(origin for _, origin in self.columns),
+                *([self.unknown_column(None)] if self.more else []),
+            ]
+        )
 
     def renamed(self, names: Iterable[str]) -> "Relation":
         """The same with other names for its first columns."""
@@ -66,7 +85,9 @@ class Relation:
             every = self.all()
             return Relation(tuple((name, every) for name in given), self.more, rest=every)
         kept = [name for name, _ in self.columns[len(given) :]]
-        return Relation(tuple(zip([*given, *kept], (origin for _, origin in self.columns), strict=False)))
+        return Relation(
+            tuple(zip([*given, *kept], (origin for _, origin in self.columns), strict=False))
+        )
 
 
 @dataclass
@@ -78,7 +99,8 @@ class Scope:
         relations: In the order of FROM.
         by_alias: The same by what columns are prefixed with.
         joined: Columns that a USING made one of several.
-        named: Columns of this query's own list that stand before, by which SQL of some engines may go on.
+        named: Columns of this query's own list that stand before, by which SQL of some engines may
+            go on.
         windows: What the named windows go by.
     """
 
@@ -97,9 +119,13 @@ class Scope:
             self.by_alias.setdefault(alias.casefold(), relation)
 
     def column(self, parts: list[str]) -> Value:
-        """What a column derives from, by the parts of its name as written: `alias.column`, `column`, `column.field` and the like."""
+        """What a column derives from, by the parts of its name as written: `alias.column`,
+        `column`, `column.field` and the like.
+        """
         place: Scope | None = self
-        passed: list[Relation] = []  # of which the column may be one, though it is found further out
+        passed: list[
+            Relation
+        ] = []  # of which the column may be one, though it is found further out
         while place is not None:
             found = place._of_alias(parts)
             if found is not None:
@@ -116,7 +142,9 @@ class Scope:
     def _of_alias(self, parts: list[str]) -> Value | None:
         """`alias.column`, with what stands before an alias, or behind a column, left out."""
         for at in range(1, len(parts)):
-            relation = self.by_alias.get(".".join(parts[:at]).casefold()) or self.by_alias.get(parts[at - 1].casefold())
+            relation = self.by_alias.get(".".join(parts[:at]).casefold()) or self.by_alias.get(
+                parts[at - 1].casefold()
+            )
             if relation is None:
                 continue
             origin = relation.column(parts[at])
@@ -133,7 +161,9 @@ class Scope:
         if origin is None:
             origins = [found for one in self.relations if (found := one.column(name)) is not None]
             if len(origins) > 1:
-                origin = together(origins) | opaque(f"column {shown(parts[0])} may be of several tables")
+                origin = together(origins) | opaque(
+                    f"column {shown(parts[0])} may be of several tables"
+                )
             else:
                 origin = origins[0] if origins else self.named.get(name)
         return origin if origin is None or len(parts) == 1 else origin.then(Kind.TRANSFORMATION)
@@ -148,7 +178,9 @@ class SqlSchema:
 
     tables: Mapping[str, Sequence[str]]
     names: Names = field(default_factory=Names)
-    _relations: dict[str, Relation] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _relations: dict[str, Relation] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", self.names.with_tables(self.tables))
@@ -175,7 +207,10 @@ class SqlSchema:
 
 def _relation(table: str, columns: Sequence[str] | None, is_known: bool) -> Relation:
     if columns is not None:
-        of = tuple((name, Value(frozenset({Source(ColumnRef(table, name), Kind.IDENTITY)}))) for name in columns)
+        of = tuple(
+            (name, Value(frozenset({Source(ColumnRef(table, name), Kind.IDENTITY)})))
+            for name in columns
+        )
         return Relation(of, table=table)
     reason = f"the columns of {table} are not known" if is_known else f"table {table} is not known"
     return Relation((), reason, table)
@@ -184,8 +219,12 @@ def _relation(table: str, columns: Sequence[str] | None, is_known: bool) -> Rela
 Column = tuple[str, Value]
 
 
-def projections(several: Iterable[exp.Expr], scope: Scope, origin: Callable[[exp.Expr, Scope], Value]) -> Relation:
-    """The columns that a list gives; a star over columns that are not known is one of its own, and there may be more."""
+def projections(
+    several: Iterable[exp.Expr], scope: Scope, origin: Callable[[exp.Expr, Scope], Value]
+) -> Relation:
+    """The columns that a list gives; a star over columns that are not known is one of its own, and
+    there may be more.
+    """
     columns: list[Column] = []
     more, rest = "", []
     for number, one in enumerate(several):
@@ -232,11 +271,15 @@ def _star(one: exp.Expr) -> exp.Star | None:
 
 def _chooses(one: exp.Expr) -> bool:
     """Whether a projection is several columns that a pattern chooses: COLUMNS(…), or `* LIKE …`."""
-    return (isinstance(one, exp.Like | exp.ILike) and _star(one.this) is not None) or one.find(exp.Columns) is not None
+    return (isinstance(one, exp.Like | exp.ILike) and _star(one.this) is not None) or one.find(
+        exp.Columns
+    ) is not None
 
 
 def _names(one: exp.Expr, number: int) -> list[str]:
-    """The name of a column, or those that an alias in parentheses gives to what a generator makes."""
+    """The name of a column, or those that an alias in parentheses gives to what a generator
+    makes.
+    """
     if isinstance(one, exp.Aliases):
         return [alias.name for alias in one.expressions]
     return [(one.output_name if not isinstance(one, exp.Literal) else "") or f"_col_{number}"]
@@ -246,7 +289,9 @@ def _of_star(one: exp.Expr, scope: Scope) -> list[Relation]:
     if isinstance(one, exp.Star):
         return scope.relations or [Relation((), "a star over nothing")]
     parts = [part.name for part in one.parts[:-1]] if isinstance(one, exp.Column) else []
-    found = scope.by_alias.get(".".join(parts).casefold()) or scope.by_alias.get(parts[-1].casefold())
+    found = scope.by_alias.get(".".join(parts).casefold()) or scope.by_alias.get(
+        parts[-1].casefold()
+    )
     if found is None:
         field = scope.column(parts)
         return [Relation((), f"the fields of {'.'.join(parts)} are not known", rest=field)]
@@ -254,7 +299,11 @@ def _of_star(one: exp.Expr, scope: Scope) -> list[Relation]:
 
 
 def _spelled(
-    star: exp.Star, relations: list[Relation], scope: Scope, origin: Callable[[exp.Expr, Scope], Value], is_all: bool
+    star: exp.Star,
+    relations: list[Relation],
+    scope: Scope,
+    origin: Callable[[exp.Expr, Scope], Value],
+    is_all: bool,
 ) -> Iterator[Column]:
     left_out = {part.name.casefold() for part in star.args.get("except_") or ()}
     instead = {part.alias.casefold(): part for part in star.args.get("replace") or ()}
@@ -268,20 +317,55 @@ def _spelled(
 
 
 Ask = Callable[[exp.Expr, Scope], tuple[Relation, Value]]
-"""What a query inside an expression gives, with the scope around it, and what decides about its rows."""
+"""What a query inside an expression gives, with the scope around it, and what decides about its
+rows.
+"""
 
 SAME: Taking = (Kind.IDENTITY, False)
-MASKING_FUNCTIONS = frozenset({"hash", "xxhash64", "crc32", "mask", "sha1", "sha", "sha256", "sha512", "md5", "approx_count_distinct"})
-_MASKING = (exp.Count, exp.CountIf, exp.ApproxDistinct, exp.MD5, exp.MD5Digest, exp.SHA, exp.SHA2, exp.SHA1Digest, exp.SHA2Digest)
+MASKING_FUNCTIONS = frozenset(
+    {
+        "hash",
+        "xxhash64",
+        "crc32",
+        "mask",
+        "sha1",
+        "sha",
+        "sha256",
+        "sha512",
+        "md5",
+        "approx_count_distinct",
+    }
+)
+_MASKING = (
+    exp.Count,
+    exp.CountIf,
+    exp.ApproxDistinct,
+    exp.MD5,
+    exp.MD5Digest,
+    exp.SHA,
+    exp.SHA2,
+    exp.SHA1Digest,
+    exp.SHA2Digest,
+)
 _OF_ANOTHER_ROW = (exp.Lag, exp.Lead)
-_PASSED_ON = (exp.Alias, exp.Paren, exp.Distinct, exp.Tuple, exp.Filter, exp.Window, exp.IgnoreNulls, exp.RespectNulls, exp.Order)
+_PASSED_ON = (
+    exp.Alias,
+    exp.Paren,
+    exp.Distinct,
+    exp.Tuple,
+    exp.Filter,
+    exp.Window,
+    exp.IgnoreNulls,
+    exp.RespectNulls,
+    exp.Order,
+)
 
 
 def origin_of(node: exp.Expr, scope: Scope, ask: Ask) -> Value:
     """What an expression derives from.
 
-    A condition that chooses among values is CONDITIONAL, what a window goes by WINDOW. A function that is not known gives its
-    arguments, and if it has none the reason why it is unknown.
+    A condition that chooses among values is CONDITIONAL, what a window goes by WINDOW. A function
+    that is not known gives its arguments, and if it has none the reason why it is unknown.
     """
     found: list[Value] = []
     waiting: list[tuple[exp.Expr, Taking]] = [(node, SAME)]
@@ -294,9 +378,17 @@ def origin_of(node: exp.Expr, scope: Scope, ask: Ask) -> Value:
             found.append((relation.all() | deciding).then(*taking))
         elif isinstance(one, exp.Exists):  # its columns show nothing but that there are rows
             relation, deciding = ask(one.this, scope)
-            found.append((Value(opaque=relation.all().opaque) | deciding).then(*after((Kind.CONDITIONAL, False), taking)))
+            found.append(
+                (Value(opaque=relation.all().opaque) | deciding).then(
+                    *after((Kind.CONDITIONAL, False), taking)
+                )
+            )
         elif isinstance(one, exp.Columns):
-            found.append(together(origin for _, origin in everything(scope.relations, scope.joined)).then(*taking))
+            found.append(
+                together(origin for _, origin in everything(scope.relations, scope.joined)).then(
+                    *taking
+                )
+            )
         else:
             if isinstance(one, exp.Anonymous) and not any(one.find_all(exp.Column, exp.Query)):
                 found.append(opaque(f"function {one.name}() is not known"))
@@ -309,10 +401,18 @@ def origin_of(node: exp.Expr, scope: Scope, ask: Ask) -> Value:
 def window(one: exp.Window, scope: Scope, ask: Ask) -> Value:
     """By what a window groups and sorts, itself or by its name."""
     order = one.args.get("order")
-    parts = [*(one.args.get("partition_by") or ()), *(by.this for by in (order.expressions if order else ()))]
+    parts = [
+        *(one.args.get("partition_by") or ()),
+        *(by.this for by in (order.expressions if order else ())),
+    ]
     name = one.alias or (one.this.name if isinstance(one.this, exp.Identifier) else "")
     named = scope.windows.get(name.casefold())
-    return together([*(origin_of(part, scope, ask).then(Kind.WINDOW) for part in parts), *([named] if named is not None else [])])
+    return together(
+        [
+            *(origin_of(part, scope, ask).then(Kind.WINDOW) for part in parts),
+            *([named] if named is not None else []),
+        ]
+    )
 
 
 def _parts(one: exp.Expr) -> Iterator[tuple[exp.Expr, Taking]]:
@@ -342,7 +442,9 @@ def _parts(one: exp.Expr) -> Iterator[tuple[exp.Expr, Taking]]:
     elif isinstance(one, exp.Filter):
         yield one.this, SAME
         yield one.expression, (Kind.FILTER, False)
-    elif isinstance(one, exp.ArgMax | exp.ArgMin):  # the value of one column in the row where another has its largest or least
+    elif isinstance(
+        one, exp.ArgMax | exp.ArgMin
+    ):  # the value of one column in the row where another has its largest or least
         yield one.this, (Kind.AGGREGATION, False)
         yield one.expression, condition
     elif isinstance(one, exp.Window):
@@ -364,17 +466,22 @@ def _parts(one: exp.Expr) -> Iterator[tuple[exp.Expr, Taking]]:
 def _taking(one: exp.Expr) -> Taking:
     if isinstance(one, _PASSED_ON):
         return SAME
-    masking = isinstance(one, _MASKING) or (isinstance(one, exp.Anonymous) and one.name.lower() in MASKING_FUNCTIONS)
+    masking = isinstance(one, _MASKING) or (
+        isinstance(one, exp.Anonymous) and one.name.lower() in MASKING_FUNCTIONS
+    )
     aggregates = isinstance(one, exp.AggFunc) and not isinstance(one, _OF_ANOTHER_ROW)
     return Kind.AGGREGATION if aggregates else Kind.TRANSFORMATION, masking
 
 
-MAX_ROUNDS = 8  # of a recursive query; each adds what one more row back gives, and kinds only ever grow
+MAX_ROUNDS = (
+    8  # of a recursive query; each adds what one more row back gives, and kinds only ever grow
+)
 
 
 @dataclass
 class Reading:
-    """What is found while a statement is read: its inputs, what decides about its rows, and what is unknown.
+    """What is found while a statement is read: its inputs, what decides about its rows, and what is
+    unknown.
 
     `temporary` are the columns of temporary tables by their keys, or None where they are not known.
     """
@@ -395,7 +502,9 @@ class Reading:
         return origin_of(node, scope, self.inside)
 
     def inside(self, node: exp.Expr, scope: Scope) -> tuple[Relation, Value]:
-        """What a query inside of an expression gives, and what decides about its rows: that is a matter of the expression alone."""
+        """What a query inside of an expression gives, and what decides about its rows: that is a
+        matter of the expression alone.
+        """
         own = self.apart()
         relation = relation_of(node, own, scope.ctes, scope)
         self.inputs |= own.inputs
@@ -412,18 +521,26 @@ class Reading:
         self.unknown |= part.unknown
 
     def table(self, node: exp.Table, ctes: "Ctes") -> Relation:
-        """The relation that a name stands for: a common table expression, a temporary table, or a table."""
+        """The relation that a name stands for: a common table expression, a temporary table, or a
+        table.
+        """
         key = key_of(node)
         if key in ctes:
             return ctes[key](self)
         if is_temporary(node):
-            return Relation((), f"temporary table {shown(key)} is not made here", temporary=TEMPORARY + key)
+            return Relation(
+                (), f"temporary table {shown(key)} is not made here", temporary=TEMPORARY + key
+            )
         return self.schema.relation(written(node), self.namespace)
 
     def target(self, node: exp.Expr) -> str:
-        """The name of the table that is written; the one of a query that only reads where it is no table."""
+        """The name of the table that is written; the one of a query that only reads where it is no
+        table.
+        """
         table = node.this if isinstance(node, exp.Schema) else node
-        if isinstance(table, exp.Table) and (is_temporary(table) or key_of(table) in self.temporary):
+        if isinstance(table, exp.Table) and (
+            is_temporary(table) or key_of(table) in self.temporary
+        ):
             return TEMPORARY + key_of(table)
         if isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier):
             return self.schema.relation(written(table), self.namespace).table
@@ -442,7 +559,9 @@ class Reading:
 Named = Callable[[Reading], Relation]
 Ctes = Mapping[str, Named]
 TEMPORARY = "(temporary)/"
-"""Before the key of a temporary table, where a statement has a target: no target of a statement that is reported."""
+"""Before the key of a temporary table, where a statement has a target: no target of a statement
+that is reported.
+"""
 
 
 def written(table: exp.Table) -> str:
@@ -454,15 +573,24 @@ def is_temporary(table: exp.Table) -> bool:
     """Whether its name alone says that a table is temporary, as `#name` and `@name` of T-SQL do."""
     name = table.this
     return isinstance(name, exp.Parameter) or (
-        isinstance(name, exp.Identifier) and bool(name.args.get("temporary") or name.args.get("global_"))
+        isinstance(name, exp.Identifier)
+        and bool(name.args.get("temporary") or name.args.get("global_"))
     )
 
 
 def key_of(table: exp.Table) -> str:
-    """By what a common table expression or a temporary table is known: no name with several parts is one of a single part."""
+    """By what a common table expression or a temporary table is known: no name with several parts
+    is one of a single part.
+    """
     if not is_temporary(table):
         return "\0".join(part.name.casefold() for part in table.parts)
-    mark = "@" if isinstance(table.this, exp.Parameter) else "##" if table.this.args.get("global_") else "#"
+    mark = (
+        "@"
+        if isinstance(table.this, exp.Parameter)
+        else "##"
+        if table.this.args.get("global_")
+        else "#"
+    )
     return mark + table.this.name.casefold()
 
 
@@ -481,7 +609,9 @@ def keeping(read: Named) -> Named:
     return again
 
 
-def relation_of(query: exp.Expr, reading: Reading, ctes: Ctes, outer: Scope | None = None) -> Relation:
+def relation_of(
+    query: exp.Expr, reading: Reading, ctes: Ctes, outer: Scope | None = None
+) -> Relation:
     """The columns of a query, in their order."""
     within = with_ctes(query, reading, ctes, outer)
     if isinstance(query, exp.Select):
@@ -510,12 +640,22 @@ def _select(query: exp.Select, reading: Reading, scope: Scope) -> Relation:
             reading.decides(together(reading.origin(part, scope) for part in parts), Kind.FILTER)
     for clause in ("order", "sort", "cluster"):
         if query.args.get(clause):
-            by = _queries_listed(query.args[clause].expressions, relation, reading, replace(scope, joined={**scope.joined, **names}))
+            by = _queries_listed(
+                query.args[clause].expressions,
+                relation,
+                reading,
+                replace(scope, joined={**scope.joined, **names}),
+            )
             reading.decides(by, Kind.SORT)
     distinct = query.args.get("distinct")
     if distinct:
         on = distinct.args.get("on")
-        reading.decides(_queries_listed(on.expressions or [on], relation, reading, scope) if on else relation.all(), Kind.GROUP_BY)
+        reading.decides(
+            _queries_listed(on.expressions or [on], relation, reading, scope)
+            if on
+            else relation.all(),
+            Kind.GROUP_BY,
+        )
     return relation
 
 
@@ -525,7 +665,9 @@ def _group(query: exp.Select, relation: Relation, reading: Reading, scope: Scope
         return
     if group.args.get("all"):
         plain = [one for one in query.expressions if not one.find(exp.AggFunc)]
-        reading.decides(together(reading.origin(one, scope) for one in plain if not one.is_star), Kind.GROUP_BY)
+        reading.decides(
+            together(reading.origin(one, scope) for one in plain if not one.is_star), Kind.GROUP_BY
+        )
         return
     several = list(group.expressions)
     for kind in ("rollup", "cube", "grouping_sets"):
@@ -534,12 +676,19 @@ def _group(query: exp.Select, relation: Relation, reading: Reading, scope: Scope
     reading.decides(_queries_listed(several, relation, reading, scope), Kind.GROUP_BY)
 
 
-def _queries_listed(several: Iterable[exp.Expr], relation: Relation, reading: Reading, scope: Scope) -> Value:
+def _queries_listed(
+    several: Iterable[exp.Expr], relation: Relation, reading: Reading, scope: Scope
+) -> Value:
     """What a list of GROUP BY or ORDER BY goes by, where a number is a column's place."""
     found: list[Value] = []
     for one in several:
         node = one.this if isinstance(one, exp.Ordered) else one
-        if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() and 0 < int(node.name) <= len(relation.columns):
+        if (
+            isinstance(node, exp.Literal)
+            and not node.is_string
+            and node.name.isdigit()
+            and 0 < int(node.name) <= len(relation.columns)
+        ):
             found.append(relation.columns[int(node.name) - 1][1])
         elif not isinstance(node, exp.Literal):
             found.append(reading.origin(node, scope))
@@ -551,15 +700,23 @@ def _sorted(query: exp.Expr, relation: Relation, reading: Reading, ctes: Ctes) -
     if query.args.get("order"):
         scope = Scope(ctes)
         scope.add(relation)
-        reading.decides(_queries_listed(query.args["order"].expressions, relation, reading, scope), Kind.SORT)
+        reading.decides(
+            _queries_listed(query.args["order"].expressions, relation, reading, scope), Kind.SORT
+        )
     return relation
 
 
-def _set_operation(query: exp.SetOperation, reading: Reading, ctes: Ctes, outer: Scope | None) -> Relation:
-    """By position, or by name where it says so; what EXCEPT and INTERSECT look up decides about rows."""
+def _set_operation(
+    query: exp.SetOperation, reading: Reading, ctes: Ctes, outer: Scope | None
+) -> Relation:
+    """By position, or by name where it says so; what EXCEPT and INTERSECT look up decides about
+    rows.
+    """
     chain: list[exp.SetOperation] = []
     first: exp.Expr = query
-    while isinstance(first, exp.SetOperation) and (first is query or not (first.args.get("with_") or first.args.get("order"))):
+    while isinstance(first, exp.SetOperation) and (
+        first is query or not (first.args.get("with_") or first.args.get("order"))
+    ):
         chain.append(first)
         first = first.this
     relation = relation_of(first, reading, ctes, outer)
@@ -568,7 +725,9 @@ def _set_operation(query: exp.SetOperation, reading: Reading, ctes: Ctes, outer:
         if not isinstance(one, exp.Union):
             reading.decides(together([relation.all(), other.all()]), Kind.JOIN)
             continue
-        relation = _by_name(relation, other) if one.args.get("by_name") else by_position(relation, other)
+        relation = (
+            _by_name(relation, other) if one.args.get("by_name") else by_position(relation, other)
+        )
         if one.args.get("distinct"):
             reading.decides(relation.all(), Kind.GROUP_BY)
     return relation
@@ -579,11 +738,18 @@ def by_position(left: Relation, right: Relation) -> Relation:
     more = left.more or right.more
     if more:
         rest = left.all() | right.all()
-        return Relation(tuple((name, origin | rest) for name, origin in left.columns), more, rest=rest)
+        return Relation(
+            tuple((name, origin | rest) for name, origin in left.columns), more, rest=rest
+        )
     if len(left.columns) != len(right.columns):
         reason = opaque(f"a union of {len(left.columns)} and {len(right.columns)} columns")
         return Relation(tuple((name, origin | reason) for name, origin in left.columns))
-    return Relation(tuple((name, one | other) for (name, one), (_, other) in zip(left.columns, right.columns, strict=True)))
+    return Relation(
+        tuple(
+            (name, one | other)
+            for (name, one), (_, other) in zip(left.columns, right.columns, strict=True)
+        )
+    )
 
 
 def _by_name(left: Relation, right: Relation) -> Relation:
@@ -600,7 +766,9 @@ def with_ctes(query: exp.Expr, reading: Reading, ctes: Ctes, outer: Scope | None
         return ctes
     within = dict(ctes)
     for cte in with_.expressions:
-        within[cte.alias.casefold()] = keeping(_cte(cte, dict(within), outer, is_recursive=bool(with_.args.get("recursive"))))
+        within[cte.alias.casefold()] = keeping(
+            _cte(cte, dict(within), outer, is_recursive=bool(with_.args.get("recursive")))
+        )
     return within
 
 
@@ -629,11 +797,16 @@ def whole(scope: Scope) -> Relation:
         return scope.relations[0]
     more = next((one.more for one in scope.relations if one.more), "")
     rest = together(one.unknown_column(None) for one in scope.relations if one.more)
-    return Relation(tuple(column for column in everything(scope.relations, scope.joined) if column[0] != "*"), more, rest=rest)
+    return Relation(
+        tuple(column for column in everything(scope.relations, scope.joined) if column[0] != "*"),
+        more,
+        rest=rest,
+    )
 
 
 def pivoted(pivot: exp.Pivot, relation: Relation, scope: Scope, reading: Reading) -> Relation:
-    """The columns behind PIVOT or UNPIVOT: what it does not name is kept, and what it makes is of all that it names.
+    """The columns behind PIVOT or UNPIVOT: what it does not name is kept, and what it makes is of
+    all that it names.
 
     PIVOT groups by what it keeps. Which of the columns an UNPIVOT took is a constant.
     """
@@ -641,13 +814,23 @@ def pivoted(pivot: exp.Pivot, relation: Relation, scope: Scope, reading: Reading
     inner.add(relation, pivot.parent.alias_or_name if pivot.parent else "")
     listings = [one for one in pivot.args.get("fields") or () if isinstance(one, exp.In)]
     chosen = [one.this for one in listings]
-    named = [part for one in listings for part in one.expressions] if pivot.args.get("unpivot") else [*pivot.expressions, *chosen]
+    named = (
+        [part for one in listings for part in one.expressions]
+        if pivot.args.get("unpivot")
+        else [*pivot.expressions, *chosen]
+    )
     used = {column.name.casefold() for one in named for column in one.find_all(exp.Column)}
     kept = [(name, origin) for name, origin in relation.columns if name.casefold() not in used]
     if pivot.args.get("unpivot"):
         value = together(reading.origin(one, inner) for one in named)
-        values = [(name.name, value) for one in pivot.expressions for name in one.find_all(exp.Identifier)]
-        return Relation((*kept, *((one.name, CONSTANT) for one in chosen), *values), relation.more, rest=relation.rest)
+        values = [
+            (name.name, value) for one in pivot.expressions for name in one.find_all(exp.Identifier)
+        ]
+        return Relation(
+            (*kept, *((one.name, CONSTANT) for one in chosen), *values),
+            relation.more,
+            rest=relation.rest,
+        )
     value = together(reading.origin(one, inner) for one in pivot.expressions)
     value |= together(reading.origin(one, inner).then(Kind.CONDITIONAL) for one in chosen)
     reading.decides(together(origin for _, origin in kept), Kind.GROUP_BY)
@@ -656,7 +839,12 @@ def pivoted(pivot: exp.Pivot, relation: Relation, scope: Scope, reading: Reading
     return Relation((*kept, *((name, value) for name in names)), more, rest=relation.rest | value)
 
 
-_MADE_BY = {"explode": ["col"], "posexplode": ["pos", "col"], "explodeouter": ["col"], "posexplodeouter": ["pos", "col"]}
+_MADE_BY = {
+    "explode": ["col"],
+    "posexplode": ["pos", "col"],
+    "explodeouter": ["col"],
+    "posexplodeouter": ["pos", "col"],
+}
 
 
 def from_clause(query: exp.Expr, scope: Scope, reading: Reading) -> None:
@@ -718,7 +906,10 @@ def _read(node: exp.Expr, scope: Scope, reading: Reading) -> _Named | None:
         scope.joined.update(inner.joined)
         return None
     if isinstance(node, exp.Query):
-        query, outside = _bare(node) if isinstance(node, exp.Subquery) else node, Scope(scope.ctes, scope.outer)
+        query, outside = (
+            _bare(node) if isinstance(node, exp.Subquery) else node,
+            Scope(scope.ctes, scope.outer),
+        )
         return _Named(relation_of(query, reading, scope.ctes, outside), alias)
     if isinstance(node, exp.Lateral):
         return _lateral(node, scope, reading)
@@ -754,10 +945,16 @@ def _table(node: exp.Table, scope: Scope, reading: Reading) -> _Named:
 
 def _function(node: exp.Expr, scope: Scope, reading: Reading) -> Relation:
     """A function that gives rows: its columns are not known, but come from its arguments."""
-    inner = node.expressions[0] if isinstance(node, exp.Anonymous) and node.name.lower() == "table" and node.expressions else node
+    inner = (
+        node.expressions[0]
+        if isinstance(node, exp.Anonymous) and node.name.lower() == "table" and node.expressions
+        else node
+    )
     name = inner.name if isinstance(inner, exp.Anonymous) else inner.key
     names = _MADE_BY.get(name.lower().replace("_", ""))
-    taken = together(reading.origin(part, scope) for part in inner.iter_expressions()).then(Kind.TRANSFORMATION)
+    taken = together(reading.origin(part, scope) for part in inner.iter_expressions()).then(
+        Kind.TRANSFORMATION
+    )
     if names is not None:
         return Relation(tuple((one, taken) for one in names))
     reason = f"table function {name.lower()}() is not followed"
@@ -775,7 +972,9 @@ def _lateral(node: exp.Lateral, scope: Scope, reading: Reading) -> _Named:
     names = _columns(node)
     if not names:
         return _Named(_function(this, scope, reading), alias)
-    taken = together(reading.origin(part, scope) for part in this.iter_expressions()).then(Kind.TRANSFORMATION)
+    taken = together(reading.origin(part, scope) for part in this.iter_expressions()).then(
+        Kind.TRANSFORMATION
+    )
     return _Named(Relation(tuple((name, taken) for name in names)), alias)
 
 
@@ -783,18 +982,29 @@ def _unnest(node: exp.Unnest, scope: Scope, reading: Reading) -> _Named:
     """Each array gives one column, or several where its elements are rows."""
     taken = [reading.origin(part, scope).then(Kind.TRANSFORMATION) for part in node.expressions]
     offset = node.args.get("offset")
-    place = [(offset.name if isinstance(offset, exp.Identifier) else "offset", CONSTANT)] if offset else []
+    place = (
+        [(offset.name if isinstance(offset, exp.Identifier) else "offset", CONSTANT)]
+        if offset
+        else []
+    )
     names = _columns(node)
     if len(names) == len(taken):
         columns = list(zip(names, taken, strict=True))
     else:
-        columns = [(name, together(taken)) for name in names or ([node.alias] if node.alias else [])]
+        columns = [
+            (name, together(taken)) for name in names or ([node.alias] if node.alias else [])
+        ]
     more = "" if names else "the columns of UNNEST are not known"
-    return _Named(Relation((*columns, *place), more, rest=together(taken)), (node.alias,) if node.alias else ())
+    return _Named(
+        Relation((*columns, *place), more, rest=together(taken)),
+        (node.alias,) if node.alias else (),
+    )
 
 
 def _values(node: exp.Values, scope: Scope, reading: Reading) -> Relation:
-    rows = [list(row.expressions) if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
+    rows = [
+        list(row.expressions) if isinstance(row, exp.Tuple) else [row] for row in node.expressions
+    ]
     width = max((len(row) for row in rows), default=0)
     places: list[list[Value]] = [[] for _ in range(width)]
     for row in rows:
@@ -819,7 +1029,9 @@ def _join(join: exp.Join, scope: Scope, reading: Reading) -> exp.Expr | None:
         right = _column(added, name)
         reading.decides(left | right, Kind.JOIN)
         both = (left | right) | (left | right).then(Kind.CONDITIONAL)  # as COALESCE of them
-        scope.joined[name.casefold()] = both if side == "FULL" else right if side == "RIGHT" else left
+        scope.joined[name.casefold()] = (
+            both if side == "FULL" else right if side == "RIGHT" else left
+        )
     if kind in ("SEMI", "ANTI"):  # only asks whether there are rows
         _decide(condition, scope, reading)
         scope.relations, scope.by_alias = before, aliases
@@ -832,7 +1044,9 @@ def _common(left: list[Relation], right: list[Relation], reading: Reading) -> li
     if unknown:
         reading.unknown.add(f"a NATURAL JOIN, and {unknown}")
     names = [name for one in left for name, _ in one.columns]
-    return [name for name in dict.fromkeys(names) if any(one.column(name) is not None for one in right)]
+    return [
+        name for name in dict.fromkeys(names) if any(one.column(name) is not None for one in right)
+    ]
 
 
 def _column(several: list[Relation], name: str) -> Value:
@@ -843,4 +1057,8 @@ def _column(several: list[Relation], name: str) -> Value:
 def _columns(node: exp.Expr) -> list[str]:
     """The names that an alias gives to columns."""
     alias = node.args.get("alias")
-    return [column.name for column in (alias.args.get("columns") or ())] if isinstance(alias, exp.TableAlias) else []
+    return (
+        [column.name for column in (alias.args.get("columns") or ())]
+        if isinstance(alias, exp.TableAlias)
+        else []
+    )

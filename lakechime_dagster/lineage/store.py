@@ -8,7 +8,13 @@ from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.engine import among, reading, slices
 from lakechime_dagster.lineage import schema
-from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Producer, statement_from
+from lakechime_dagster.lineage.columns import (
+    ColumnRef,
+    Consumer,
+    ConsumerKind,
+    Producer,
+    statement_from,
+)
 from lakechime_dagster.lineage.graph import Standing, TableFacts
 from lakechime_dagster.lineage.recording import MANY, key_of, refs_of
 
@@ -29,7 +35,9 @@ class LineageStandings:
         found = list[Standing]()
         with reading(self.engine) as connection:
             for some in slices(sorted(set(targets)), MANY):
-                found += _standings(connection, schema.writer.c.target_id.in_(nodes_of_tables(connection, some)))
+                found += _standings(
+                    connection, schema.writer.c.target_id.in_(nodes_of_tables(connection, some))
+                )
         return found
 
     def of_inputs(self, inputs: Collection[str]) -> list[Standing]:
@@ -37,16 +45,22 @@ class LineageStandings:
         given, statements, found = schema.statement_input.c, set[int](), list[Standing]()
         with reading(self.engine) as connection:
             for some in slices(sorted(set(inputs)), MANY):
-                reads = sa.select(given.statement_id).where(given.source_id.in_(nodes_of_tables(connection, some)))
+                reads = sa.select(given.statement_id).where(
+                    given.source_id.in_(nodes_of_tables(connection, some))
+                )
                 statements.update(connection.execute(reads.distinct()).scalars())
             for numbers in slices(sorted(statements), MANY):
-                found += _standings(connection, among(connection, schema.writer.c.statement_id, numbers))
+                found += _standings(
+                    connection, among(connection, schema.writer.c.statement_id, numbers)
+                )
         return found
 
 
 def nodes_of_tables(connection: Connection, names: Collection[str]) -> sa.Select[tuple[int]]:
     """The numbers of data sets."""
-    return sa.select(schema.node.c.node_id).where(among(connection, schema.node.c.key, [key_of(ColumnRef(name)) for name in names]))
+    return sa.select(schema.node.c.node_id).where(
+        among(connection, schema.node.c.key, [key_of(ColumnRef(name)) for name in names])
+    )
 
 
 def _standings(connection: Connection, which: sa.ColumnElement[bool]) -> list[Standing]:
@@ -54,7 +68,9 @@ def _standings(connection: Connection, which: sa.ColumnElement[bool]) -> list[St
     query = sa.select(schema.writer, schema.statement.c.statement).join_from(
         schema.writer, schema.statement, schema.statement.c.statement_id == writer.statement_id
     )
-    rows = connection.execute(query.where(which).order_by(writer.namespace, writer.job, writer.target_id))
+    rows = connection.execute(
+        query.where(which).order_by(writer.namespace, writer.job, writer.target_id)
+    )
     return [
         Standing(
             producer=Producer(namespace=row.namespace, job=row.job),
@@ -74,15 +90,21 @@ def known_tables(engine: Engine, names: Collection[str] | None = None) -> set[st
     query = sa.select(row.name).where(row.dataset_id.is_(None))
     with reading(engine) as connection:
         if names is not None:
-            query = query.where(among(connection, row.key, [key_of(ColumnRef(name)) for name in names]))
+            query = query.where(
+                among(connection, row.key, [key_of(ColumnRef(name)) for name in names])
+            )
         return set(connection.execute(query).scalars())
 
 
 def tables_like(engine: Engine, text: str, most: int) -> list[str]:
-    """The recorded data sets with this text in their names, at most so many, those first that begin with it; letter case is ignored."""
+    """The recorded data sets with this text in their names, at most so many, those first that begin
+    with it; letter case is ignored.
+    """
     name, wanted = schema.node.c.name, text.lower()
     is_first = sa.case((sa.func.lower(name).startswith(wanted, autoescape=True), 0), else_=1)
-    query = sa.select(name).where(schema.node.c.dataset_id.is_(None), sa.func.lower(name).contains(wanted, autoescape=True))
+    query = sa.select(name).where(
+        schema.node.c.dataset_id.is_(None), sa.func.lower(name).contains(wanted, autoescape=True)
+    )
     with reading(engine) as connection:
         return list(connection.execute(query.order_by(is_first, name).limit(most)).scalars())
 
@@ -96,7 +118,9 @@ def known_columns(engine: Engine, table: str) -> set[str]:
 def columns_of(connection: Connection, tables: Collection[str]) -> list[ColumnRef]:
     """The columns of data sets that are recorded."""
     row, dataset, found = schema.node.c, schema.node.alias("dataset"), list[ColumnRef]()
-    query = sa.select(dataset.c.name, row.name).join_from(schema.node, dataset, dataset.c.node_id == row.dataset_id)
+    query = sa.select(dataset.c.name, row.name).join_from(
+        schema.node, dataset, dataset.c.node_id == row.dataset_id
+    )
     for some in slices(sorted(set(tables)), MANY):
         columns = query.where(row.dataset_id.in_(nodes_of_tables(connection, some)))
         found += [ColumnRef(table, name) for table, name in connection.execute(columns)]
@@ -113,7 +137,9 @@ def facts_of(engine: Engine, tables: Collection[str]) -> dict[str, TableFacts]:
     """What is recorded of the writers of data sets; nothing of one that no run wrote."""
     writer, node = schema.writer.c, schema.node.c
     query = (
-        sa.select(node.name, writer.namespace, writer.job, writer.owners, writer.links, writer.at_ms)
+        sa.select(
+            node.name, writer.namespace, writer.job, writer.owners, writer.links, writer.at_ms
+        )
         .join_from(schema.node, schema.writer, writer.target_id == node.node_id)
         .order_by(writer.namespace, writer.job)
     )
@@ -133,7 +159,9 @@ def facts_of(engine: Engine, tables: Collection[str]) -> dict[str, TableFacts]:
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """A consumer of a column, or of a data set of which the columns are unknown; times are milliseconds."""
+    """A consumer of a column, or of a data set of which the columns are unknown; times are
+    milliseconds.
+    """
 
     consumer: Consumer
     ref: ColumnRef
@@ -145,7 +173,9 @@ class Reader:
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """A way by which other programs report, since when by the store's clock, and counts of what was reported."""
+    """A way by which other programs report, since when by the store's clock, and counts of what was
+    reported.
+    """
 
     name: str
     since_ms: int
@@ -175,10 +205,15 @@ class SqlReads:
         return sorted(found, key=lambda one: (-one.last_ms, one.consumer, str(one.ref)))
 
     def ways(self) -> list[Way]:
-        """The ways by which reads are reported; without one it is unknown who reads, which is another answer than nobody."""
+        """The ways by which reads are reported; without one it is unknown who reads, which is
+        another answer than nobody.
+        """
         with reading(self.engine) as connection:
             columns = [column for column in schema.way.c if column.name != "place"]
-            return [Way(**row._asdict()) for row in connection.execute(sa.select(*columns).order_by(schema.way.c.name))]
+            return [
+                Way(**row._asdict())
+                for row in connection.execute(sa.select(*columns).order_by(schema.way.c.name))
+            ]
 
     def since_ms(self) -> int | None:
         """Since when reads are reported, by the store's clock; None if never."""
@@ -188,14 +223,20 @@ class SqlReads:
 def place_of_way(engine: Engine, name: str) -> str | None:
     """Up to where a way was read; None where it never was."""
     with reading(engine) as connection:
-        return connection.execute(sa.select(schema.way.c.place).where(schema.way.c.name == name)).scalar()
+        return connection.execute(
+            sa.select(schema.way.c.place).where(schema.way.c.name == name)
+        ).scalar()
 
 
 def _readers(connection: Connection, tables: Sequence[str], since_ms: int | None) -> list[Reader]:
     node, datasets = schema.node, nodes_of_tables(connection, tables)
     columns = sa.select(node.c.node_id).where(node.c.dataset_id.in_(datasets))
-    query = sa.select(schema.read, schema.consumer).join(schema.consumer, schema.consumer.c.consumer_id == schema.read.c.consumer_id)
-    query = query.where(sa.or_(schema.read.c.node_id.in_(datasets), schema.read.c.node_id.in_(columns)))
+    query = sa.select(schema.read, schema.consumer).join(
+        schema.consumer, schema.consumer.c.consumer_id == schema.read.c.consumer_id
+    )
+    query = query.where(
+        sa.or_(schema.read.c.node_id.in_(datasets), schema.read.c.node_id.in_(columns))
+    )
     if since_ms is not None:
         query = query.where(schema.read.c.last_ms >= since_ms)
     rows = connection.execute(query).all()

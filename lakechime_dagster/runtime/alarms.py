@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     import apprise
 
 
-TALKATIVE = ("apprise", "urllib3", "requests")  # whose debug logs hold headers, answers, and paths that are secrets
+TALKATIVE = (
+    "apprise",
+    "urllib3",
+    "requests",
+)  # whose debug logs hold headers, answers, and paths that are secrets
 _muting = Lock()
 
 
@@ -26,18 +30,23 @@ class NotSentError(LakeChimeError):
 
 
 def send_to(url: str, title: str, body: str, *, one_alone: bool = False) -> None:
-    """Send a message to the recipient of this URL; `one_alone` refuses a URL of several, of whom some may be reached and others not.
+    """Send a message to the recipient of this URL; `one_alone` refuses a URL of several, of whom
+    some may be reached and others not.
 
     Raises:
         NotSentError: it was not taken; the message shows no more of the URL than its scheme.
     """
     with _muted():
         if not _opened(url, one_alone=one_alone).notify(title=title, body=body, body_format="text"):
-            raise NotSentError(f"{_shown(url)} did not take it; check the URL, and that it is reached from here")
+            raise NotSentError(
+                f"{_shown(url)} did not take it; check the URL, and that it is reached from here"
+            )
 
 
 def problems_of(urls: Iterable[str]) -> dict[str, str]:
-    """By URL why it cannot send to one recipient alone, as far as that is known without sending; without those that can."""
+    """By URL why it cannot send to one recipient alone, as far as that is known without sending;
+    without those that can.
+    """
     found: dict[str, str] = {}
     with _muted():
         for url in urls:
@@ -53,9 +62,13 @@ def _opened(url: str, *, one_alone: bool) -> "apprise.Apprise":
         import apprise
     several = apprise.Apprise()
     if not several.add(url):
-        raise NotSentError(f"{_shown(url)} is no URL that apprise takes; see https://appriseit.com/services/")
+        raise NotSentError(
+            f"{_shown(url)} is no URL that apprise takes; see https://appriseit.com/services/"
+        )
     if one_alone and _recipients(several) != 1:
-        raise NotSentError(f"{_shown(url)} is for several recipients; give each a variable of its own")
+        raise NotSentError(
+            f"{_shown(url)} is for several recipients; give each a variable of its own"
+        )
     return several
 
 
@@ -64,7 +77,10 @@ def _shown(url: str) -> str:
 
 
 def _recipients(several: "object") -> int:
-    return sum(len(one) + len(getattr(one, "cc", ())) + len(getattr(one, "bcc", ())) for one in several)  # type: ignore[attr-defined]
+    return sum(
+        len(one) + len(getattr(one, "cc", ())) + len(getattr(one, "bcc", ()))
+        for one in several  # pyright: ignore[reportGeneralTypeIssues]
+    )
 
 
 @contextmanager
@@ -116,7 +132,12 @@ class Alarm:
     def now(self, severity: str, text: str) -> "Alarm":
         """The alarm after its check failed again."""
         faults = sorted({*self.faults, *faults_in(text)})
-        return replace(self, severity=max(severity, self.severity, key=SEVERITIES.index), text=text, faults=faults)
+        return replace(
+            self,
+            severity=max(severity, self.severity, key=SEVERITIES.index),
+            text=text,
+            faults=faults,
+        )
 
     def has_grown(self, before: "Alarm") -> bool:
         """Whether it is worse than people were notified: graver, or with another fault."""
@@ -124,12 +145,16 @@ class Alarm:
 
 
 def faults_in(text: str) -> set[str]:
-    """The faults that a check speaks of, each without what counts, measures or numbers it: those change while the fault is the same."""
+    """The faults that a check speaks of, each without what counts, measures or numbers it: those
+    change while the fault is the same.
+    """
     return {_NUMBERED.sub("#", fault) for fault in text.split("; ")}
 
 
 def alike(alarms: Iterable[Alarm]) -> Iterator[Sequence[Alarm]]:
-    """Those of one table with the same text, as of all its checks when its execution is blocked: they are sent as one message."""
+    """Those of one table with the same text, as of all its checks when its execution is blocked:
+    they are sent as one message.
+    """
     found: dict[tuple[str, str, str], list[Alarm]] = {}
     for one in alarms:
         found.setdefault((one.table, one.severity, one.text), []).append(one)

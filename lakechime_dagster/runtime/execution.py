@@ -1,4 +1,6 @@
-"""A running execution: what the body of a run uses while it works, its lease renewed by a thread."""
+"""A running execution: what the body of a run uses while it works, its lease renewed by a
+thread.
+"""
 
 import datetime as dt
 import json
@@ -34,7 +36,8 @@ ENV_LIMIT = 100_000  # bytes of one environment variable; Linux refuses 131,072
 class RunningExecution:
     """An execution that this run has begun.
 
-    `lost` is set when the lease could not be kept: another attempt may be at work, so nothing more should be written.
+    `lost` is set when the lease could not be kept: another attempt may be at work, so nothing more
+    should be written.
     """
 
     platform: Platform
@@ -46,20 +49,22 @@ class RunningExecution:
 
     @property
     def events(self) -> list[RegisteredEvent]:
-        """Exactly the events of this execution in commit order: those with its subscription's tags in its range of positions.
+        """Exactly the events of this execution in commit order: those with its subscription's tags
+        in its range of positions.
 
-        They are of the subscription's tables, with a partition trigger of the partitions of its key. An amendment is one of them
-        only if it brought the tags; without tags only changes of data are. Where a key fires again for late data,
-        these are too, whatever their tags.
+        They are of the subscription's tables, with a partition trigger of the partitions of its
+        key. An amendment is one of them only if it brought the tags; without tags only changes of
+        data are. Where a key fires again for late data, these are too, whatever their tags.
         """
         return events_of(self.platform.store.engine, self.subscription, self.execution)
 
     @property
     def ranges(self) -> dict[str, SnapshotRange]:
-        """Per source table the snapshots to read: start exclusive, end inclusive, or single ones of these.
+        """Per source table the snapshots to read: start exclusive, end inclusive, or single ones of
+        these.
 
-        A trigger with `only_matching` reads the commits of the execution's own events, wherever the checkpoint is by now: an
-        event may be registered after one of a later commit.
+        A trigger with `only_matching` reads the commits of the execution's own events, wherever the
+        checkpoint is by now: an event may be registered after one of a later commit.
         """
         ranges, trigger = self.execution.ranges(), self.subscription.trigger
         if not isinstance(trigger, SnapshotTrigger) or not trigger.only_matching:
@@ -72,8 +77,16 @@ class RunningExecution:
         end = self.execution.end.sources.get(table)
         if end is None or end.snapshot_id is None:
             return None
-        mine = [event.event for event in self.events if event.event.table == table and event.event.table_uid in (None, end.table_uid)]
-        versions = self._not_read_yet(end, table, {version for event in mine if (version := version_of(event.snapshot_id)) is not None})
+        mine = [
+            event.event
+            for event in self.events
+            if event.event.table == table and event.event.table_uid in (None, end.table_uid)
+        ]
+        versions = self._not_read_yet(
+            end,
+            table,
+            {version for event in mine if (version := version_of(event.snapshot_id)) is not None},
+        )
         if not versions:
             return None
         last = max(versions[-1], version_of(end.snapshot_id) or 0)
@@ -87,21 +100,33 @@ class RunningExecution:
         )
 
     def _not_read_yet(self, end: SnapshotCheckpoint, table: str, versions: set[int]) -> list[int]:
-        """The versions, ascending, that no earlier execution read: the partitions of a commit may get the tags one after another.
+        """The versions, ascending, that no earlier execution read: the partitions of a commit may
+        get the tags one after another.
 
-        No event before the checkpoint matched a commit beyond the checkpoint's own snapshot, so that only older ones are looked up.
+        No event before the checkpoint matched a commit beyond the checkpoint's own snapshot, so
+        that only older ones are looked up.
         """
         start = self.execution.start
         checkpoint = start.sources.get(table, SnapshotCheckpoint())
-        stands = version_of(checkpoint.snapshot_id) if checkpoint.table_uid == end.table_uid else None
-        asked = [SnapshotId(str(version)) for version in sorted(versions) if stands is None or version <= stands]
+        stands = (
+            version_of(checkpoint.snapshot_id) if checkpoint.table_uid == end.table_uid else None
+        )
+        asked = [
+            SnapshotId(str(version))
+            for version in sorted(versions)
+            if stands is None or version <= stands
+        ]
         engine, source = self.platform.store.engine, (self.subscription.cluster, table)
-        read = matched_before(engine, source, end.table_uid, self.subscription.trigger.tags, asked, start.position)
+        read = matched_before(
+            engine, source, end.table_uid, self.subscription.trigger.tags, asked, start.position
+        )
         return sorted(version for version in versions if SnapshotId(str(version)) not in read)
 
     @property
     def ordered(self) -> tuple[Span, ...]:
-        """What backfills ordered of a consumer without a fire key: rows of its inputs that it takes as if they had changed."""
+        """What backfills ordered of a consumer without a fire key: rows of its inputs that it takes
+        as if they had changed.
+        """
         if not self.execution.backfill:
             return ()
         orders = Backfills(self.platform.ledger).requests_of(self.execution.execution_id)
@@ -114,8 +139,9 @@ class RunningExecution:
     def env(self) -> dict[str, str]:
         """The variables to add to the environment of a child process.
 
-        `LAKECHIME_EXECUTION` is the id of the execution, `LAKECHIME_DCES` its events as a JSON array. Above 100 kB the array is in a
-        file that `LAKECHIME_DCES_FILE` names instead; it is removed when the execution's `with` block ends.
+        `LAKECHIME_EXECUTION` is the id of the execution, `LAKECHIME_DCES` its events as a JSON
+        array. Above 100 kB the array is in a file that `LAKECHIME_DCES_FILE` names instead; it is
+        removed when the execution's `with` block ends.
         """
         wire = json.dumps([to_json(event) for event in self.events], separators=(",", ":"))
         variables = {"LAKECHIME_EXECUTION": self.execution.execution_id}
@@ -129,7 +155,10 @@ class RunningExecution:
     def commit_metadata(self, watermark: int | None = None) -> CommitMetadata:
         """The metadata of the commit of this attempt."""
         execution = self.execution
-        fired = [dict(zip(self.subscription.target_levels.names, partition, strict=True)) for partition in self.fired_partitions]
+        fired = [
+            dict(zip(self.subscription.target_levels.names, partition, strict=True))
+            for partition in self.fired_partitions
+        ]
         return CommitMetadata(
             consumer=execution.consumer,
             step=execution.step,
@@ -147,22 +176,32 @@ class RunningExecution:
         trigger = self.subscription.trigger
         if not isinstance(trigger, PartitionTrigger):
             return ()
-        key = next((key for key in trigger.keys(self.now()) if key.text == self.execution.consumer.key), None)
+        key = next(
+            (key for key in trigger.keys(self.now()) if key.text == self.execution.consumer.key),
+            None,
+        )
         partition = self.subscription.partition_of(key) if key is not None else None
         return (partition,) if partition is not None else ()
 
     def write_options(self, target: str) -> dict[str, str]:
-        """Delta writer options by which the target lets this execution in once: transaction, and the commit metadata.
+        """Delta writer options by which the target lets this execution in once: transaction, and
+        the commit metadata.
 
-        `target` must be the table that the subscription declares to write, since that is who is asked what was committed.
+        `target` must be the table that the subscription declares to write, since that is who is
+        asked what was committed.
         """
         if target != self.subscription.target:
             raise ConsumerConflictError(
-                f"subscription {self.subscription.name} writes {self.subscription.target or 'no table'}, not {target}; name it in "
+                f"subscription {self.subscription.name} writes "
+                f"{self.subscription.target or 'no table'}, not {target}; name it in "
                 f"lakechime_sensor(writes=…)"
             )
         commit_metadata = self.commit_metadata()
-        return {"txnAppId": commit_metadata.txn_app_id, "txnVersion": str(commit_metadata.step), "userMetadata": commit_metadata.to_text()}
+        return {
+            "txnAppId": commit_metadata.txn_app_id,
+            "txnVersion": str(commit_metadata.step),
+            "userMetadata": commit_metadata.to_text(),
+        }
 
     def close(self) -> None:
         if self._folder is not None:
@@ -170,19 +209,26 @@ class RunningExecution:
 
 
 @contextmanager
-def kept(running: RunningExecution, target: "DeltaLog | None", log: Callable[[str], None]) -> Iterator[RunningExecution]:
+def kept(
+    running: RunningExecution, target: "DeltaLog | None", log: Callable[[str], None]
+) -> Iterator[RunningExecution]:
     """Keep the lease while the body works; at its end complete by what the target holds.
 
     A body that raises ConsumerBlockedError lets its consumer wait for a person at once.
-    A subscription without a target is not completed here: its run must have succeeded first, which its sensor sees.
+    A subscription without a target is not completed here: its run must have succeeded first, which
+    its sensor sees.
     """
     stop = threading.Event()
-    keeper = threading.Thread(target=_keep, args=(running, stop, log), name="lakechime-lease", daemon=True)
+    keeper = threading.Thread(
+        target=_keep, args=(running, stop, log), name="lakechime-lease", daemon=True
+    )
     keeper.start()
     try:
         yield running
         if target is not None and not running.completed:
-            running.completed = running.platform.complete_if_committed(target, running.execution) is not None
+            running.completed = (
+                running.platform.complete_if_committed(target, running.execution) is not None
+            )
     except ConsumerBlockedError as error:
         _hold(running, error, log)
         raise
@@ -198,17 +244,27 @@ def kept(running: RunningExecution, target: "DeltaLog | None", log: Callable[[st
 def _note(running: RunningExecution, error: Exception, log: Callable[[str], None]) -> None:
     """Keep the first line of why the attempt fails."""
     try:
-        running.platform.ledger.note_error(running.execution, f"{type(error).__name__}: {error}".splitlines()[0])
+        running.platform.ledger.note_error(
+            running.execution, f"{type(error).__name__}: {error}".splitlines()[0]
+        )
     except Exception as failure:  # noqa: BLE001 - whatever hinders that must not hide the error itself
         log(f"the error of attempt {running.execution.attempt} could not be kept: {failure}")
 
 
-def _hold(running: RunningExecution, error: ConsumerBlockedError, log: Callable[[str], None]) -> None:
+def _hold(
+    running: RunningExecution, error: ConsumerBlockedError, log: Callable[[str], None]
+) -> None:
     """Let the consumer wait for a person, unless a later attempt has begun."""
     execution, name = running.execution, running.subscription.name
     try:
-        again = f"`lakechime trigger resume {name} --reason …` tries execution {execution.step} again"
-        reason = f"{error}; it goes on by itself once {error.ends_when}, or {again}" if error.ends_when else f"{error}; then {again}"
+        again = (
+            f"`lakechime trigger resume {name} --reason …` tries execution {execution.step} again"
+        )
+        reason = (
+            f"{error}; it goes on by itself once {error.ends_when}, or {again}"
+            if error.ends_when
+            else f"{error}; then {again}"
+        )
         if running.platform.ledger.block_execution(execution, reason):
             log(f"{name} is BLOCKED: {reason}")
     except Exception as failure:  # noqa: BLE001 - as above; without it the next attempt fails likewise
@@ -219,14 +275,21 @@ def _keep(running: RunningExecution, stop: threading.Event, log: Callable[[str],
     execution = running.execution
     while not stop.wait(RENEW_SECONDS):
         try:
-            alive = running.platform.ledger.renew(execution.execution_id, execution.attempt, execution.run_id or "")
-        except LakeChimeError as error:  # a store that is away for a moment is asked again at the next turn
+            alive = running.platform.ledger.renew(
+                execution.execution_id, execution.attempt, execution.run_id or ""
+            )
+        except (
+            LakeChimeError
+        ) as error:  # a store that is away for a moment is asked again at the next turn
             log(f"the lease of execution {execution.execution_id} could not be renewed: {error}")
             continue
         if not alive:
             if not running.completed:
                 running.lost.set()
-                log(f"attempt {execution.attempt} of execution {execution.execution_id} is {_superseded(running)}")
+                log(
+                    f"attempt {execution.attempt} of execution {execution.execution_id} is "
+                    f"{_superseded(running)}"
+                )
             return
 
 

@@ -24,13 +24,15 @@ NOT_ACTIVE = "not active yet: its sensor has not ticked in this deployment"
 def explain(platform: Platform, subscription: Subscription, at_ms: int | None = None) -> Decision:
     """The decision with its events; nothing is written.
 
-    Of a snapshot trigger: the matching events that wait. Of a partition trigger: those in the partitions of the keys
-    that fire, else of the oldest key that is missing something.
+    Of a snapshot trigger: the matching events that wait. Of a partition trigger: those in the
+    partitions of the keys that fire, else of the oldest key that is missing something.
     """
     known = platform.ledger.subscription(subscription.name)
     row = known or inactive(platform, subscription)
     decision = _decided(platform, subscription, row, at_ms)
-    decision = platform.evaluator.with_requests(subscription, row, decision) if at_ms is None else decision
+    decision = (
+        platform.evaluator.with_requests(subscription, row, decision) if at_ms is None else decision
+    )
     reasons = decision.reasons if known else (*decision.reasons, NOT_ACTIVE)
     if at_ms is None and (silence := _silence(row, platform.store.now())):
         reasons = (*reasons, silence)
@@ -38,7 +40,12 @@ def explain(platform: Platform, subscription: Subscription, at_ms: int | None = 
     if isinstance(subscription.trigger, PartitionTrigger):
         fired = {key for key, consumer in consumers.items() if consumer.fired}
         keys = [firing.fire_key for firing in decision.firings if firing.fire_key]
-        found = _of_keys(platform, subscription, keys or _oldest_missing(platform, subscription.trigger, fired, at_ms), decision.through)
+        found = _of_keys(
+            platform,
+            subscription,
+            keys or _oldest_missing(platform, subscription.trigger, fired, at_ms),
+            decision.through,
+        )
     else:
         checkpoint = consumers[""].checkpoint.position if "" in consumers else row.start.position
         found = _of_tables(platform, subscription, checkpoint, decision.through)
@@ -46,22 +53,29 @@ def explain(platform: Platform, subscription: Subscription, at_ms: int | None = 
     return replace(decision, reasons=reasons, events=events)
 
 
-def _decided(platform: Platform, subscription: Subscription, row: SubscriptionRow, at_ms: int | None) -> Decision:
+def _decided(
+    platform: Platform, subscription: Subscription, row: SubscriptionRow, at_ms: int | None
+) -> Decision:
     if subscription.source is None:
         return platform.evaluator.evaluate(subscription, row, at_ms=at_ms)
     if at_ms is None:
         return ask(platform, subscription, row).decision
     return Decision(
-        trigger=subscription.name, fires=False, reasons=(f"what {subscription.source} held then is not kept; ask without a time",)
+        trigger=subscription.name,
+        fires=False,
+        reasons=(f"what {subscription.source} held then is not kept; ask without a time",),
     )
 
 
 def _silence(row: SubscriptionRow, now: int) -> str:
-    """A sentence when the subscription's sensor has not ticked for minutes, though it did before."""
+    """A sentence when the subscription's sensor has not ticked for minutes, though it did
+    before.
+    """
     if row.ticked_ts is None or now - row.ticked_ts < SILENT_MS:
         return ""
     return (
-        f"its sensor has not ticked since {from_milliseconds(row.ticked_ts):%Y-%m-%d %H:%M}Z: it is stopped in Dagster, or no daemon runs"
+        f"its sensor has not ticked since {from_milliseconds(row.ticked_ts):%Y-%m-%d %H:%M}Z: it "
+        f"is stopped in Dagster, or no daemon runs"
     )
 
 
@@ -77,7 +91,9 @@ def inactive(platform: Platform, subscription: Subscription) -> SubscriptionRow:
     )
 
 
-def _of_tables(platform: Platform, subscription: Subscription, after: Position, through: Position) -> Iterator[RegisteredEvent]:
+def _of_tables(
+    platform: Platform, subscription: Subscription, after: Position, through: Position
+) -> Iterator[RegisteredEvent]:
     for table in subscription.trigger.tables:
         query = EventQuery(
             table=table,
@@ -91,15 +107,23 @@ def _of_tables(platform: Platform, subscription: Subscription, after: Position, 
         yield from platform.store.fetch(query)
 
 
-def _oldest_missing(platform: Platform, trigger: PartitionTrigger, fired: set[str], at_ms: int | None) -> list[FireKey]:
+def _oldest_missing(
+    platform: Platform, trigger: PartitionTrigger, fired: set[str], at_ms: int | None
+) -> list[FireKey]:
     now = platform.store.now() if at_ms is None else at_ms
     return [key for key in trigger.keys(from_milliseconds(now)) if key.text not in fired][:1]
 
 
-def _of_keys(platform: Platform, subscription: Subscription, keys: list[FireKey], through: Position) -> Iterator[RegisteredEvent]:
+def _of_keys(
+    platform: Platform, subscription: Subscription, keys: list[FireKey], through: Position
+) -> Iterator[RegisteredEvent]:
     for atom in dict.fromkeys(atom for key in keys for atom in key.atoms):
         query = EventQuery(
-            table=atom.table, cluster=atom.cluster, partition=_partition(atom), tags=subscription.trigger.tags, through=through
+            table=atom.table,
+            cluster=atom.cluster,
+            partition=_partition(atom),
+            tags=subscription.trigger.tags,
+            through=through,
         )
         yield from platform.store.fetch(query)
 

@@ -1,4 +1,6 @@
-"""The maintenance of declared tables: plans it from their files and readers, and removes dropped tables."""
+"""The maintenance of declared tables: plans it from their files and readers, and removes dropped
+tables.
+"""
 
 import datetime as dt
 import os
@@ -9,15 +11,36 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakechime_dagster.dce.events import version_of
-from lakechime_dagster.dce.snapshots import CommitsMissingError, SnapshotCheckpoint, TableCommit, TableLog, own_uid, since_first_change
+from lakechime_dagster.dce.snapshots import (
+    CommitsMissingError,
+    SnapshotCheckpoint,
+    TableCommit,
+    TableLog,
+    own_uid,
+    since_first_change,
+)
 from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, NotFoundError
-from lakechime_dagster.formats.files import folder_at, folders_below, has_folder, is_local, remove_folder
+from lakechime_dagster.formats.files import (
+    folder_at,
+    folders_below,
+    has_folder,
+    is_local,
+    remove_folder,
+)
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.settings import SparkSettings
 from lakechime_dagster.tables.cdc import CHANGES, STATE, CDCTable
 from lakechime_dagster.tables.events import CLUSTERED, EventGroup, EventTable
 from lakechime_dagster.tables.lake import Lake, Target
-from lakechime_dagster.tables.maintenance import Maintained, Maintenance, Plan, Reader, Refused, TableFiles, plan
+from lakechime_dagster.tables.maintenance import (
+    Maintained,
+    Maintenance,
+    Plan,
+    Reader,
+    Refused,
+    TableFiles,
+    plan,
+)
 from lakechime_dagster.tables.names import Account
 from lakechime_dagster.tables.tables import LakeTable
 from lakechime_dagster.triggers.consumers import ConsumerState
@@ -43,7 +66,9 @@ class Looked:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """What a run of maintenance did to one table: its files before and after, and what was done and not."""
+    """What a run of maintenance did to one table: its files before and after, and what was done and
+    not.
+    """
 
     before: Looked
     after: TableFiles
@@ -63,8 +88,11 @@ def _none(platform: Platform, consumer: ConsumerAt, log: TableLog) -> Sequence[R
     return ()
 
 
-def look(platform: Platform, lake: Lake, table: Target, further: FurtherReaders = _none) -> list[Looked]:
-    """The plans for a table now, and for the state of a CDC table; a table that does not exist has none.
+def look(
+    platform: Platform, lake: Lake, table: Target, further: FurtherReaders = _none
+) -> list[Looked]:
+    """The plans for a table now, and for the state of a CDC table; a table that does not exist has
+    none.
 
     `further` returns readers of a consumer that are behind its own checkpoint.
     """
@@ -74,19 +102,32 @@ def look(platform: Platform, lake: Lake, table: Target, further: FurtherReaders 
     for log in _logs(platform, table):
         if log.exists():
             files = table_files(log, _cluster_by(platform, table, log))
-            made = plan(files, readers(platform, lake, table, log, further), policy_of(table), platform.store.now())
+            made = plan(
+                files,
+                readers(platform, lake, table, log, further),
+                policy_of(table),
+                platform.store.now(),
+            )
             found.append(Looked(log=log, files=files, plan=made))
     return found
 
 
-def keep(platform: Platform, lake: Lake, table: Target, log: Callable[[str], None], further: FurtherReaders = _none) -> list[Kept]:
+def keep(
+    platform: Platform,
+    lake: Lake,
+    table: Target,
+    log: Callable[[str], None],
+    further: FurtherReaders = _none,
+) -> list[Kept]:
     """Plan the maintenance of a table, and do it; without anything to do no driver is asked for.
 
     Raises:
         SparkFailedError: Spark's own message.
     """
     looked = look(platform, lake, table, further)
-    return carried_out(platform, looked, policy_of(table), log, platform.settings.spark, table.write_as)
+    return carried_out(
+        platform, looked, policy_of(table), log, platform.settings.spark, table.write_as
+    )
 
 
 def carried_out(
@@ -97,13 +138,17 @@ def carried_out(
     by: SparkSettings,
     account: Account | None = None,
 ) -> list[Kept]:
-    """Do what is planned for some tables on one driver, as this account; without anything to do none is asked for.
+    """Do what is planned for some tables on one driver, as this account; without anything to do
+    none is asked for.
 
     Raises:
         SparkFailedError: Spark's own message.
     """
     if not any(one.plan.actions for one in looked):
-        return [Kept(before=one, after=one.files, maintained=Maintained(), seconds=0.0) for one in looked]
+        return [
+            Kept(before=one, after=one.files, maintained=Maintained(), seconds=0.0)
+            for one in looked
+        ]
     from lakechime_dagster.spark.driver import described, open_driver
     from lakechime_dagster.spark.maintain import maintain
     from lakechime_dagster.spark.session import session_confs
@@ -117,7 +162,11 @@ def carried_out(
             with session_confs(driver.spark, confs):
                 maintained = maintain(driver.spark, one.log, one.plan, policy, platform.store.now)
             after = _files(one.log) if one.plan.actions else one.files
-            kept.append(Kept(before=one, after=after, maintained=maintained, seconds=time.monotonic() - start))
+            kept.append(
+                Kept(
+                    before=one, after=after, maintained=maintained, seconds=time.monotonic() - start
+                )
+            )
     return kept
 
 
@@ -126,22 +175,38 @@ def policy_of(table: Target | EventGroup) -> Maintenance:
     return table.maintenance or Maintenance()
 
 
-def readers(platform: Platform, lake: Lake, table: Target, log: TableLog, further: FurtherReaders = _none) -> list[Reader]:
-    """The consumers at a table as its planner sees them; the state of a CDC table is read only by those that write it."""
+def readers(
+    platform: Platform, lake: Lake, table: Target, log: TableLog, further: FurtherReaders = _none
+) -> list[Reader]:
+    """The consumers at a table as its planner sees them; the state of a CDC table is read only by
+    those that write it.
+    """
     consumers = consumers_at(platform.store.engine, table.name, platform.settings.cluster)
     if log.location != platform.location(table.name, table.location):
         consumers = [consumer for consumer in consumers if consumer.writes]
-    return [*readers_of(platform, lake, table.name, log, consumers), *(one for each in consumers for one in further(platform, each, log))]
+    return [
+        *readers_of(platform, lake, table.name, log, consumers),
+        *(one for each in consumers for one in further(platform, each, log)),
+    ]
 
 
-def readers_of(platform: Platform, lake: Lake, table: str, log: TableLog, consumers: Sequence[ConsumerAt]) -> list[Reader]:
+def readers_of(
+    platform: Platform, lake: Lake, table: str, log: TableLog, consumers: Sequence[ConsumerAt]
+) -> list[Reader]:
     """These consumers at a table as its planner sees them."""
-    return [_reader(consumer, log, reads_changes=_reads_changes(platform, lake, table, consumer)) for consumer in consumers]
+    return [
+        _reader(consumer, log, reads_changes=_reads_changes(platform, lake, table, consumer))
+        for consumer in consumers
+    ]
 
 
 def _logs(platform: Platform, table: Target) -> "list[DeltaLog]":
     location = platform.location(table.name, table.location)
-    state = [platform.log_at(location.rstrip("/") + STATE, table.name + STATE)] if isinstance(table, CDCTable) else []
+    state = (
+        [platform.log_at(location.rstrip("/") + STATE, table.name + STATE)]
+        if isinstance(table, CDCTable)
+        else []
+    )
     return [platform.log_at(location, table.name), *state]
 
 
@@ -154,16 +219,29 @@ def _cluster_by(platform: Platform, table: Target, log: TableLog) -> tuple[str, 
 
 
 def _reads_changes(platform: Platform, lake: Lake, table: str, consumer: ConsumerAt) -> bool:
-    """Whether a consumer reads what changed in a table; one that this lake does not declare is taken to."""
-    declared = {one.name: one for one in lake.targets} if consumer.consumer.deployment == platform.ledger.deployment else {}
+    """Whether a consumer reads what changed in a table; one that this lake does not declare is
+    taken to.
+    """
+    declared = (
+        {one.name: one for one in lake.targets}
+        if consumer.consumer.deployment == platform.ledger.deployment
+        else {}
+    )
     reader = declared.get(consumer.consumer.subscription)
     if not isinstance(reader, LakeTable):
         return True
-    return any(read.rejoin == table or (read.table == table and read.is_changing) for read in reader.reads.values())
+    return any(
+        read.rejoin == table or (read.table == table and read.is_changing)
+        for read in reader.reads.values()
+    )
 
 
 def _reader(consumer: ConsumerAt, log: TableLog, *, reads_changes: bool) -> Reader:
-    waits = f"it is {consumer.state.value}: {consumer.state_reason}" if consumer.state is not ConsumerState.ACTIVE else ""
+    waits = (
+        f"it is {consumer.state.value}: {consumer.state_reason}"
+        if consumer.state is not ConsumerState.ACTIVE
+        else ""
+    )
     opened = [] if consumer.open_since is None else [consumer.open_since]
     try:
         unread = since_first_change(commits_after(log, consumer.read if reads_changes else None))
@@ -172,19 +250,30 @@ def _reader(consumer: ConsumerAt, log: TableLog, *, reads_changes: bool) -> Read
         gone = f"commit {missing.version}, which it reads next, is no longer in the log"
         commits, waits = (
             [],
-            waits or f"{gone}; let it run, or `lakechime trigger forget {consumer.consumer.subscription}` where it is declared no more",
+            waits
+            or (
+                f"{gone}; let it run, or `lakechime trigger forget "
+                f"{consumer.consumer.subscription}` where it is declared no more"
+            ),
         )
     return Reader(
-        name=f"{consumer.consumer.subscription}[{consumer.consumer.key}]" if consumer.consumer.key else consumer.consumer.subscription,
+        name=f"{consumer.consumer.subscription}[{consumer.consumer.key}]"
+        if consumer.consumer.key
+        else consumer.consumer.subscription,
         since=min([*opened, *(commit.timestamp or 0 for commit in commits)], default=None),
-        unread=min([*opened, *(commit.timestamp or 0 for commit in commits if commit.changes_data)], default=None),
+        unread=min(
+            [*opened, *(commit.timestamp or 0 for commit in commits if commit.changes_data)],
+            default=None,
+        ),
         waits=waits,
     )
 
 
 def commits_after(log: TableLog, checkpoint: SnapshotCheckpoint | None) -> Sequence[TableCommit]:
     """The commits after a snapshot of this very table."""
-    if checkpoint is None or (checkpoint.table_uid is not None and own_uid(checkpoint.table_uid) != log.uid):
+    if checkpoint is None or (
+        checkpoint.table_uid is not None and own_uid(checkpoint.table_uid) != log.uid
+    ):
         return ()
     version, head = version_of(checkpoint.snapshot_id), log.version
     return log.commits(version, head) if version is not None and version < head else ()
@@ -228,25 +317,52 @@ def to_drop(platform: Platform, table: str) -> Drop:
         LakeChimeError: the warehouse is no local folder.
     """
     own = (table, table + CHANGES)
-    consumers = [consumer for name in own for consumer in consumers_at(platform.store.engine, name, platform.settings.cluster)]
+    consumers = [
+        consumer
+        for name in own
+        for consumer in consumers_at(platform.store.engine, name, platform.settings.cluster)
+    ]
     others = [
-        one.consumer for one in consumers if one.consumer.subscription not in own or one.consumer.deployment != platform.ledger.deployment
+        one.consumer
+        for one in consumers
+        if one.consumer.subscription not in own
+        or one.consumer.deployment != platform.ledger.deployment
     ]
     if others:
-        names = ", ".join(sorted({f"{consumer.subscription} of {consumer.deployment}" for consumer in others}))
-        raise ConsumerConflictError(f"{table} is used by {names}; remove these from the code first, and `lakechime trigger forget` each")
+        names = ", ".join(
+            sorted({f"{consumer.subscription} of {consumer.deployment}" for consumer in others})
+        )
+        raise ConsumerConflictError(
+            f"{table} is used by {names}; remove these from the code first, and `lakechime trigger "
+            f"forget` each"
+        )
     location = platform.location(table)
     if not is_local(location):
-        raise LakeChimeError(f"{table} lies in {location}, where a folder cannot be renamed in a moment; remove it there by its own tools")
-    folders = tuple(folder_at(location + suffix) for suffix in BESIDE if has_folder(location + suffix))
+        raise LakeChimeError(
+            f"{table} lies in {location}, where a folder cannot be renamed in a moment; remove it "
+            f"there by its own tools"
+        )
+    folders = tuple(
+        folder_at(location + suffix) for suffix in BESIDE if has_folder(location + suffix)
+    )
     if not folders:
-        raise NotFoundError(f"nothing of {table} lies at {location}; what was declared with another location is to be removed by hand")
-    subscriptions = [subscription for name in own if (subscription := platform.ledger.subscription(name)) is not None]
+        raise NotFoundError(
+            f"nothing of {table} lies at {location}; what was declared with another location is to "
+            f"be removed by hand"
+        )
+    subscriptions = [
+        subscription
+        for name in own
+        if (subscription := platform.ledger.subscription(name)) is not None
+    ]
     return Drop(table=table, folders=folders, subscriptions=tuple(subscriptions))
 
 
-def drop(platform: Platform, what: Drop, keep_for: dt.timedelta, by: By, *, dry_run: bool = False) -> list[Dropped]:
-    """Forget the consumers of a table, and put its folders aside. A drop that was interrupted is completed by another one.
+def drop(
+    platform: Platform, what: Drop, keep_for: dt.timedelta, by: By, *, dry_run: bool = False
+) -> list[Dropped]:
+    """Forget the consumers of a table, and put its folders aside. A drop that was interrupted is
+    completed by another one.
 
     Raises:
         ConsumerConflictError: one of its consumers is at work; nothing was done.
@@ -256,7 +372,10 @@ def drop(platform: Platform, what: Drop, keep_for: dt.timedelta, by: By, *, dry_
         for subscription in what.subscriptions:
             people.forget(subscription, by, dry_run=is_dry)
     until = from_milliseconds(platform.store.now()).replace(microsecond=0) + keep_for
-    aside = [Dropped(folder=folder.with_name(f"{folder.name}{UNTIL}{until:{TIME}}"), until=until) for folder in what.folders]
+    aside = [
+        Dropped(folder=folder.with_name(f"{folder.name}{UNTIL}{until:{TIME}}"), until=until)
+        for folder in what.folders
+    ]
     if not dry_run:
         platform.store.note_dropped(what.table, platform.settings.cluster)
         for folder, put in zip(what.folders, aside, strict=True):
@@ -270,9 +389,14 @@ def dropped(platform: Platform) -> list[Dropped]:
 
 
 def dropped_tables(platform: Platform) -> dict[str, Dropped]:
-    """What was put aside by the name of its table, or of what is its own; of one that was dropped twice the newer one."""
+    """What was put aside by the name of its table, or of what is its own; of one that was dropped
+    twice the newer one.
+    """
     warehouse = platform.settings.warehouse
-    return {".".join(one.folder.relative_to(warehouse).parts).partition(UNTIL)[0]: one for one in dropped(platform)}
+    return {
+        ".".join(one.folder.relative_to(warehouse).parts).partition(UNTIL)[0]: one
+        for one in dropped(platform)
+    }
 
 
 def expired(platform: Platform) -> list[Dropped]:
@@ -282,7 +406,9 @@ def expired(platform: Platform) -> list[Dropped]:
 
 
 def remove_expired(platform: Platform) -> list[Dropped]:
-    """Remove the folders whose time is over; those that could not be removed whole are tried again by the next one."""
+    """Remove the folders whose time is over; those that could not be removed whole are tried again
+    by the next one.
+    """
     return [one for one in expired(platform) if remove_folder(one.folder)]
 
 
@@ -290,4 +416,7 @@ def _aside(warehouse: str) -> Iterator[Dropped]:
     """What was put aside between the tables of a local warehouse."""
     for folder in folders_below(warehouse):
         if found := _ASIDE.fullmatch(folder.name):
-            yield Dropped(folder=folder, until=dt.datetime.strptime(found[1], TIME).replace(tzinfo=dt.timezone.utc))
+            yield Dropped(
+                folder=folder,
+                until=dt.datetime.strptime(found[1], TIME).replace(tzinfo=dt.timezone.utc),
+            )

@@ -1,4 +1,6 @@
-"""Names that assets, sensors and the command line share: tags of runs, names of ops and of checks."""
+"""Names that assets, sensors and the command line share: tags of runs, names of ops and of
+checks.
+"""
 
 import re
 from typing import TYPE_CHECKING
@@ -14,7 +16,8 @@ CONSUMER_TAG = "lakechime/consumer"  # of a run: its consumer, shortened
 CAUSE_TAG = "lakechime/cause"  # of a run: why its execution was claimed
 ATTEMPT_TAG = "lakechime/attempt"  # of a run: the attempt, from 1 on
 BACKFILL_TAG = "lakechime/backfill"  # of a run: the backfill that requested it
-DAGSTER_BACKFILL_TAG = "dagster/backfill"  # of runs that Dagster's own backfills launch; it counts what runs with it materialise
+# of runs that Dagster's own backfills launch; it counts what runs with it materialise
+DAGSTER_BACKFILL_TAG = "dagster/backfill"
 MAINTENANCE_TAG = "lakechime/maintenance"  # of a run: the table whose files it maintains
 MAINTENANCE = "__maintenance"  # what the name of a table's maintenance ends with
 # checks of a CDC table
@@ -39,7 +42,9 @@ def maintenance_name(table: str) -> str:
 
 
 def pool_of(table: "Target") -> str | None:
-    """The pool of a table that is maintained, of which a run at it takes a slot; the declared one, or one of its own."""
+    """The pool of a table that is maintained, of which a run at it takes a slot; the declared one,
+    or one of its own.
+    """
     return table.dagster.get("pool") or (table.name if table.maintenance is not None else None)
 
 
@@ -50,12 +55,18 @@ def op_name(table: str) -> str:
 
 def run_tags(execution: Execution) -> dict[str, str]:
     """The references by which a run finds its execution; never lists."""
-    consumer = f"{execution.consumer.subscription}[{execution.consumer.key}]" if execution.consumer.key else execution.consumer.subscription
+    consumer = (
+        f"{execution.consumer.subscription}[{execution.consumer.key}]"
+        if execution.consumer.key
+        else execution.consumer.subscription
+    )
     return {
         EXECUTION_TAG: execution.execution_id,
         CONSUMER_TAG: consumer[:MAX_TAG],
         CAUSE_TAG: execution.cause.value,
         ATTEMPT_TAG: str(execution.attempt),
         **({BACKFILL_TAG: execution.backfill[:MAX_TAG]} if execution.backfill else {}),
-        **({DAGSTER_BACKFILL_TAG: execution.dagster_backfill} if execution.dagster_backfill else {}),
+        **(
+            {DAGSTER_BACKFILL_TAG: execution.dagster_backfill} if execution.dagster_backfill else {}
+        ),
     }

@@ -1,4 +1,6 @@
-"""The platform of a process: store, ledger and the logs of tables, opened once from the settings."""
+"""The platform of a process: store, ledger and the logs of tables, opened once from the
+settings.
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -36,7 +38,9 @@ if TYPE_CHECKING:
     from lakechime_dagster.formats.delta import DeltaLog
 
 
-FIRED = "partitions"  # among the facts of commit metadata: the partitions that the execution fired for, as values by level
+# among the facts of commit metadata: the partitions that the execution fired for, as values by
+# level
+FIRED = "partitions"
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,14 @@ class Platform:
         return self.settings.warehouse.rstrip("/")
 
     def location(self, table: str, declared: str | None = None) -> str:
-        """Where a table lies: as declared, in the project's folder where that is relative, else `<warehouse>/<schema>/<table>`."""
-        return location_in_project(declared) if declared else "/".join([self.warehouse, *table.split(".")])
+        """Where a table lies: as declared, in the project's folder where that is relative, else
+        `<warehouse>/<schema>/<table>`.
+        """
+        return (
+            location_in_project(declared)
+            if declared
+            else "/".join([self.warehouse, *table.split(".")])
+        )
 
     def log(self, table: str, declared: str | None = None) -> "DeltaLog":
         """The log of a Delta table."""
@@ -63,35 +73,66 @@ class Platform:
 
     def log_at(self, location: str, table: str) -> "DeltaLog":
         """The log of the Delta table at a location."""
-        with needs(f"the log of the Delta table {table}"):  # imported by those who read a log only: a fifth of a second
+        with needs(
+            f"the log of the Delta table {table}"
+        ):  # imported by those who read a log only: a fifth of a second
             from lakechime_dagster.formats.delta import DeltaLog
         return DeltaLog(location, table, self.settings.cluster)
 
-    def complete_if_committed(self, target: "DeltaLog | None", execution: Execution, beside: Beside | None = None) -> Committed | None:
-        """Ask the target who committed this execution; if somebody did, register that commit and complete by it (law 7).
+    def complete_if_committed(
+        self, target: "DeltaLog | None", execution: Execution, beside: Beside | None = None
+    ) -> Committed | None:
+        """Ask the target who committed this execution; if somebody did, register that commit and
+        complete by it (law 7).
 
-        A partition that the execution fired for and the commit did not touch gets its mark in the same registration: whoever
-        completes, an empty day is complete too (law 16). `beside` is written in the completing transaction.
+        A partition that the execution fired for and the commit did not touch gets its mark in the
+        same registration: whoever completes, an empty day is complete too (law 16). `beside` is
+        written in the completing transaction.
         """
-        committed = target.committed(execution.consumer, execution.step) if target is not None else None
+        committed = (
+            target.committed(execution.consumer, execution.step) if target is not None else None
+        )
         if committed is not None and target is not None:
             events = target.events_of_commit(int(committed.version))
-            self.store.register([*events, *marks_of(committed.commit_metadata, target.table, target.levels(), target.cluster, events)])
+            self.store.register(
+                [
+                    *events,
+                    *marks_of(
+                        committed.commit_metadata,
+                        target.table,
+                        target.levels(),
+                        target.cluster,
+                        events,
+                    ),
+                ]
+            )
             self.ledger.complete(execution, committed, beside=beside)
         return committed
 
-    def complete_without_commit(self, execution: Execution, marks: list[DataChangeEvent], reason: str) -> bool:
+    def complete_without_commit(
+        self, execution: Execution, marks: list[DataChangeEvent], reason: str
+    ) -> bool:
         """Complete an execution that had nothing to write, after registering its marks (law 16)."""
         self.store.register(marks)
         return self.ledger.complete(execution, None, reason=reason)
 
 
 def marks_of(
-    commit_metadata: CommitMetadata, table: str, levels: PartitionLevels, cluster: str = "", events: Sequence[DataChangeEvent] = ()
+    commit_metadata: CommitMetadata,
+    table: str,
+    levels: PartitionLevels,
+    cluster: str = "",
+    events: Sequence[DataChangeEvent] = (),
 ) -> list[DataChangeEvent]:
-    """A mark for each partition of a table that an execution fired for and that no event of its commit names, and the events of hours."""
+    """A mark for each partition of a table that an execution fired for and that no event of its
+    commit names, and the events of hours.
+    """
     touched = {canonical_partition(event.partition, levels) for event in events}
-    fired = [values for values in commit_metadata.facts.get(FIRED, ()) if set(values) == set(levels.names)]
+    fired = [
+        values
+        for values in commit_metadata.facts.get(FIRED, ())
+        if set(values) == set(levels.names)
+    ]
     partitions = [tuple(values[name] for name in levels.names) for values in fired]
     return [
         DataChangeEvent(
@@ -106,22 +147,29 @@ def marks_of(
     ] + hours_of(commit_metadata, table, cluster)
 
 
-def hours_of(commit_metadata: CommitMetadata, table: str, cluster: str = "") -> list[DataChangeEvent]:
-    """The events of hours of the database's time of an execution of a CDC table; registered again, they are duplicates.
+def hours_of(
+    commit_metadata: CommitMetadata, table: str, cluster: str = ""
+) -> list[DataChangeEvent]:
+    """The events of hours of the database's time of an execution of a CDC table; registered again,
+    they are duplicates.
 
-    A completeness marker for each hour that is complete since then, and for each that was complete before and that its commit
-    changes an event that changes data: a trigger with `late="refire"` fires again for it. These hours have no snapshots of their
-    own, as the partitions of a Hive table have none.
+    A completeness marker for each hour that is complete since then, and for each that was complete
+    before and that its commit changes an event that changes data: a trigger with `late="refire"`
+    fires again for it. These hours have no snapshots of their own, as the partitions of a Hive
+    table have none.
     """
     start, end = (int(moment) // HOUR_MS for moment in commit_metadata.facts.get(COMPLETE, (0, 0)))
     complete = [_hour_event(table, cluster, hour) for hour in range(start, end)]
     late = [
-        _hour_event(table, cluster, hour, changes, commit_metadata.execution_id) for hour, changes in commit_metadata.facts.get(LATE, ())
+        _hour_event(table, cluster, hour, changes, commit_metadata.execution_id)
+        for hour, changes in commit_metadata.facts.get(LATE, ())
     ]
     return complete + late
 
 
-def _hour_event(table: str, cluster: str, hour: int, late: int = 0, execution_id: str = "") -> DataChangeEvent:
+def _hour_event(
+    table: str, cluster: str, hour: int, late: int = 0, execution_id: str = ""
+) -> DataChangeEvent:
     moment = from_milliseconds(hour * HOUR_MS)
     named = f"{table}/{moment:%Y-%m-%d-%H}"
     return DataChangeEvent(
@@ -136,16 +184,23 @@ def _hour_event(table: str, cluster: str, hour: int, late: int = 0, execution_id
 
 def ask_target(target: "DeltaLog | None") -> Callable[[ConsumerId], Committed | None]:
     """The newest commit in a target of a consumer that the ledger does not know."""
-    return (lambda consumer: target.last_committed(consumer)) if target is not None else (lambda consumer: None)
+    return (
+        (lambda consumer: target.last_committed(consumer))
+        if target is not None
+        else (lambda consumer: None)
+    )
 
 
 def open_platform(settings: Settings | None = None) -> Platform:
-    """The platform of these settings, by default of the environment; the store is brought up to date once a process."""
+    """The platform of these settings, by default of the environment; the store is brought up to
+    date once a process.
+    """
     return _opened(settings or load_settings())
 
 
 def open_dry_platform() -> Platform:
-    """The platform for a dry run: it makes no store and upgrades none; where there is none yet, it has an empty one in memory.
+    """The platform for a dry run: it makes no store and upgrades none; where there is none yet, it
+    has an empty one in memory.
 
     Raises:
         StoreVersionError: for a store that needs an upgrade.
@@ -159,7 +214,9 @@ def open_dry_platform() -> Platform:
 
 
 def open_platform_without_store() -> tuple[Platform, str]:
-    """The platform for what can do without the store, and why it has an empty one in memory instead: "" where it has the real one."""
+    """The platform for what can do without the store, and why it has an empty one in memory
+    instead: "" where it has the real one.
+    """
     settings = load_settings()
     try:
         engine = open_engine(settings.store_url)
@@ -196,10 +253,14 @@ def _parts(store: DCEStore, deployment: str) -> tuple[DCEStore, Ledger, Evaluato
     return store, ledger, Evaluator(store.engine, ledger)
 
 
-def ends_of_held(platform: Platform, subscription: Subscription, row: SubscriptionRow) -> dict[str, Checkpoint]:
-    """By the key of its consumer where an execution that asked for a person ends when it is tried again: after all later events.
+def ends_of_held(
+    platform: Platform, subscription: Subscription, row: SubscriptionRow
+) -> dict[str, Checkpoint]:
+    """By the key of its consumer where an execution that asked for a person ends when it is tried
+    again: after all later events.
 
-    What answers its question may be in there, such as a new snapshot. What a claim took of a source stays as it is.
+    What answers its question may be in there, such as a new snapshot. What a claim took of a source
+    stays as it is.
     """
     if subscription.source is not None:
         return {}

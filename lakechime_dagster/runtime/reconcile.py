@@ -15,22 +15,29 @@ from lakechime_dagster.tables.lake import Table
 if TYPE_CHECKING:
     from lakechime_dagster.formats.delta import DeltaLog
 
-FIRST_PUSHES = 1000  # events looked at for the oldest pushed commit: they are nearly in the order of commits
+FIRST_PUSHES = (
+    1000  # events looked at for the oldest pushed commit: they are nearly in the order of commits
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reconciled:
-    """What a look at a table's log registered, or would register in a dry run, and up to where the log is captured then."""
+    """What a look at a table's log registered, or would register in a dry run, and up to where the
+    log is captured then.
+    """
 
     registration: Registration
     seen: Seen
 
 
-def reconcile(platform: Platform, tables: Iterable[Table]) -> tuple[list[RegisteredEvent], list[str]]:
-    """Register what the logs of tables hold and the store does not; a table that cannot be read hinders no other.
+def reconcile(
+    platform: Platform, tables: Iterable[Table]
+) -> tuple[list[RegisteredEvent], list[str]]:
+    """Register what the logs of tables hold and the store does not; a table that cannot be read
+    hinders no other.
 
-    Returns the events that were new, and a sentence per table that could not be read. Of a table that is not there
-    yet, out of reach, or of another format, the declared levels become known.
+    Returns the events that were new, and a sentence per table that could not be read. Of a table
+    that is not there yet, out of reach, or of another format, the declared levels become known.
     """
     found: list[RegisteredEvent] = []
     problems: list[str] = []
@@ -48,29 +55,40 @@ def reconcile(platform: Platform, tables: Iterable[Table]) -> tuple[list[Registe
     return found, problems
 
 
-def reconcile_table(platform: Platform, log: "DeltaLog", levels: PartitionLevels, *, dry_run: bool = False) -> Reconciled:
-    """Register the commits of one table since what was captured of it last, and remember up to where, in one transaction.
+def reconcile_table(
+    platform: Platform, log: "DeltaLog", levels: PartitionLevels, *, dry_run: bool = False
+) -> Reconciled:
+    """Register the commits of one table since what was captured of it last, and remember up to
+    where, in one transaction.
 
-    Its declared levels become known; where none are declared, those of a table seen for the first time are its log's.
-    A dry run changes nothing.
+    Its declared levels become known; where none are declared, those of a table seen for the first
+    time are its log's. A dry run changes nothing.
 
     Raises:
         TableAbsentError: there is no table.
         TableUnreadableError: its log cannot be read.
     """
     while True:
-        with suppress(OvertakenError):  # another poll, or the first push, was quicker: begin again with its events
+        with suppress(
+            OvertakenError
+        ):  # another poll, or the first push, was quicker: begin again with its events
             return _look(platform, log, levels, dry_run)
 
 
-def _look(platform: Platform, log: "DeltaLog", levels: PartitionLevels, dry_run: bool) -> Reconciled:
+def _look(
+    platform: Platform, log: "DeltaLog", levels: PartitionLevels, dry_run: bool
+) -> Reconciled:
     known = platform.store.table(log.table, log.cluster)
     if not levels:
         levels = known.levels if known and (known.levels or known.seen) else log.levels()
     declared = {} if known and known.levels == levels else {(log.cluster, log.table): levels}
     if declared and not dry_run:
         platform.store.declare(log.table, levels, log.cluster)
-    seen = Seen(log.table, known.table_uid, known.seen, log.cluster) if known and known.table_uid and known.seen else None
+    seen = (
+        Seen(log.table, known.table_uid, known.seen, log.cluster)
+        if known and known.table_uid and known.seen
+        else None
+    )
     captured = log.changes_after(seen, None if seen else _first_pushed(platform, log))
     if not captured.events and captured.seen == seen:
         return Reconciled(registration=Registration(), seen=captured.seen)
@@ -88,7 +106,14 @@ def problem_of(log: "DeltaLog", error: LakeChimeError) -> str:
 
 
 def _first_pushed(platform: Platform, log: "DeltaLog") -> int | None:
-    """The oldest commit of a table that its writer registered before the table was seen here; None when none was."""
-    events = platform.store.fetch(EventQuery(table=log.table, cluster=log.cluster, limit=FIRST_PUSHES))
+    """The oldest commit of a table that its writer registered before the table was seen here; None
+    when none was.
+    """
+    events = platform.store.fetch(
+        EventQuery(table=log.table, cluster=log.cluster, limit=FIRST_PUSHES)
+    )
     own = [event.event for event in events if event.event.table_uid in (None, log.uid)]
-    return min((version for event in own if (version := version_of(event.snapshot_id)) is not None), default=None)
+    return min(
+        (version for event in own if (version := version_of(event.snapshot_id)) is not None),
+        default=None,
+    )

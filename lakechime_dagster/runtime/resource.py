@@ -18,10 +18,14 @@ if TYPE_CHECKING:
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.tables.lake import Lake
 
-DagsterLibraryRegistry.register("lakechime-dagster", version("lakechime-dagster"), is_dagster_package=False)
+DagsterLibraryRegistry.register(
+    "lakechime-dagster", version("lakechime-dagster"), is_dagster_package=False
+)
 
 RunContext = dg.AssetExecutionContext | dg.OpExecutionContext
-_SUBSCRIPTIONS: dict[str, Subscription] = {}  # the subscriptions of this code location, by name; filled as it is loaded
+_SUBSCRIPTIONS: dict[
+    str, Subscription
+] = {}  # the subscriptions of this code location, by name; filled as it is loaded
 _LAKES: "dict[str, Lake]" = {}  # the lakes of this code location, likewise
 
 
@@ -30,7 +34,9 @@ class NothingNewError(ConsumerConflictError):
 
 
 def declare_subscription(subscription: Subscription) -> Subscription:
-    """Make a subscription known to the runs of this code location; the newest declaration of a name holds."""
+    """Make a subscription known to the runs of this code location; the newest declaration of a name
+    holds.
+    """
     _SUBSCRIPTIONS[subscription.name] = subscription
     return subscription
 
@@ -46,7 +52,9 @@ def declare_lake(lake: "Lake") -> None:
 
 
 def load_definitions(module: str) -> None:
-    """Import the module of a project's definitions; those that are made by a function are made, as Dagster does."""
+    """Import the module of a project's definitions; those that are made by a function are made, as
+    Dagster does.
+    """
     lazy: type = type(dg.definitions(lambda: dg.Definitions()))
     for value in list(vars(import_module(module)).values()):
         if isinstance(value, lazy):
@@ -61,7 +69,10 @@ def lake_of_definitions(module: str) -> "Lake | None":
     """
     load_definitions(module)
     if len(_LAKES) > 1:
-        remedy = f"is not set, and {module} has the lakes {', '.join(sorted(_LAKES))}; set it to one of them, as module:attribute"
+        remedy = (
+            f"is not set, and {module} has the lakes {', '.join(sorted(_LAKES))}; set it to one of "
+            f"them, as module:attribute"
+        )
         raise InvalidValueError("LAKECHIME_LAKE", "", remedy)
     return next(iter(_LAKES.values()), None)
 
@@ -70,7 +81,8 @@ def subscription_named(name: str) -> Subscription:
     """The subscription of that name in this code location."""
     if name not in _SUBSCRIPTIONS:
         raise NotFoundError(
-            f"no subscription {name!r} is declared in this code location; it has {', '.join(sorted(_SUBSCRIPTIONS)) or 'none'}"
+            f"no subscription {name!r} is declared in this code location; it has "
+            f"{', '.join(sorted(_SUBSCRIPTIONS)) or 'none'}"
         )
     return _SUBSCRIPTIONS[name]
 
@@ -88,12 +100,14 @@ class LakeChimeResource(dg.ConfigurableResource):
     def execution(
         self, context: RunContext, subscription: str | None = None, *, partition: str | None = None
     ) -> "Iterator[RunningExecution]":
-        """Begin the execution that this run was launched for; a run without our tags adopts or claims one.
+        """Begin the execution that this run was launched for; a run without our tags adopts or
+        claims one.
 
         `partition` is the Dagster partition key, by default the run's own.
 
         Raises:
-            NothingNewError: the execution is complete, or there are no new events: report that and end.
+            NothingNewError: the execution is complete, or there are no new events: report that and
+                end.
             NotFoundError: no tick of the schedule up to now has the partition.
             ConsumerConflictError: another run is at it; the message names it.
         """
@@ -108,14 +122,17 @@ class LakeChimeResource(dg.ConfigurableResource):
             yield running
 
 
-LAKECHIME = LakeChimeResource()  # one for all: Dagster merges definitions only if a resource of one name is one object
+LAKECHIME = (
+    LakeChimeResource()
+)  # one for all: Dagster merges definitions only if a resource of one name is one object
 
 
 def open_store() -> "DCEStore":
-    """The DCE store of this deployment, as LAKECHIME_* settings and `.env` name it; it is created, or upgraded, where that is needed.
+    """The DCE store of this deployment, as LAKECHIME_* settings and `.env` name it; it is created,
+    or upgraded, where that is needed.
 
-    `open_store().register([DataChangeEvent(table="bronze.orders", snapshot_id="17")])` reports changes, and
-    `open_store().fetch(EventQuery(table="bronze.orders"))` reads them.
+    `open_store().register([DataChangeEvent(table="bronze.orders", snapshot_id="17")])` reports
+    changes, and `open_store().fetch(EventQuery(table="bronze.orders"))` reads them.
     """
     from lakechime_dagster.runtime.platform import open_platform
 

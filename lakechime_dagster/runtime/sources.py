@@ -1,4 +1,6 @@
-"""Subscriptions that read a message source: whether they fire, what blocks them, and their checkpoints."""
+"""Subscriptions that read a message source: whether they fire, what blocks them, and their
+checkpoints.
+"""
 
 import os
 from dataclasses import dataclass, replace
@@ -25,7 +27,8 @@ class Asked:
         at_ms: When the source was asked, by the store's clock; None where it was not.
         held: Why the consumer must wait for a person; empty where it need not.
         consumer: The consumer for which it was asked, where there is one yet.
-        lag: What it holds that was not read; None where it was not asked, or a person must decide first.
+        lag: What it holds that was not read; None where it was not asked, or a person must decide
+            first.
     """
 
     decision: Decision
@@ -38,14 +41,25 @@ class Asked:
 def opened(subscription: Subscription) -> OpenSource:
     """The source of a subscription that has one, to be asked."""
     assert subscription.source is not None
-    return open_source(subscription.source, in_project, os.environ, is_ordered_by_position=subscription.is_ordered_by_position)
+    return open_source(
+        subscription.source,
+        in_project,
+        os.environ,
+        is_ordered_by_position=subscription.is_ordered_by_position,
+    )
 
 
-def ask(platform: Platform, subscription: Subscription, row: SubscriptionRow, asked_ms: int | None = None) -> Asked:
+def ask(
+    platform: Platform,
+    subscription: Subscription,
+    row: SubscriptionRow,
+    asked_ms: int | None = None,
+) -> Asked:
     """Decide for a subscription by what its source holds now; nothing is written.
 
-    The source is not asked while the consumer has an open execution or waits for a person, nor before the next grid point after
-    `asked_ms`, where the subscription has a schedule; where the last step left something, it is asked at once.
+    The source is not asked while the consumer has an open execution or waits for a person, nor
+    before the next grid point after `asked_ms`, where the subscription has a schedule; where the
+    last step left something, it is asked at once.
 
     Raises:
         MessagesUnreadableError: the source cannot be asked.
@@ -53,16 +67,30 @@ def ask(platform: Platform, subscription: Subscription, row: SubscriptionRow, as
     assert isinstance(subscription.trigger, SnapshotTrigger)
     moment = platform.evaluator.moment(row)
     consumer = moment.views.get("", ConsumerView(checkpoint=row.start))
-    paced = "" if consumer.checkpoint.has_more else source_rests(subscription.trigger.every, asked_ms, moment.now)
+    paced = (
+        ""
+        if consumer.checkpoint.has_more
+        else source_rests(subscription.trigger.every, asked_ms, moment.now)
+    )
     rests = moment.blocked or consumer.blocked or consumer.open or paced
     if rests:
         return Asked(decision=Decision(trigger=subscription.name, fires=False, reasons=(rests,)))
     poll = opened(subscription).poll(consumer.checkpoint.offsets)
     news = "" if poll.problems else "; ".join(filter(None, (poll.news, poll.left)))
-    reasons = poll.problems or (poll.news or f"nothing new in {subscription.source}", *filter(None, (poll.left, poll.rest)))
-    firing = Firing(reason=news, completed=consumer.completed, offsets=poll.limited_end or poll.end, has_more=poll.limited_end is not None)
+    reasons = poll.problems or (
+        poll.news or f"nothing new in {subscription.source}",
+        *filter(None, (poll.left, poll.rest)),
+    )
+    firing = Firing(
+        reason=news,
+        completed=consumer.completed,
+        offsets=poll.limited_end or poll.end,
+        has_more=poll.limited_end is not None,
+    )
     firings = (firing,) if news else ()
-    decision = Decision(trigger=subscription.name, fires=bool(news), reasons=reasons, firings=firings)
+    decision = Decision(
+        trigger=subscription.name, fires=bool(news), reasons=reasons, firings=firings
+    )
     lag = SourceLag.seen(
         consumer.checkpoint.offsets,
         poll.end,
@@ -86,8 +114,11 @@ def hold(platform: Platform, row: SubscriptionRow, asked: Asked) -> None:
         platform.ledger.block(row, asked.consumer, asked.held)
 
 
-def checkpoint_kept(platform: Platform, subscription: Subscription, row: SubscriptionRow) -> CheckpointAt | None:
-    """Where a consumer that its source holds goes on when a person lets it, what is gone given up; None where it does not move for that.
+def checkpoint_kept(
+    platform: Platform, subscription: Subscription, row: SubscriptionRow
+) -> CheckpointAt | None:
+    """Where a consumer that its source holds goes on when a person lets it, what is gone given up;
+    None where it does not move for that.
 
     Raises:
         MessagesUnreadableError: the source cannot be asked.
@@ -104,7 +135,8 @@ def checkpoint_kept(platform: Platform, subscription: Subscription, row: Subscri
 
 
 def checkpoint_at(platform: Platform, subscription: Subscription, where: StartFrom) -> CheckpointAt:
-    """How to find the checkpoint to which a person puts a consumer; in a source that is `now` alone, after all that it holds.
+    """How to find the checkpoint to which a person puts a consumer; in a source that is `now`
+    alone, after all that it holds.
 
     Raises:
         LakeChimeError: a source is not read again.
@@ -113,8 +145,10 @@ def checkpoint_at(platform: Platform, subscription: Subscription, where: StartFr
     if where.where != "now" and (subscription.source is not None or subscription.is_stream):
         source = subscription.source or ", ".join(subscription.reads)
         raise LakeChimeError(
-            f"{subscription.name} adds what its source brings, so that its rows would be there twice were {source} read again from "
-            f"{where.where}; put the trigger of the table that reads {subscription.target or 'it'} back instead, or this one to `now`, "
+            f"{subscription.name} adds what its source brings, so that its rows would be there "
+            f"twice were {source} read again from "
+            f"{where.where}; put the trigger of the table that reads {subscription.target or 'it'} "
+            f"back instead, or this one to `now`, "
             "which leaves out what is not read yet"
         )
     if subscription.source is None:

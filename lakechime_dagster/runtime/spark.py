@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Result = TypeVar("Result")
-ON_SPARK = needs("a table computed on Spark", extra="spark")  # around imports of PySpark, which only a run needs
+ON_SPARK = needs(
+    "a table computed on Spark", extra="spark"
+)  # around imports of PySpark, which only a run needs
 
 
 @dataclass(frozen=True)
 class Attempted(Generic[Result]):
-    """What an attempt on Spark did, and which driver it had and why; `ready` is the seconds until it had one.
+    """What an attempt on Spark did, and which driver it had and why; `ready` is the seconds until
+    it had one.
 
     `facts` are further metadata of the materialisation.
     """
@@ -76,7 +79,8 @@ class SparkResource(dg.ConfigurableResource):
         confs: Mapping[str, str] = {},
         spark: SparkSettings | None = None,
     ) -> Attempted[Result]:
-        """What the work returns on a driver, in a session with these settings; jobs that earlier attempts left running are cancelled.
+        """What the work returns on a driver, in a session with these settings; jobs that earlier
+        attempts left running are cancelled.
 
         Raises:
             SparkFailedError: Spark's own message.
@@ -87,7 +91,12 @@ class SparkResource(dg.ConfigurableResource):
 
         settings = running.platform.settings
         start = time.monotonic()
-        with open_driver(spark or settings.spark, settings.home, jars=settings.jars, log=log) as driver, described():
+        with (
+            open_driver(
+                spark or settings.spark, settings.home, jars=settings.jars, log=log
+            ) as driver,
+            described(),
+        ):
             ready = time.monotonic() - start
             log(f"Spark: {driver.kind}, {driver.reason}")
             for tag in running.execution.earlier_job_tags:
@@ -103,7 +112,11 @@ SPARK = SparkResource()  # one for all, as LAKECHIME is
 
 def spark_of(settings: Settings, group: EventGroup) -> SparkSettings:
     """How the runs of a group get Spark."""
-    return settings.spark if group.spark is None else settings.spark.model_copy(update={"driver": group.spark})
+    return (
+        settings.spark
+        if group.spark is None
+        else settings.spark.model_copy(update={"driver": group.spark})
+    )
 
 
 def account_confs(account: Account | None, location: str) -> Mapping[str, str]:

@@ -9,7 +9,16 @@ from typing import Any
 import dagster as dg
 
 from lakechime_dagster.errors import ConsumerBlockedError
-from lakechime_dagster.runtime.alarms import Alarm, AlarmNotSentError, alike, failing, grown, keep, recovered, send
+from lakechime_dagster.runtime.alarms import (
+    Alarm,
+    AlarmNotSentError,
+    alike,
+    failing,
+    grown,
+    keep,
+    recovered,
+    send,
+)
 from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.sensors.schedules import looking_sensor
 from lakechime_dagster.sensors.tick import FAILED, instance_of
@@ -19,16 +28,30 @@ INTERVAL_SECONDS = 30
 DRY = "dry run: set LAKECHIME_ALARMS to send, or to URLs of apprise, to notify somebody"
 
 
-def alarms_sensor(lake: str, checks: Iterable[dg.AssetCheckKey], alarms: Sequence[str]) -> dg.SensorDefinition:
-    """The sensor of these checks of a lake. A check that is running, or never ran, is left as it was."""
-    watched = {f"{key.asset_key.to_user_string().replace('/', '.')} {key.name}": key for key in checks}
+def alarms_sensor(
+    lake: str, checks: Iterable[dg.AssetCheckKey], alarms: Sequence[str]
+) -> dg.SensorDefinition:
+    """The sensor of these checks of a lake. A check that is running, or never ran, is left as it
+    was.
+    """
+    watched = {
+        f"{key.asset_key.to_user_string().replace('/', '.')} {key.name}": key for key in checks
+    }
 
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        opened = {name: Alarm(**one) for name, one in json.loads(context.cursor or "{}").items() if name in watched}
+        opened = {
+            name: Alarm(**one)
+            for name, one in json.loads(context.cursor or "{}").items()
+            if name in watched
+        }
         platform = open_platform()
         now = platform.store.now()
         urls = destinations(alarms, platform.settings.alarms, os.environ)
-        found = {name: state for name, key in watched.items() if (state := _state(instance_of(context)(), key)) is not None}
+        found = {
+            name: state
+            for name, key in watched.items()
+            if (state := _state(instance_of(context)(), key)) is not None
+        }
         notifying = Notifying(opened, urls, context.log.info)
         notifying.go_through(found, now)
         keep(platform.settings.home, lake, notifying.opened)
@@ -88,7 +111,9 @@ class Notifying:
 
 
 def _state(instance: dg.DagsterInstance, key: dg.AssetCheckKey) -> tuple[bool, str, str] | None:
-    """Whether the newest run of a check passed, its severity and what it says; None while that is not known."""
+    """Whether the newest run of a check passed, its severity and what it says; None while that is
+    not known.
+    """
     record = instance.get_latest_asset_check_evaluation_record(key)
     if record is None:
         return None
@@ -97,15 +122,36 @@ def _state(instance: dg.DagsterInstance, key: dg.AssetCheckKey) -> tuple[bool, s
         run = instance.get_run_by_id(record.run_id)
         is_over = run is not None and run.status in FAILED
         return (
-            (False, "ERROR", f"the check itself failed in run {record.run_id}{_blocked(instance, record.run_id, key)}") if is_over else None
+            (
+                False,
+                "ERROR",
+                (
+                    f"the check itself failed in run "
+                    f"{record.run_id}{_blocked(instance, record.run_id, key)}"
+                ),
+            )
+            if is_over
+            else None
         )
-    shown = ", ".join(f"{name} {one.value}" for name, one in evaluation.metadata.items() if isinstance(one.value, int | float))
-    return evaluation.passed, evaluation.severity.value, evaluation.description or shown or "it fails"
+    shown = ", ".join(
+        f"{name} {one.value}"
+        for name, one in evaluation.metadata.items()
+        if isinstance(one.value, int | float)
+    )
+    return (
+        evaluation.passed,
+        evaluation.severity.value,
+        evaluation.description or shown or "it fails",
+    )
 
 
 def _blocked(instance: dg.DagsterInstance, run_id: str, key: dg.AssetCheckKey) -> str:
-    """Why the consumer of a check's table is BLOCKED, in our own words: other errors may quote rows, and people outside read this."""
-    for record in instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records:
+    """Why the consumer of a check's table is BLOCKED, in our own words: other errors may quote
+    rows, and people outside read this.
+    """
+    for record in instance.get_records_for_run(
+        run_id, of_type=dg.DagsterEventType.STEP_FAILURE
+    ).records:
         failed = record.event_log_entry.dagster_event
         if failed is None or failed.step_key != "__".join(key.asset_key.path):
             continue

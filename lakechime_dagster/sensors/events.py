@@ -21,14 +21,21 @@ INTERVAL_SECONDS = 4
 MAX_SHOWN = 500  # runless materializations a tick; Dagster takes about 5 ms for each
 
 
-def events_sensor(lake: Lake, partitioned: Mapping[str, dg.PartitionsDefinition | None]) -> dg.SensorDefinition:
-    """The sensor of a lake's events; `partitioned` says which sources Dagster shows by partition."""
+def events_sensor(
+    lake: Lake, partitioned: Mapping[str, dg.PartitionsDefinition | None]
+) -> dg.SensorDefinition:
+    """The sensor of a lake's events; `partitioned` says which sources Dagster shows by
+    partition.
+    """
 
     @dg.sensor(
         name=dagster_name(f"{lake.name}__events"),
         minimum_interval_seconds=INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Registers commits that no producer registered, from the tables' own logs, and shows the sources' changes.",
+        description=(
+            "Registers commits that no producer registered, from the tables' own logs, and shows "
+            "the sources' changes."
+        ),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         try:
@@ -40,12 +47,16 @@ def events_sensor(lake: Lake, partitioned: Mapping[str, dg.PartitionsDefinition 
             return dg.SensorResult(skip_reason=str(error))
         foreign = foreign_sources(lake)  # others are shown by their own runs
         writers = Writers(platform, {source.name: source.location for source in foreign})
-        shown, odd = materializations(foreign, partitioned, page.events, {event.position for event in found}, writers)
+        shown, odd = materializations(
+            foreign, partitioned, page.events, {event.position for event in found}, writers
+        )
         problems += odd
         reasons = [f"{len(found)} commits were found that nobody had registered"] if found else []
         reasons += [f"{name} goes on: schema and code fit again" for name in resumed]
         reasons += problems or ([] if shown else ["no new event"])
-        return dg.SensorResult(skip_reason="; ".join(reasons) or None, cursor=str(page.through), asset_events=shown)
+        return dg.SensorResult(
+            skip_reason="; ".join(reasons) or None, cursor=str(page.through), asset_events=shown
+        )
 
     return sensor
 
@@ -82,7 +93,9 @@ class Writers:
             [commit] = log.commits(version - 1, version)
         except (LakeChimeError, CommitsMissingError):
             return "unknown: the commit is no longer in the table's log"
-        return f"{commit.operation or 'a write'} by {commit.engine or 'a program that does not say'}"
+        return (
+            f"{commit.operation or 'a write'} by {commit.engine or 'a program that does not say'}"
+        )
 
 
 def materializations(
@@ -106,14 +119,22 @@ def materializations(
     problems: list[str] = []
     for (table, canonical), shown in newest.items():
         try:
-            found.append(_materialization(by_name[table], partitioned.get(table), shown, reconciled, writers))
+            found.append(
+                _materialization(by_name[table], partitioned.get(table), shown, reconciled, writers)
+            )
         except (LakeChimeError, dg.DagsterError) as error:
-            problems.append(f"{table}{canonical}: the change at {shown.event.position} cannot be shown: {error}")
+            problems.append(
+                f"{table}{canonical}: the change at {shown.event.position} cannot be shown: {error}"
+            )
     return found, problems
 
 
 def _materialization(
-    source: SourceTable, partitions: dg.PartitionsDefinition | None, shown: _Shown, reconciled: set[Position], writers: Writers
+    source: SourceTable,
+    partitions: dg.PartitionsDefinition | None,
+    shown: _Shown,
+    reconciled: set[Position],
+    writers: Writers,
 ) -> dg.AssetMaterialization:
     event = shown.event
     partition = None
@@ -125,16 +146,21 @@ def _materialization(
         "operation": event.event.operation_type.value,
         "partition": event.canonical or "the whole table",
         "written by": writers.of(event),
-        "registered by": "the reconciler, from the table's log" if event.position in reconciled else "its producer",
+        "registered by": "the reconciler, from the table's log"
+        if event.position in reconciled
+        else "its producer",
         "events": shown.count,
         "position": str(event.position),
     }
     tags = {"dagster/data_version": event.event.snapshot_id} if event.event.snapshot_id else None
-    return dg.AssetMaterialization(asset_key(source.name), partition=partition, metadata=metadata, tags=tags)
+    return dg.AssetMaterialization(
+        asset_key(source.name), partition=partition, metadata=metadata, tags=tags
+    )
 
 
 def _cursor(text: str | None, head: Position) -> Position:
-    """Where showing goes on. A cursor that is gone, broken or of a store that was created again only shows events again.
+    """Where showing goes on. A cursor that is gone, broken or of a store that was created again
+    only shows events again.
 
     What runs consume is in the ledger.
     """

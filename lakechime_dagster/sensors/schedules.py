@@ -1,4 +1,6 @@
-"""Sensors that look at something at an interval: polls of sources, schedules, and the reload of external assets."""
+"""Sensors that look at something at an interval: polls of sources, schedules, and the reload of
+external assets.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -23,10 +25,13 @@ from lakechime_dagster.triggers.schedule import Schedule, from_milliseconds
 Look = Callable[[dg.SensorEvaluationContext], dg.SensorResult]
 
 
-def looking_sensor(name: str, seconds: int, description: str, look: Look, job: str | None = None) -> dg.SensorDefinition:
+def looking_sensor(
+    name: str, seconds: int, description: str, look: Look, job: str | None = None
+) -> dg.SensorDefinition:
     """The sensor of this name, at most every so many seconds; with `job` it launches that one.
 
-    Where the store or a setting does not let it look, the reason is that of the error, and its cursor stays.
+    Where the store or a setting does not let it look, the reason is that of the error, and its
+    cursor stays.
     """
 
     @dg.sensor(
@@ -46,7 +51,9 @@ def looking_sensor(name: str, seconds: int, description: str, look: Look, job: s
 
 
 RELOAD_SECONDS = 60
-UNSET = "it shows what it read when it was loaded last: set LAKECHIME_WEBSERVER_URL to have it reloaded"
+UNSET = (
+    "it shows what it read when it was loaded last: set LAKECHIME_WEBSERVER_URL to have it reloaded"
+)
 
 
 def outside_sensor(lake: Lake) -> dg.SensorDefinition:
@@ -63,9 +70,14 @@ def outside_sensor(lake: Lake) -> dg.SensorDefinition:
             reload_outside(settings.webserver_url)
         except NotReloadedError as error:
             return dg.SensorResult(skip_reason=f"{looked.sentence}; {error}", cursor=context.cursor)
-        return dg.SensorResult(skip_reason=f"{looked.sentence}; the location was reloaded", cursor=looked.digest)
+        return dg.SensorResult(
+            skip_reason=f"{looked.sentence}; the location was reloaded", cursor=looked.digest
+        )
 
-    about = "Has the code location `outside` reloaded when other dashboards, people or data sets are in use."
+    about = (
+        "Has the code location `outside` reloaded when other dashboards, people or data sets are "
+        "in use."
+    )
     return looking_sensor(f"{lake.name}__outside", RELOAD_SECONDS, about, look)
 
 
@@ -81,7 +93,8 @@ UNFINISHED = [
 
 @dataclass(frozen=True)
 class Due:
-    """The tables whose schedules have reached another point since the sensor saw them; one that it sees first is not due.
+    """The tables whose schedules have reached another point since the sensor saw them; one that it
+    sees first is not due.
 
     Attributes:
         points: The last point of each table's schedule, as text.
@@ -98,7 +111,9 @@ class Due:
 
     @property
     def tables(self) -> list[str]:
-        return [table for table, point in self.points.items() if self.before.get(table, point) != point]
+        return [
+            table for table, point in self.points.items() if self.before.get(table, point) != point
+        ]
 
     def cursor(self, *waiting: str) -> str:
         """The cursor after the tick; these tables are still due then."""
@@ -107,20 +122,33 @@ class Due:
 
 def unfinished(instance: dg.DagsterInstance, job: str, tags: Mapping[str, str]) -> bool:
     """Whether a run of a job with these tags has not ended."""
-    return bool(instance.get_runs(dg.RunsFilter(job_name=job, tags=dict(tags), statuses=UNFINISHED), limit=1))
+    return bool(
+        instance.get_runs(
+            dg.RunsFilter(job_name=job, tags=dict(tags), statuses=UNFINISHED), limit=1
+        )
+    )
 
 
 def next_point(schedules: Mapping[str, Schedule], now: datetime) -> str:
     """When the next of them is due, in words."""
-    upcoming = min((point for schedule in schedules.values() if (point := schedule.next(now)) is not None), default=None)
-    return f"the next one is due at {upcoming:%Y-%m-%d %H:%M} UTC" if upcoming else "every schedule has ended"
+    upcoming = min(
+        (point for schedule in schedules.values() if (point := schedule.next(now)) is not None),
+        default=None,
+    )
+    return (
+        f"the next one is due at {upcoming:%Y-%m-%d %H:%M} UTC"
+        if upcoming
+        else "every schedule has ended"
+    )
 
 
 def not_ended(tables: list[str]) -> str:
     return f"due, but the last run has not ended: {', '.join(tables)}"
 
 
-RequestsOf = Callable[[Platform, Mapping[str, str]], list[dg.RunRequest]]  # of what is due, with its point
+RequestsOf = Callable[
+    [Platform, Mapping[str, str]], list[dg.RunRequest]
+]  # of what is due, with its point
 
 
 def scheduled_sensor(
@@ -130,17 +158,20 @@ def scheduled_sensor(
     requests_of: RequestsOf,
     tags_of: Callable[[str], Mapping[str, str]] = lambda table: {},
 ) -> dg.SensorDefinition:
-    """The sensor that launches this job for those whose schedule has reached a point; `tags_of` says which of its runs are of one.
+    """The sensor that launches this job for those whose schedule has reached a point; `tags_of`
+    says which of its runs are of one.
 
-    What is scheduled is first launched at the first point after the sensor has seen it; points that it missed, and those that pass
-    while a run has not ended, are made up for by one run.
+    What is scheduled is first launched at the first point after the sensor has seen it; points that
+    it missed, and those that pass while a run has not ended, are made up for by one run.
     """
 
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         platform = open_platform()
         now = from_milliseconds(platform.store.now())
         due = Due.by(schedules, now, context.cursor)
-        running = [table for table in due.tables if unfinished(instance_of(context)(), job, tags_of(table))]
+        running = [
+            table for table in due.tables if unfinished(instance_of(context)(), job, tags_of(table))
+        ]
         ready = {table: due.points[table] for table in due.tables if table not in running}
         requests = requests_of(platform, ready) if ready else []
         why = None if requests else not_ended(running) if running else next_point(schedules, now)
@@ -149,30 +180,66 @@ def scheduled_sensor(
     return looking_sensor(job, INTERVAL_SECONDS, description, look, job)
 
 
-def _checking(job: str, due: Mapping[str, str], keys: list[dg.AssetCheckKey]) -> list[dg.RunRequest]:
+def _checking(
+    job: str, due: Mapping[str, str], keys: list[dg.AssetCheckKey]
+) -> list[dg.RunRequest]:
     """One run of the checks of all that is due."""
-    return [dg.RunRequest(run_key=f"{job}@" + ",".join(f"{name}@{point}" for name, point in due.items()), asset_check_keys=keys)]
+    return [
+        dg.RunRequest(
+            run_key=f"{job}@" + ",".join(f"{name}@{point}" for name, point in due.items()),
+            asset_check_keys=keys,
+        )
+    ]
 
 
 def monitors_sensor(job: str, tables: Iterable[CDCTable]) -> dg.SensorDefinition:
-    """The sensor that launches this job for tables, as their monitors say; where databases may not be asked, none is compared."""
+    """The sensor that launches this job for tables, as their monitors say; where databases may not
+    be asked, none is compared.
+    """
     watched = {table.name: table for table in tables}
-    schedules = {name: every for name, table in watched.items() if (every := (table.monitor or UNDECLARED).every) is not None}
+    schedules = {
+        name: every
+        for name, table in watched.items()
+        if (every := (table.monitor or UNDECLARED).every) is not None
+    }
 
     def requests_of(platform: Platform, due: Mapping[str, str]) -> list[dg.RunRequest]:
         may_compare = platform.settings.may_ask_sources
-        return _checking(job, due, [key for table in due for key in monitor_check_keys(watched[table], may_compare=may_compare)])
+        return _checking(
+            job,
+            due,
+            [
+                key
+                for table in due
+                for key in monitor_check_keys(watched[table], may_compare=may_compare)
+            ],
+        )
 
-    about = "Checks whether CDC tables keep up with their database, and are the same, as their monitors say."
+    about = (
+        "Checks whether CDC tables keep up with their database, and are the same, as their "
+        "monitors say."
+    )
     return scheduled_sensor(job, schedules, about, requests_of)
 
 
 def verify_sensor(job: str, groups: Iterable[EventGroup]) -> dg.SensorDefinition:
     """The sensor that launches this job for groups, as their `verify=` says."""
     by_name = {group.name: group for group in groups}
-    schedules = {name: group.options.verify for name, group in by_name.items() if group.options.verify is not None}
-    about = "Checks whether each event of groups is in the table of its type once, as their declarations say."
-    return scheduled_sensor(job, schedules, about, lambda _, due: _checking(job, due, [verify_check_key(by_name[name]) for name in due]))
+    schedules = {
+        name: group.options.verify
+        for name, group in by_name.items()
+        if group.options.verify is not None
+    }
+    about = (
+        "Checks whether each event of groups is in the table of its type once, as their "
+        "declarations say."
+    )
+    return scheduled_sensor(
+        job,
+        schedules,
+        about,
+        lambda _, due: _checking(job, due, [verify_check_key(by_name[name]) for name in due]),
+    )
 
 
 def maintenance_sensor(job: str, schedules: Mapping[str, Schedule]) -> dg.SensorDefinition:
@@ -181,9 +248,15 @@ def maintenance_sensor(job: str, schedules: Mapping[str, Schedule]) -> dg.Sensor
     def requests_of(platform: Platform, due: Mapping[str, str]) -> list[dg.RunRequest]:
         names = {maintenance_name(table): table for table in due}
         return [
-            dg.RunRequest(run_key=f"{name}@{due[table]}", asset_selection=[asset_key(name)], tags={MAINTENANCE_TAG: table})
+            dg.RunRequest(
+                run_key=f"{name}@{due[table]}",
+                asset_selection=[asset_key(name)],
+                tags={MAINTENANCE_TAG: table},
+            )
             for name, table in names.items()
         ]
 
     about = "Launches the maintenance of tables as their schedules say."
-    return scheduled_sensor(job, schedules, about, requests_of, lambda table: {MAINTENANCE_TAG: table})
+    return scheduled_sensor(
+        job, schedules, about, requests_of, lambda table: {MAINTENANCE_TAG: table}
+    )

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 def end_dead_run(instance: dg.DagsterInstance, run_id: str, reason: str) -> None:
     """Report a run failed whose process is gone; one that has ended is left alone.
 
-    Dagster's own monitoring does not find it: its default launcher has no health check. `report_run_failed` is not part
-    of its public interface; this function is the one place that knows it.
+    Dagster's own monitoring does not find it: its default launcher has no health check.
+    `report_run_failed` is not part of its public interface; this function is the one place that
+    knows it.
     """
     run = instance.get_run_by_id(run_id)
     if run is not None and not run.is_finished:
@@ -35,8 +36,11 @@ def end_dead_run(instance: dg.DagsterInstance, run_id: str, reason: str) -> None
 
 
 MAX_REQUESTS = 100  # a tick; creating a run costs Dagster about 0.1 CPU seconds
-PolledAt = dict[str, int]  # by subscription, when its source was polled last; kept by a process, whose first tick polls at once
-UNBEGUN_MS = 600_000  # a run that has started must begin its execution by then, else its process is taken for dead
+PolledAt = dict[
+    str, int
+]  # by subscription, when its source was polled last; kept by a process, whose first tick polls at once
+# a run that has started must begin its execution by then, else its process is taken for dead
+UNBEGUN_MS = 600_000
 
 
 class RunState(StrEnum):
@@ -49,7 +53,9 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True)
 class RunFact:
-    """A run of an attempt; `started_ts` (milliseconds) is when its process began, None while it only waits for that."""
+    """A run of an attempt; `started_ts` (milliseconds) is when its process began, None while it
+    only waits for that.
+    """
 
     run_id: str
     state: RunState
@@ -84,26 +90,32 @@ def run_tick(
     accepts: Mapping[str, Accepts] | None = None,
     polled: PolledAt | None = None,
 ) -> Tick:
-    """One tick of the subscriptions of a sensor: complete or retry what is open, then decide those that changed and claim for them.
+    """One tick of the subscriptions of a sensor: complete or retry what is open, then decide those
+    that changed and claim for them.
 
-    It is idempotent and safe beside other daemons; a lost launch is requested again by the next one. A subscription that cannot be
-    claimed for hinders no other; it is decided again by the next tick. Those that read a message source are none of the sweep's, as
-    no event announces theirs: each source is polled when it is due.
+    It is idempotent and safe beside other daemons; a lost launch is requested again by the next
+    one. A subscription that cannot be claimed for hinders no other; it is decided again by the next
+    tick. Those that read a message source are none of the sweep's, as no event announces theirs:
+    each source is polled when it is due.
 
     Args:
         platform: The store, the ledger and what evaluates them.
         sweep: The evaluation of the subscriptions, of this sensor's process.
         subscriptions: All of the sensor, by name.
         runs: What is asked of Dagster.
-        accepts: By subscription, whether Dagster knows a partition key: one that it does not know would fail a whole tick, so its
-            firing is refused before the claim.
+        accepts: By subscription, whether Dagster knows a partition key: one that it does not know
+            would fail a whole tick, so its firing is refused before the claim.
         polled: What earlier ticks of this process remember of sources.
     """
     now, accepts = platform.store.now(), accepts or {}
     is_noted = now - sweep.noted_ts >= TICK_NOTE_MS
     if is_noted:
         sweep.reread()
-    polling = {name: platform.evaluator.activate(one) for name, one in subscriptions.items() if one.source is not None}
+    polling = {
+        name: platform.evaluator.activate(one)
+        for name, one in subscriptions.items()
+        if one.source is not None
+    }
     if is_noted:
         platform.ledger.note_tick([*sweep.rows.values(), *polling.values()], now)
         sweep.noted_ts = now
@@ -123,7 +135,9 @@ def run_tick(
     decisions |= _requested(platform, subscriptions, rows, sweep.last | decisions)
     for name, decision in decisions.items():
         try:
-            claimed, refusal = claim(platform, subscriptions[name], rows[name], decision, MAX_REQUESTS - len(launches))
+            claimed, refusal = claim(
+                platform, subscriptions[name], rows[name], decision, MAX_REQUESTS - len(launches)
+            )
         except LakeChimeError as error:  # what it claimed before is launched by the next tick
             claimed, refusal = [], str(error)
         launches += claimed
@@ -131,34 +145,60 @@ def run_tick(
     if is_noted:
         sweep.move_on({execution.consumer.subscription for execution in opened})
     sentences += [f"{name}: {why}" for name, why in sweep.refused.items()]
-    return Tick(launches=tuple(launches), sentences=(*sentences, *_reasons(subscriptions, decisions, sweep.last)))
+    return Tick(
+        launches=tuple(launches),
+        sentences=(*sentences, *_reasons(subscriptions, decisions, sweep.last)),
+    )
 
 
-def _reasons(subscriptions: Mapping[str, Subscription], decisions: Mapping[str, Decision], last: Mapping[str, Decision]) -> list[str]:
-    """Why a trigger does not fire, as its last decision says; of many triggers the first that wait."""
+def _reasons(
+    subscriptions: Mapping[str, Subscription],
+    decisions: Mapping[str, Decision],
+    last: Mapping[str, Decision],
+) -> list[str]:
+    """Why a trigger does not fire, as its last decision says; of many triggers the first that
+    wait.
+    """
     if len(subscriptions) == 1:
-        return [reason for name, decision in {**last, **decisions}.items() if name in subscriptions for reason in decision.reasons]
+        return [
+            reason
+            for name, decision in {**last, **decisions}.items()
+            if name in subscriptions
+            for reason in decision.reasons
+        ]
     waiting = [decision for decision in decisions.values() if not decision.fires]
     shown = [f"{decision.trigger}: {decision.reasons[0]}" for decision in waiting[:3]]
-    return [*shown, f"{len(subscriptions)} triggers, {len(waiting)} of them wait; the others have nothing new"]
+    return [
+        *shown,
+        f"{len(subscriptions)} triggers, {len(waiting)} of them wait; the others have nothing new",
+    ]
 
 
 def _requested(
-    platform: Platform, subscriptions: Mapping[str, Subscription], rows: Mapping[str, SubscriptionRow], decisions: Mapping[str, Decision]
+    platform: Platform,
+    subscriptions: Mapping[str, Subscription],
+    rows: Mapping[str, SubscriptionRow],
+    decisions: Mapping[str, Decision],
 ) -> dict[str, Decision]:
     """The decisions of subscriptions that may fire by requests, though no event arrived."""
     found: dict[str, Decision] = {}
     for name, row in rows.items():
         if subscriptions[name].requests is not None:
             nothing = Decision(trigger=name, fires=False, reasons=("no new event",))
-            found[name] = platform.evaluator.with_requests(subscriptions[name], row, decisions.get(name, nothing))
+            found[name] = platform.evaluator.with_requests(
+                subscriptions[name], row, decisions.get(name, nothing)
+            )
     return found
 
 
 def _polled(
-    platform: Platform, subscriptions: Mapping[str, Subscription], rows: Mapping[str, SubscriptionRow], polled: PolledAt
+    platform: Platform,
+    subscriptions: Mapping[str, Subscription],
+    rows: Mapping[str, SubscriptionRow],
+    polled: PolledAt,
 ) -> dict[str, Decision]:
-    """The decisions of subscriptions that read a message source; one that cannot be polled says so, and hinders no other.
+    """The decisions of subscriptions that read a message source; one that cannot be polled says so,
+    and hinders no other.
 
     A source that needs a person's choice blocks the consumer.
     """
@@ -178,13 +218,24 @@ def _polled(
 
 
 def claim(
-    platform: Platform, subscription: Subscription, row: SubscriptionRow, decision: Decision, room: int
+    platform: Platform,
+    subscription: Subscription,
+    row: SubscriptionRow,
+    decision: Decision,
+    room: int,
 ) -> tuple[list[Execution], str]:
     """Claim at most `room` of what a decision fires, and say which keys Dagster would refuse."""
     refused = [subscription.key_of(firing) for firing in decision.refused]
     bounded = replace(decision, firings=decision.firings[: max(0, room)])
-    claimed = platform.evaluator.fire(subscription, row, bounded, ask_target(target_of(platform, subscription)))
-    first = f"{len(refused)} keys are no partitions of the asset in Dagster, such as {refused[0]}; widen its partitions" if refused else ""
+    claimed = platform.evaluator.fire(
+        subscription, row, bounded, ask_target(target_of(platform, subscription))
+    )
+    first = (
+        f"{len(refused)} keys are no partitions of the asset in Dagster, such as {refused[0]}; "
+        f"widen its partitions"
+        if refused
+        else ""
+    )
     return claimed, first
 
 
@@ -194,19 +245,34 @@ def target_of(platform: Platform, subscription: Subscription) -> "DeltaLog | Non
 
 
 def attended(
-    platform: Platform, subscription: Subscription, row: SubscriptionRow, execution: Execution, runs: Runs
+    platform: Platform,
+    subscription: Subscription,
+    row: SubscriptionRow,
+    execution: Execution,
+    runs: Runs,
 ) -> tuple[Execution | None, str]:
-    """Attend to an open execution; a consumer that somebody else moved, or a target that cannot be read, hinders no other."""
+    """Attend to an open execution; a consumer that somebody else moved, or a target that cannot be
+    read, hinders no other.
+    """
     try:
-        return attend(platform, subscription, row, target_of(platform, subscription), execution, runs)
+        return attend(
+            platform, subscription, row, target_of(platform, subscription), execution, runs
+        )
     except (ConsumerConflictError, TableUnreadableError) as error:
         return None, str(error)
 
 
 def attend(
-    platform: Platform, subscription: Subscription, row: SubscriptionRow, target: "DeltaLog | None", execution: Execution, runs: Runs
+    platform: Platform,
+    subscription: Subscription,
+    row: SubscriptionRow,
+    target: "DeltaLog | None",
+    execution: Execution,
+    runs: Runs,
 ) -> tuple[Execution | None, str]:
-    """What an open execution needs: nothing, completing, a launch, or the next attempt (law 7: the target is asked first)."""
+    """What an open execution needs: nothing, completing, a launch, or the next attempt (law 7: the
+    target is asked first).
+    """
     now = platform.store.now()
     run = runs.of_attempt(execution)
     where = f"execution {execution.step} of {execution.consumer.key or subscription.name}"
@@ -214,26 +280,47 @@ def attend(
         if execution.run_id is None:
             if (execution.next_attempt_ts or 0) <= now:
                 return _launched(platform, execution, where)
-            return None, f"{where} is tried again in {((execution.next_attempt_ts or 0) - now) // 1000 + 1} s"
-        run = RunFact(execution.run_id, RunState.LIVE)  # a run of another instance: its lease alone decides
+            return (
+                None,
+                (
+                    f"{where} is tried again in {((execution.next_attempt_ts or 0) - now) // 1000 + 1} "
+                    f"s"
+                ),
+            )
+        run = RunFact(
+            execution.run_id, RunState.LIVE
+        )  # a run of another instance: its lease alone decides
     if run.state is RunState.LIVE:
         if _may_live(run, execution, now):
             return None, ""  # the decision says so
-        silence = "a minute" if execution.lease_until else f"{UNBEGUN_MS // 60_000} minutes since its start"
+        silence = (
+            "a minute"
+            if execution.lease_until
+            else f"{UNBEGUN_MS // 60_000} minutes since its start"
+        )
         reason = f"run {run.run_id} gave no sign of life for {silence}"
-        runs.report_lost(run.run_id, f"LakeChime: {reason}; attempt {execution.attempt} is called lost")
+        runs.report_lost(
+            run.run_id, f"LakeChime: {reason}; attempt {execution.attempt} is called lost"
+        )
     elif target is None and run.state is RunState.SUCCEEDED:
         platform.ledger.complete(execution, None)
         return None, f"{where} is completed by the success of run {run.run_id}"
     else:
-        reason = f"run {run.run_id} {run.state.value}" + (" without a commit" if run.state is RunState.SUCCEEDED else "")
+        reason = f"run {run.run_id} {run.state.value}" + (
+            " without a commit" if run.state is RunState.SUCCEEDED else ""
+        )
     if platform.complete_if_committed(target, execution) is not None:
         return None, f"{where} is completed by its commit"
     consumer = platform.ledger.consumers(row)[execution.consumer.key]
     if consumer.state is not ConsumerState.ACTIVE:
-        return None, ""  # it waits for a person, which the decision says; its last attempt was called lost when it was held
+        return (
+            None,
+            "",
+        )  # it waits for a person, which the decision says; its last attempt was called lost when it was held
     wider = (
-        platform.evaluator.end_of(subscription, row, consumer) if subscription.source is None and subscription.max_commits is None else None
+        platform.evaluator.end_of(subscription, row, consumer)
+        if subscription.source is None and subscription.max_commits is None
+        else None
     )
     following = platform.ledger.lose(execution, reason, end=wider)
     if following is None:
@@ -244,7 +331,9 @@ def attend(
 
 
 def _launched(platform: Platform, execution: Execution, where: str) -> tuple[Execution | None, str]:
-    """An attempt that is due, unless its trigger is paused by now; then it is launched once somebody resumes that."""
+    """An attempt that is due, unless its trigger is paused by now; then it is launched once
+    somebody resumes that.
+    """
     row = platform.ledger.subscription(execution.consumer.subscription)
     if row is not None and row.paused_ts is not None:
         return None, f"{where}: attempt {execution.attempt} is launched when {row.name} is resumed"
@@ -252,7 +341,9 @@ def _launched(platform: Platform, execution: Execution, where: str) -> tuple[Exe
 
 
 def _may_live(run: RunFact, execution: Execution, now: int) -> bool:
-    """Whether a run that Dagster calls live may be: by its lease; before it has one, by how long ago its process began."""
+    """Whether a run that Dagster calls live may be: by its lease; before it has one, by how long
+    ago its process began.
+    """
     if execution.lease_until is not None:
         return execution.lease_until > now
     return run.started_ts is None or now - run.started_ts < UNBEGUN_MS
@@ -260,14 +351,17 @@ def _may_live(run: RunFact, execution: Execution, now: int) -> bool:
 
 OpenInstance = Callable[[], dg.DagsterInstance]  # opened by the first call
 FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
-_kept: list[tuple[object, dg.DagsterInstance]] = []  # by what refers to them; a process has one but in tests
+_kept: list[
+    tuple[object, dg.DagsterInstance]
+] = []  # by what refers to them; a process has one but in tests
 _keeping = threading.Lock()
 
 
 def instance_of(context: dg.SensorEvaluationContext) -> OpenInstance:
     """The instance of a tick, opened at most once a process, and never closed.
 
-    A context opens one of its own, for which Dagster reads all its migrations three times: longer than all else of a tick.
+    A context opens one of its own, for which Dagster reads all its migrations three times: longer
+    than all else of a tick.
     """
     ref = context.instance_ref
     if ref is None:  # the context was given an instance
@@ -285,9 +379,11 @@ def instance_of(context: dg.SensorEvaluationContext) -> OpenInstance:
 
 
 class DagsterRuns:
-    """Finds the run of an attempt: the one that began it, else the newest one launched with its tags.
+    """Finds the run of an attempt: the one that began it, else the newest one launched with its
+    tags.
 
-    The instance is opened by the first question: that takes longer than a tick that has nothing to ask.
+    The instance is opened by the first question: that takes longer than a tick that has nothing to
+    ask.
     """
 
     def __init__(self, instance: OpenInstance) -> None:
@@ -297,12 +393,26 @@ class DagsterRuns:
         run = self.instance().get_run_by_id(execution.run_id) if execution.run_id else None
         if run is None:
             tags = {EXECUTION_TAG: execution.execution_id, ATTEMPT_TAG: str(execution.attempt)}
-            run = next(iter(self.instance().get_runs(filters=dg.RunsFilter(tags=tags), limit=1)), None)
-        return RunFact(run.run_id, state_of(run.status), self._started(run)) if run is not None else None
+            run = next(
+                iter(self.instance().get_runs(filters=dg.RunsFilter(tags=tags), limit=1)), None
+            )
+        return (
+            RunFact(run.run_id, state_of(run.status), self._started(run))
+            if run is not None
+            else None
+        )
 
     def _started(self, run: dg.DagsterRun) -> int | None:
-        record = self.instance().get_run_record_by_id(run.run_id) if run.status is dg.DagsterRunStatus.STARTED else None
-        return int(record.start_time * 1000) if record is not None and record.start_time is not None else None
+        record = (
+            self.instance().get_run_record_by_id(run.run_id)
+            if run.status is dg.DagsterRunStatus.STARTED
+            else None
+        )
+        return (
+            int(record.start_time * 1000)
+            if record is not None and record.start_time is not None
+            else None
+        )
 
     def report_lost(self, run_id: str, reason: str) -> None:
         end_dead_run(self.instance(), run_id, reason)

@@ -1,4 +1,6 @@
-"""The sensors of triggers: `lakechime_sensor` on any Dagster job or asset, one for a subscription, one for many."""
+"""The sensors of triggers: `lakechime_sensor` on any Dagster job or asset, one for a subscription,
+one for many.
+"""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -36,45 +38,78 @@ def lakechime_sensor(
     cluster: str | None = None,
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
 ) -> dg.SensorDefinition:
-    """A sensor that launches a job, or the materialisation of an asset, with exactly the events of each execution.
+    """A sensor that launches a job, or the materialisation of an asset, with exactly the events of
+    each execution.
 
     In the run, `LakeChimeResource.execution(context)` gives the events.
 
     Args:
         name: The subscription's, and the sensor's.
         trigger: What launches runs; it names its tables.
-        job: A job of the code location, or its name. A job of partitioned assets must have a partitions definition:
-            `define_asset_job(…, partitions_def=…)`.
+        job: A job of the code location, or its name. A job of partitioned assets must have a
+            partitions definition: `define_asset_job(…, partitions_def=…)`.
         target: Instead of a job, an asset or its key.
-        partitioned: Whether a job or asset that is given by name or key is partitioned. Of what is partitioned, a run does the
-            partition that the key of a partition trigger names.
-        writes: The Delta table that the run writes with `write_options`: then success is that table's commit, and each change is
-            applied once. Without it the run's success completes it, and a run that dies after its effect is repeated (at least once).
+        partitioned: Whether a job or asset that is given by name or key is partitioned. Of what is
+            partitioned, a run does the partition that the key of a partition trigger names.
+        writes: The Delta table that the run writes with `write_options`: then success is that
+            table's commit, and each change is applied once. Without it the run's success completes
+            it, and a run that dies after its effect is repeated (at least once).
         location: The location of that table, if it is not in the warehouse.
-        cluster: The cluster of the trigger's tables; by default the one that they name, else LAKECHIME_CLUSTER.
+        cluster: The cluster of the trigger's tables; by default the one that they name, else
+            LAKECHIME_CLUSTER.
         default_status: Whether the sensor runs when it is new.
 
     Raises:
-        DeclarationError: the trigger names no table, or no partition of what is partitioned, or what the run writes fires it again.
+        DeclarationError: the trigger names no table, or no partition of what is partitioned, or
+            what the run writes fires it again.
     """
     if (job is None) == (target is None):
         raise DeclarationError(name, "job=, target=", "give exactly one of them: what to launch")
     if isinstance(trigger, SnapshotTrigger) and not trigger.tables:
-        raise DeclarationError(name, "trigger", "names no table; write SnapshotTrigger(['schema.table'])")
+        raise DeclarationError(
+            name, "trigger", "names no table; write SnapshotTrigger(['schema.table'])"
+        )
     if location is not None and writes is None:
-        raise DeclarationError(name, "location", "is where the table in writes= lies, which is not given; give both or neither")
-    keys = [] if target is None else [target] if isinstance(target, dg.AssetKey) else list(target.keys)
-    launched = job if isinstance(job, str) else job.name if job is not None else ", ".join(key.to_user_string() for key in keys)
+        raise DeclarationError(
+            name,
+            "location",
+            "is where the table in writes= lies, which is not given; give both or neither",
+        )
+    keys = (
+        [] if target is None else [target] if isinstance(target, dg.AssetKey) else list(target.keys)
+    )
+    launched = (
+        job
+        if isinstance(job, str)
+        else job.name
+        if job is not None
+        else ", ".join(key.to_user_string() for key in keys)
+    )
     definition = job if target is None else target
     is_named = isinstance(definition, str | dg.AssetKey)
     if partitioned and not is_named:
-        raise DeclarationError(name, "partitioned", "is for what is given by name or key; leave it out: a definition says it itself")
+        raise DeclarationError(
+            name,
+            "partitioned",
+            "is for what is given by name or key; leave it out: a definition says it itself",
+        )
     partitions = None if is_named or definition is None else definition.partitions_def
     is_partitioned = partitioned or partitions is not None
-    levels = levels_of(trigger) if is_partitioned and isinstance(trigger, PartitionTrigger) else PartitionLevels()
+    levels = (
+        levels_of(trigger)
+        if is_partitioned and isinstance(trigger, PartitionTrigger)
+        else PartitionLevels()
+    )
     if is_partitioned and not levels:
-        remedy = "write a PartitionTrigger on partitions with one value per level, or launch something that is not partitioned"
-        raise DeclarationError(name, "trigger", f"({trigger}) names no partition, and {launched} is partitioned; {remedy}")
+        remedy = (
+            "write a PartitionTrigger on partitions with one value per level, or launch something "
+            "that is not partitioned"
+        )
+        raise DeclarationError(
+            name,
+            "trigger",
+            f"({trigger}) names no partition, and {launched} is partitioned; {remedy}",
+        )
     subscription = Subscription(
         name=name,
         trigger=trigger,
@@ -86,18 +121,32 @@ def lakechime_sensor(
         cluster=_cluster_of(trigger) if cluster is None else cluster,
     )
     _check_ends(subscription)
-    launch = Launch(subscription=subscription, job=job, target=target, selection=keys or None, partitions=partitions)
+    launch = Launch(
+        subscription=subscription,
+        job=job,
+        target=target,
+        selection=keys or None,
+        partitions=partitions,
+    )
     return subscription_sensor(launch, default_status)
 
 
 def _check_ends(subscription: Subscription) -> None:
-    """Refuse a subscription whose own commit would wake it again, by itself or by way of others of this code location.
+    """Refuse a subscription whose own commit would wake it again, by itself or by way of others of
+    this code location.
 
-    Keys of partition triggers alone end: each of them wakes that of another partition, such as the next day's.
+    Keys of partition triggers alone end: each of them wakes that of another partition, such as the
+    next day's.
     """
-    subscriptions, cluster = declared_subscriptions() | {subscription.name: subscription}, load_settings().cluster
+    subscriptions, cluster = (
+        declared_subscriptions() | {subscription.name: subscription},
+        load_settings().cluster,
+    )
     writers = [one for one in subscriptions.values() if one.target is not None]
-    inputs = {name: [one.name for one in writers if one.wakes(reader, cluster)] for name, reader in subscriptions.items()}
+    inputs = {
+        name: [one.name for one in writers if one.wakes(reader, cluster)]
+        for name, reader in subscriptions.items()
+    }
     for name in [one.name for one in subscriptions.values() if not one.is_partitioned]:
         there, back = _path(inputs, subscription.name, name), _path(inputs, name, subscription.name)
         if there and back:
@@ -108,7 +157,9 @@ def _check_ends(subscription: Subscription) -> None:
 
 
 def _path(inputs: Mapping[str, Sequence[str]], start: str, end: str) -> list[str]:
-    """The shortest path from a trigger to one whose commits wake it, by way of others; empty if there is none."""
+    """The shortest path from a trigger to one whose commits wake it, by way of others; empty if
+    there is none.
+    """
     reached: dict[str, str] = {}
     waiting = deque([start])
     while waiting and end not in reached:
@@ -131,10 +182,18 @@ def _cluster_of(trigger: PartitionTrigger | SnapshotTrigger) -> str:
 
 
 def levels_of(trigger: PartitionTrigger) -> PartitionLevels:
-    """The levels by which a fire key names a Dagster partition: those of a single value at a tick, typed as in their tables."""
-    types = {name: kind for one in trigger.conditions for name, kind in zip(one.levels.names, one.levels.types, strict=True)}
+    """The levels by which a fire key names a Dagster partition: those of a single value at a tick,
+    typed as in their tables.
+    """
+    types = {
+        name: kind
+        for one in trigger.conditions
+        for name, kind in zip(one.levels.names, one.levels.types, strict=True)
+    }
     values = dict(trigger.key_at(trigger.every.first).values)
-    return PartitionLevels.of({name: types.get(name, _type_of(value)) for name, value in values.items()})
+    return PartitionLevels.of(
+        {name: types.get(name, _type_of(value)) for name, value in values.items()}
+    )
 
 
 def _type_of(value: object) -> LevelType:
@@ -145,7 +204,9 @@ def _type_of(value: object) -> LevelType:
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """A subscription and what launches its runs; with all checks of the selection unless `checks` names them."""
+    """A subscription and what launches its runs; with all checks of the selection unless `checks`
+    names them.
+    """
 
     subscription: Subscription
     job: Any = None  # a job, what `dg.define_asset_job` returns, or a job's name
@@ -154,8 +215,12 @@ class Launch:
     partitions: dg.PartitionsDefinition | None = None
     checks: list[dg.AssetCheckKey] | None = None
 
-    def partitions_in(self, repository: dg.RepositoryDefinition | None) -> dg.PartitionsDefinition | None:
-        """The partitions of what is launched, which of a name or key are known from all definitions."""
+    def partitions_in(
+        self, repository: dg.RepositoryDefinition | None
+    ) -> dg.PartitionsDefinition | None:
+        """The partitions of what is launched, which of a name or key are known from all
+        definitions.
+        """
         if isinstance(self.job, str) or isinstance(self.target, dg.AssetKey):
             return _partitions_of_named(self.subscription, repository, self.target)
         if self.subscription.job is not None and self.partitions is None:
@@ -163,7 +228,9 @@ class Launch:
         return self.partitions
 
 
-def subscription_sensor(launch: Launch, default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING) -> dg.SensorDefinition:
+def subscription_sensor(
+    launch: Launch, default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING
+) -> dg.SensorDefinition:
     """The sensor of a subscription; its description is the condition in words."""
     subscription, job, target = launch.subscription, launch.job, launch.target
     if isinstance(job, str):
@@ -171,26 +238,50 @@ def subscription_sensor(launch: Launch, default_status: dg.DefaultSensorStatus =
     elif job is not None:
         launched = {"job": job}
     else:
-        launched = {"target": dg.AssetSelection.assets(target) if isinstance(target, dg.AssetKey) else target}
-    metadata = {"tables": ", ".join(subscription.pinned)} | ({"writes": subscription.target} if subscription.target else {})
-    return _sensor(subscription.name, [launch], describe(subscription), default_status, metadata=metadata, **launched)
+        launched = {
+            "target": dg.AssetSelection.assets(target)
+            if isinstance(target, dg.AssetKey)
+            else target
+        }
+    metadata = {"tables": ", ".join(subscription.pinned)} | (
+        {"writes": subscription.target} if subscription.target else {}
+    )
+    return _sensor(
+        subscription.name,
+        [launch],
+        describe(subscription),
+        default_status,
+        metadata=metadata,
+        **launched,
+    )
 
 
 def many_sensor(name: str, launches: Sequence[Launch]) -> dg.SensorDefinition:
-    """A sensor that launches the runs of all these subscriptions; each has its own consumers, as with a sensor of its own."""
-    about = f"Launches the runs of {len(launches)} triggers; `lakechime trigger show` shows each of them."
+    """A sensor that launches the runs of all these subscriptions; each has its own consumers, as
+    with a sensor of its own.
+    """
+    about = (
+        f"Launches the runs of {len(launches)} triggers; `lakechime trigger show` shows each of "
+        f"them."
+    )
     jobs = list({launch.job.name: launch.job for launch in launches}.values())
     return _sensor(name, launches, about, dg.DefaultSensorStatus.RUNNING, jobs=jobs)
 
 
 def _sensor(
-    name: str, launches: Sequence[Launch], description: str, default_status: dg.DefaultSensorStatus, **launched: Any
+    name: str,
+    launches: Sequence[Launch],
+    description: str,
+    default_status: dg.DefaultSensorStatus,
+    **launched: Any,
 ) -> dg.SensorDefinition:
     by_name = {launch.subscription.name: launch for launch in launches}
     subscriptions = {launch.subscription.name: launch.subscription for launch in launches}
     for subscription in subscriptions.values():
         declare_subscription(subscription)
-    sweeps: dict[tuple[str, str], Sweep] = {}  # per store and deployment; it remembers where the last look ended
+    sweeps: dict[
+        tuple[str, str], Sweep
+    ] = {}  # per store and deployment; it remembers where the last look ended
     polled: PolledAt = {}
 
     @dg.sensor(
@@ -207,27 +298,42 @@ def _sensor(
 
         try:
             instance, repository = instance_of(context), context.repository_def
-            accepts = {name: accepts_of(launch.partitions_in(repository), instance) for name, launch in by_name.items()}
+            accepts = {
+                name: accepts_of(launch.partitions_in(repository), instance)
+                for name, launch in by_name.items()
+            }
             platform = open_platform()
             key = (platform.settings.store_url, platform.settings.deployment)
             if key not in sweeps:
                 sweeps[key] = Sweep(platform.evaluator, list(subscriptions.values()))
-            tick = run_tick(platform, sweeps[key], subscriptions, DagsterRuns(instance), accepts, polled)
+            tick = run_tick(
+                platform, sweeps[key], subscriptions, DagsterRuns(instance), accepts, polled
+            )
         except LakeChimeError as error:
             return dg.SensorResult(skip_reason=str(error))
         if not tick.launches:
             return dg.SensorResult(skip_reason="; ".join(tick.sentences))
-        requests = [_request(by_name[one.consumer.subscription], one, has_several_jobs="jobs" in launched) for one in tick.launches]
+        requests = [
+            _request(by_name[one.consumer.subscription], one, has_several_jobs="jobs" in launched)
+            for one in tick.launches
+        ]
         return dg.SensorResult(run_requests=requests)
 
     return sensor
 
 
 def _check_unpartitioned(name: str, repository: dg.RepositoryDefinition | None, job: str) -> None:
-    """Refuse a job that did not say that it is partitioned: what its assets are is known only beside all others."""
+    """Refuse a job that did not say that it is partitioned: what its assets are is known only
+    beside all others.
+    """
     if repository is not None and repository.get_job(job).partitions_def is not None:
         remedy = "say which partitions: define_asset_job(…, partitions_def=…)"
-        raise DeclarationError(name, "job", f"the assets of {job} are partitioned, and no run of it would have a partition; {remedy}")
+        raise DeclarationError(
+            name,
+            "job",
+            f"the assets of {job} are partitioned, and no run of it would have a partition; "
+            f"{remedy}",
+        )
 
 
 def _partitions_of_named(
@@ -247,13 +353,19 @@ def _partitions_of_named(
     launched = subscription.job or ", ".join(subscription.asset_keys)
     if found is not None and not subscription.target_levels:
         remedy = "say so (partitioned), and wait for its partitions by a partition trigger"
-        raise DeclarationError(subscription.name, "partitioned", f"{launched} is partitioned; {remedy}")
+        raise DeclarationError(
+            subscription.name, "partitioned", f"{launched} is partitioned; {remedy}"
+        )
     if found is None and subscription.target_levels:
-        raise DeclarationError(subscription.name, "partitioned", f"{launched} is not partitioned; leave it out")
+        raise DeclarationError(
+            subscription.name, "partitioned", f"{launched} is not partitioned; leave it out"
+        )
     return found
 
 
-def accepts_of(partitions: dg.PartitionsDefinition | None, instance: "OpenInstance") -> Callable[[str], bool]:
+def accepts_of(
+    partitions: dg.PartitionsDefinition | None, instance: "OpenInstance"
+) -> Callable[[str], bool]:
     """Whether Dagster knows a partition key; a key of dynamic partitions is made known."""
     if partitions is None:
         return lambda key: True
@@ -269,9 +381,11 @@ def accepts_of(partitions: dg.PartitionsDefinition | None, instance: "OpenInstan
 
 
 def _request(launch: Launch, execution: Execution, *, has_several_jobs: bool) -> dg.RunRequest:
-    """The run request of an attempt: ids in tags, never lists; requested again, Dagster launches it once.
+    """The run request of an attempt: ids in tags, never lists; requested again, Dagster launches it
+    once.
 
-    Dagster takes all checks of the selected assets, also those that the job leaves out, unless they are named.
+    Dagster takes all checks of the selected assets, also those that the job leaves out, unless they
+    are named.
     """
     return dg.RunRequest(
         job_name=launch.job.name if has_several_jobs else None,

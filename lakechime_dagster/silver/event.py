@@ -1,4 +1,6 @@
-"""An event: one JSON object within bounds, its type, its variation, or the reason for its refusal."""
+"""An event: one JSON object within bounds, its type, its variation, or the reason for its
+refusal.
+"""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -20,8 +22,10 @@ class Kind(StrEnum):
     Attributes:
         LONG: A number without fraction and exponent that has 64 bits.
         BIGINT: One of more, that has at most `MAX_DIGITS` digits.
-        FRACTION: A number with a fraction or an exponent, be it whole: `1.0` is one. It stands for the nearest double.
-        HUGE: A number of more digits, or beyond all doubles: its spelling is all that a column can hold.
+        FRACTION: A number with a fraction or an exponent, be it whole: `1.0` is one. It stands for
+            the nearest double.
+        HUGE: A number of more digits, or beyond all doubles: its spelling is all that a column can
+            hold.
         EMPTY_OBJECT: An object without fields, of which nobody knows what it is made of.
         EMPTY_ARRAY: An array without elements, likewise.
     """
@@ -70,7 +74,9 @@ def _whole(spelled: Integer) -> Kind:
 MAX_DEPTH = 512  # objects and arrays within each other, the event itself among them
 MAX_NAME = 32 * 1024  # bytes of a field's name, in UTF-8
 MAX_NUMBER = 1_000  # characters
-MAX_PATHS = 16 << 20  # bytes of all its paths together: as names are repeated in each path below them, few can be many
+MAX_PATHS = (
+    16 << 20
+)  # bytes of all its paths together: as names are repeated in each path below them, few can be many
 
 
 class Refusal(StrEnum):
@@ -78,7 +84,8 @@ class Refusal(StrEnum):
 
     Attributes:
         NOT_UTF8: Its bytes are no text.
-        NOT_JSON: It is not one value of RFC 8259 and nothing else; a byte order mark, `NaN` and single quotes are not of it.
+        NOT_JSON: It is not one value of RFC 8259 and nothing else; a byte order mark, `NaN` and
+            single quotes are not of it.
         NOT_OBJECT: It is one of another kind.
         TOO_DEEP: More than `MAX_DEPTH` objects and arrays are within each other.
         NAME_TOO_LONG: The name of a field has more than `MAX_NAME` bytes.
@@ -142,11 +149,15 @@ def event_of(raw: str | bytes) -> JsonEvent | Refusal:
             case _:
                 pass
     problems |= {Refusal.PATHS_TOO_LONG} if paths.bytes > MAX_PATHS else set()
-    return next((one for one in Refusal if one in problems), None) or JsonEvent(fields, frozenset(flags))
+    return next((one for one in Refusal if one in problems), None) or JsonEvent(
+        fields, frozenset(flags)
+    )
 
 
 class _Paths:
-    """The paths of an event by numbers, the event's own is 0, and how many bytes all have together: a name's own and one, or `[]`."""
+    """The paths of an event by numbers, the event's own is 0, and how many bytes all have together:
+    a name's own and one, or `[]`.
+    """
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -157,20 +168,27 @@ class _Paths:
         """The path of a field, or of the elements of an array."""
         number = self._numbers.setdefault((path, name), len(self._lengths))
         if number == len(self._lengths):
-            self._lengths.append(self._lengths[path] + (2 if name is None else 1 + len(name.encode(errors="surrogatepass"))))
+            self._lengths.append(
+                self._lengths[path]
+                + (2 if name is None else 1 + len(name.encode(errors="surrogatepass")))
+            )
             self.bytes += self._lengths[number]
         return number
 
 
 def _all_values(fields: Fields, paths: _Paths) -> Iterator[tuple[Any, int]]:
-    """All values of an event, each with how many objects and arrays it is or is within; their paths are counted on the way."""
+    """All values of an event, each with how many objects and arrays it is or is within; their paths
+    are counted on the way.
+    """
     waiting: list[tuple[Any, int, int]] = [(fields, 1, 0)]
     while waiting:
         value, depth, path = waiting.pop()
         yield value, depth
         if isinstance(value, list):
             inner = value if isinstance(value, Fields) else [(None, one) for one in value]
-            waiting += [(one, depth + isinstance(one, list), paths.below(path, name)) for name, one in inner]
+            waiting += [
+                (one, depth + isinstance(one, list), paths.below(path, name)) for name, one in inner
+            ]
 
 
 def _is_long(name: str) -> bool:
@@ -187,7 +205,8 @@ _ESCAPES = str.maketrans({"~": "~0", "/": "~1", "[": "~2"})
 class Variation:
     """The paths of an event and the kinds of what is there.
 
-    A path is the fields that lead to a value, each after a slash, and `[]` where it is an element of an array: `/legs[]/from`.
+    A path is the fields that lead to a value, each after a slash, and `[]` where it is an element
+    of an array: `/legs[]/from`.
     """
 
     kinds: frozenset[tuple[str, Kind]] = frozenset()
@@ -218,19 +237,26 @@ def variation_of(event: JsonEvent) -> Variation:
 
 
 def within_columns(variation: Variation) -> Variation:
-    """A variation without the fields that no column is named after, as their names are no text of UTF-8."""
-    return Variation(frozenset((path, kind) for path, kind in variation.kinds if not has_half(path)))
+    """A variation without the fields that no column is named after, as their names are no text of
+    UTF-8.
+    """
+    return Variation(
+        frozenset((path, kind) for path, kind in variation.kinds if not has_half(path))
+    )
 
 
 def field_path(path: str, name: str) -> str:
-    """The path of a field of an object; a name's own `~`, `/` and `[` are written as `~0`, `~1` and `~2`."""
+    """The path of a field of an object; a name's own `~`, `/` and `[` are written as `~0`, `~1` and
+    `~2`.
+    """
     return f"{path}/{name.translate(_ESCAPES)}"
 
 
 def _hash(members: Iterable[str]) -> str:
     """The hash of a set: that of its members' own hashes, in their order.
 
-    A sum of them would need no order, and be easy to meet on purpose: whoever chooses a thousand names chooses it too.
+    A sum of them would need no order, and be easy to meet on purpose: whoever chooses a thousand
+    names chooses it too.
     """
     return sha256(b"".join(sorted({*map(_digest, members)}))).hexdigest()[: 2 * _BYTES]
 
@@ -279,8 +305,11 @@ class Scanned:
     flags: tuple[Flag, ...] = ()
 
 
-def scanned(payload: bytes, type_field: tuple[str, ...], producer_field: tuple[str, ...] = ()) -> Scanned:
-    """What a payload is, with the fields that lead to its type and to its producer; of several of one name the last counts.
+def scanned(
+    payload: bytes, type_field: tuple[str, ...], producer_field: tuple[str, ...] = ()
+) -> Scanned:
+    """What a payload is, with the fields that lead to its type and to its producer; of several of
+    one name the last counts.
 
     Both back-ends give the same for every payload; this one is the plainer of them.
     """
@@ -331,7 +360,9 @@ def _at(event: JsonEvent, field: tuple[str, ...]) -> object:
 
 
 def _is_text(value: object) -> bool:
-    """Whether it is text that a database holds; numbers are none, though they are kept as they are spelled."""
+    """Whether it is text that a database holds; numbers are none, though they are kept as they are
+    spelled.
+    """
     return type(value) is str and "\0" not in value and not has_half(value)
 
 

@@ -21,7 +21,8 @@ class Fraction(str):
 
 
 def parsed(text: str) -> Any:
-    """The value that a text is: `Fields`, a list, `Integer`, `Fraction`, text, a truth value or None.
+    """The value that a text is: `Fields`, a list, `Integer`, `Fraction`, text, a truth value or
+    None.
 
     Raises:
         ValueError: It is no JSON.
@@ -36,7 +37,9 @@ def _constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=Fields, parse_int=Integer, parse_float=Fraction, parse_constant=_constant)
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=Fields, parse_int=Integer, parse_float=Fraction, parse_constant=_constant
+)
 
 
 def parsed_without_calls(text: str) -> Any:
@@ -100,7 +103,9 @@ def _after_space(text: str, at: int) -> int:
 
 
 def text_of(value: Any) -> str:
-    """The JSON of a value as `json_text` gives it: its numbers as they were spelled, halves of surrogate pairs as escapes."""
+    """The JSON of a value as `json_text` gives it: its numbers as they were spelled, halves of
+    surrogate pairs as escapes.
+    """
     parts: list[str] = []
     waiting: list[Any] = [value]
     while waiting:

@@ -16,7 +16,8 @@ from lakechime_dagster.triggers.schema import lc_consumer, lc_execution, lc_subs
 
 @dataclass(frozen=True, kw_only=True)
 class TypeMeasures:
-    """A type: what its completed executions did in sum, and its state. Times are milliseconds of the store's clock.
+    """A type: what its completed executions did in sum, and its state. Times are milliseconds of
+    the store's clock.
 
     Attributes:
         reasons: Why values were rescued: how many of each.
@@ -50,7 +51,8 @@ class GroupMeasures:
     Attributes:
         state: Of its consumer; None before its first tick.
         open_ts: When its open execution was claimed, which is at this `attempt`.
-        stuck_ts: Since when it could write no type: one fails since then, and none has had a commit.
+        stuck_ts: Since when it could write no type: one fails since then, and none has had a
+            commit.
         refused: Rows of no type, by reason; and `seconds` by phase.
     """
 
@@ -65,7 +67,8 @@ class GroupMeasures:
 
 @dataclass(frozen=True, kw_only=True)
 class Measures:
-    """All of a deployment at `now`, the busiest types first; `ticked_ts` is when a trigger was evaluated last.
+    """All of a deployment at `now`, the busiest types first; `ticked_ts` is when a trigger was
+    evaluated last.
 
     Attributes:
         lags: Of all consumers, groups among them.
@@ -80,7 +83,9 @@ class Measures:
 
     @property
     def waiting_since(self) -> Mapping[str, int]:
-        """By consumer when the oldest event that it has not consumed was registered; those that have consumed all are left out."""
+        """By consumer when the oldest event that it has not consumed was registered; those that
+        have consumed all are left out.
+        """
         found: dict[str, int] = {}
         for one in self.lags:
             if one.since_ts is not None:
@@ -92,28 +97,56 @@ def measures(types: SqlEventTypes) -> Measures:
     """What is there now, the busiest types first."""
     deployment = types.deployment
     with reading(types.engine) as connection:
-        kinds = sa.select(events.event_type, events.schema_version.c.variants).select_from(with_schemas())
-        found = [_type(row) for row in connection.execute(kinds.where(events.event_type.c.deployment == deployment))]
-        several = tuple(sorted(found, key=lambda one: (-one.written - one.discarded, one.group, one.type)))
-        of_deployment = sa.select(events.group_total).where(events.group_total.c.deployment == deployment)
+        kinds = sa.select(events.event_type, events.schema_version.c.variants).select_from(
+            with_schemas()
+        )
+        found = [
+            _type(row)
+            for row in connection.execute(kinds.where(events.event_type.c.deployment == deployment))
+        ]
+        several = tuple(
+            sorted(found, key=lambda one: (-one.written - one.discarded, one.group, one.type))
+        )
+        of_deployment = sa.select(events.group_total).where(
+            events.group_total.c.deployment == deployment
+        )
         totals = {row.group_name: row for row in connection.execute(of_deployment)}
         now = now_ms(connection)
         names = sorted({one.group for one in several} | {*totals})
-        subscriptions = {row.name: row for row in connection.execute(_subscriptions(deployment, names))}
+        subscriptions = {
+            row.name: row for row in connection.execute(_subscriptions(deployment, names))
+        }
         groups = tuple(
-            replace(_group(name, subscriptions.get(name), totals.get(name)), stuck_ts=_stuck_ts(several, name)) for name in names
+            replace(
+                _group(name, subscriptions.get(name), totals.get(name)),
+                stuck_ts=_stuck_ts(several, name),
+            )
+            for name in names
         )
         lags = tuple(consumer_lags(connection, deployment))
-        consumers = {ConsumerState(state): count for state, count in connection.execute(_consumers(deployment))}
-        ticked = connection.execute(sa.select(sa.func.max(lc_subscription.c.ticked_ts)).where(*_lives(deployment))).scalar_one()
-        return Measures(now=now, types=several, groups=groups, lags=lags, consumers=consumers, ticked_ts=ticked)
+        consumers = {
+            ConsumerState(state): count
+            for state, count in connection.execute(_consumers(deployment))
+        }
+        ticked = connection.execute(
+            sa.select(sa.func.max(lc_subscription.c.ticked_ts)).where(*_lives(deployment))
+        ).scalar_one()
+        return Measures(
+            now=now, types=several, groups=groups, lags=lags, consumers=consumers, ticked_ts=ticked
+        )
 
 
 def _stuck_ts(types: Iterable[TypeMeasures], group: str) -> int | None:
-    """Since when a group could write no type; None where one was written since the oldest failure, or none fails."""
+    """Since when a group could write no type; None where one was written since the oldest failure,
+    or none fails.
+    """
     own = [one for one in types if one.group == group]
-    since = min((one.behind_ts for one in own if one.is_failing and one.behind_ts is not None), default=None)
-    was_written = since is not None and any(one.commit_ts is not None and one.commit_ts > since for one in own)
+    since = min(
+        (one.behind_ts for one in own if one.is_failing and one.behind_ts is not None), default=None
+    )
+    was_written = since is not None and any(
+        one.commit_ts is not None and one.commit_ts > since for one in own
+    )
     return None if was_written else since
 
 
@@ -131,7 +164,10 @@ def _type(row: Any) -> TypeMeasures:
         schema_version=row.schema_version,
         commit_ts=row.commit_ts,
         behind_ts=row.behind_ts,
-        **{name: row.sums.get(name, 0) for name in ("written", "rescued", "discarded", "columns_added")},
+        **{
+            name: row.sums.get(name, 0)
+            for name in ("written", "rescued", "discarded", "columns_added")
+        },
     )
 
 
@@ -152,12 +188,19 @@ def _consumers(deployment: str) -> sa.Select[Any]:
 def _subscriptions(deployment: str, names: list[str]) -> sa.Select[Any]:
     """The groups' subscriptions with their one consumer each, and its open execution."""
     subscription, consumer, execution = lc_subscription.c, lc_consumer.c, lc_execution.c
-    is_open = sa.and_(execution.consumer_id == consumer.consumer_id, execution.state == ExecutionState.OPEN)
+    is_open = sa.and_(
+        execution.consumer_id == consumer.consumer_id, execution.state == ExecutionState.OPEN
+    )
     joined = lc_subscription.join(
-        lc_consumer, sa.and_(consumer.subscription_id == subscription.subscription_id, consumer.key == "")
+        lc_consumer,
+        sa.and_(consumer.subscription_id == subscription.subscription_id, consumer.key == ""),
     ).outerjoin(lc_execution, is_open)
     columns = (subscription.name, consumer.state, execution.claimed_ts, execution.attempt)
-    return sa.select(*columns).select_from(joined).where(*_lives(deployment), subscription.name.in_(names))
+    return (
+        sa.select(*columns)
+        .select_from(joined)
+        .where(*_lives(deployment), subscription.name.in_(names))
+    )
 
 
 def _group(name: str, subscription: Any, total: Any) -> GroupMeasures:
@@ -165,4 +208,6 @@ def _group(name: str, subscription: Any, total: Any) -> GroupMeasures:
     if subscription is None:
         return GroupMeasures(group=name, **sums)
     state, attempt = ConsumerState(subscription.state), subscription.attempt or 0
-    return GroupMeasures(group=name, state=state, open_ts=subscription.claimed_ts, attempt=attempt, **sums)
+    return GroupMeasures(
+        group=name, state=state, open_ts=subscription.claimed_ts, attempt=attempt, **sums
+    )

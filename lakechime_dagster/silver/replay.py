@@ -37,7 +37,9 @@ KEY, NUMBER = "_src", "_schema_version"
 
 @dataclass(frozen=True, kw_only=True)
 class TypeReplayer:
-    """Does the replays that are requested, one type after the other: a merge takes its commit metadata from the session."""
+    """Does the replays that are requested, one type after the other: a merge takes its commit
+    metadata from the session.
+    """
 
     spark: SparkSession
     slices: Slices
@@ -45,14 +47,24 @@ class TypeReplayer:
     repository: SqlEventTypes
 
     def replayed(self, known: KnownType, asked: Request, result: TypeResult) -> TypeResult:
-        """The result of a type with that of its replay; an error becomes part of it, and the replay waits for the next execution."""
+        """The result of a type with that of its replay; an error becomes part of it, and the replay
+        waits for the next execution.
+        """
         if result.waits:
             return replace(result, error=f"replay: {result.waits}", left=result.pending)
-        is_at_end = self.slices.start(known.checkpoint) <= self.slices.version == result.end  # else others wrote more than it may read
+        is_at_end = (
+            self.slices.start(known.checkpoint) <= self.slices.version == result.end
+        )  # else others wrote more than it may read
         if result.failure or not is_at_end or not (known.checkpoint.commits or result.committed):
             return result
-        commits = result.committed.commit_metadata.step if result.committed is not None else known.checkpoint.commits
-        checkpoint = TypeCheckpoint(uid=self.slices.end.table_uid, version=result.end, commits=commits)
+        commits = (
+            result.committed.commit_metadata.step
+            if result.committed is not None
+            else known.checkpoint.commits
+        )
+        checkpoint = TypeCheckpoint(
+            uid=self.slices.end.table_uid, version=result.end, commits=commits
+        )
         try:
             with described():
                 return self._merged(replace(known, checkpoint=checkpoint), asked, result)
@@ -62,20 +74,31 @@ class TypeReplayer:
     def _merged(self, known: KnownType, asked: Request, result: TypeResult) -> TypeResult:
         target = replace(self.tables.target(known), keys=(KEY,))
         with self.difference(known) as found:
-            done = RequestDone(request_id=asked.request_id, replaced=found.updated, added=found.inserted)
+            done = RequestDone(
+                request_id=asked.request_id, replaced=found.updated, added=found.inserted
+            )
             if found.is_empty:
                 return replace(result, replayed=(*result.replayed, done))
             assert found.changes is not None
             changes = found.changes.withColumn(NUMBER, F.lit(known.schema_version))
             commit_metadata = self.tables.commit_metadata(known, known.checkpoint.version, 0, done)
-            held = commit(self.spark, target, commit_metadata, lambda: lambda: merge(self.spark, target, changes))
+            held = commit(
+                self.spark,
+                target,
+                commit_metadata,
+                lambda: lambda: merge(self.spark, target, changes),
+            )
         if held is None or not self.tables.is_own(held):
-            raise ConsumerConflictError(f"another attempt was first at {target.name}; the next execution tries again")
+            raise ConsumerConflictError(
+                f"another attempt was first at {target.name}; the next execution tries again"
+            )
         return replace(result, commits=(*result.commits, held), replayed=(*result.replayed, done))
 
     @contextmanager
     def difference(self, known: KnownType) -> Iterator[Difference]:
-        """What a replay up to the type's checkpoint would change, for as long as the block lasts."""
+        """What a replay up to the type's checkpoint would change, for as long as the block
+        lasts.
+        """
         new, old = self._new_and_old(known)
         found = keyed_difference(new, old, (KEY,), F.lit(False), keep=True)
         try:
@@ -94,12 +117,16 @@ class TypeReplayer:
 
 
 def _widened(rows: DataFrame, wanted: StructType) -> DataFrame:
-    """Rows whose structs have the fields of these columns too; by way of JSON, as no cast adds a field."""
+    """Rows whose structs have the fields of these columns too; by way of JSON, as no cast adds a
+    field.
+    """
     types = {one.name: one.dataType for one in rows.schema}
     wider = {
         one.name: F.from_json(F.to_json(column(one.name)), one.dataType, JSON_OPTIONS)
         for one in wanted
-        if isinstance(one.dataType, ArrayType | StructType) and one.name in types and not same_type(one.dataType, types[one.name])
+        if isinstance(one.dataType, ArrayType | StructType)
+        and one.name in types
+        and not same_type(one.dataType, types[one.name])
     }
     return rows.withColumns(wider) if wider else rows
 
@@ -136,21 +163,27 @@ class TypeRebuilder:
     repository: SqlEventTypes
 
     def rebuilt(self, known: KnownType, asked: Request, ahead: Ahead | None) -> TypeResult:
-        """The table of a type rebuilt; an error becomes part of the result, the type keeps its checkpoint and its schema, and the
-        rebuild waits for the next execution.
+        """The table of a type rebuilt; an error becomes part of the result, the type keeps its
+        checkpoint and its schema, and the rebuild waits for the next execution.
         """
         try:
             with described():
                 if self.slices.start(known.checkpoint) > self.slices.version:
-                    raise ConsumerConflictError(f"its table has more than this execution may read; the next one rebuilds {known.type}")
+                    raise ConsumerConflictError(
+                        f"its table has more than this execution may read; the next one rebuilds "
+                        f"{known.type}"
+                    )
                 return self._committed(known, asked, self.writer.begun(known, ahead))
         except Exception as error:  # noqa: BLE001 - whatever it is, the other types go on
             failed = self.writer.failed(known, error)
             return replace(failed, error=f"rebuild: {failed.error}")
 
     @contextmanager
-    def compared(self, known: KnownType, request_id: int = 0, *, is_kept: bool = False) -> Iterator[tuple[Rebuilt, DataFrame]]:
-        """What a rebuild would do, and the rows, which are in memory for as long as the block lasts.
+    def compared(
+        self, known: KnownType, request_id: int = 0, *, is_kept: bool = False
+    ) -> Iterator[tuple[Rebuilt, DataFrame]]:
+        """What a rebuild would do, and the rows, which are in memory for as long as the block
+        lasts.
 
         `is_kept` has the store keep the schema, which holds once the table's commit is completed.
         """
@@ -169,29 +202,57 @@ class TypeRebuilder:
         found = prototypes(events, counts, variations, self.slices.version).get(known.type, [])
         learning, after = learned(known, found, contract, is_rebuild=True), known
         if learning is not None:
-            version = self.repository.learn(group.name, [learning])[known.type] if is_kept else known.schema_version
+            version = (
+                self.repository.learn(group.name, [learning])[known.type]
+                if is_kept
+                else known.schema_version
+            )
             after = learning.known_after(known, version)
-        covered, _ = covered_by(after, {**variations[known.type], **kept_of(found)}, counts.get(known.type, NOTHING))
+        covered, _ = covered_by(
+            after, {**variations[known.type], **kept_of(found)}, counts.get(known.type, NOTHING)
+        )
         return after, rows_of(events, after, contract, covered)
 
-    def _difference(self, known: KnownType, after: KnownType, rows: DataFrame, request_id: int) -> Rebuilt:
+    def _difference(
+        self, known: KnownType, after: KnownType, rows: DataFrame, request_id: int
+    ) -> Rebuilt:
         target, total = self.writer.tables.target(known), rows.count()
         events, came, rescued = self._came(known, rows)
         done, is_same = RequestDone(request_id=request_id, added=total - came), False
         if target.log.exists():
             old = target.read(self.spark)
-            is_same = rows.columns == old.columns and all(same_type(one.dataType, old.schema[one.name].dataType) for one in rows.schema)
-            new, there = (rows.drop(NUMBER), old.drop(NUMBER)) if is_same else (rows.select(KEY), old.select(KEY))
+            is_same = rows.columns == old.columns and all(
+                same_type(one.dataType, old.schema[one.name].dataType) for one in rows.schema
+            )
+            new, there = (
+                (rows.drop(NUMBER), old.drop(NUMBER))
+                if is_same
+                else (rows.select(KEY), old.select(KEY))
+            )
             found = keyed_difference(new, there, (KEY,))
             replaced = found.updated if is_same else found.unchanged
-            done = replace(done, replaced=replaced, added=max(0, found.inserted - came), removed=found.deleted)
+            done = replace(
+                done, replaced=replaced, added=max(0, found.inserted - came), removed=found.deleted
+            )
             is_same = is_same and found.is_empty and found.unchanged == total
-        return Rebuilt(known=after, done=done, is_same=is_same, total=total, events=events, came=came, rescued=rescued)
+        return Rebuilt(
+            known=after,
+            done=done,
+            is_same=is_same,
+            total=total,
+            events=events,
+            came=came,
+            rescued=rescued,
+        )
 
     def _came(self, known: KnownType, rows: DataFrame) -> tuple[int, int, int]:
-        """The events behind a type's checkpoint, their rows, and those with something rescued; nothing where they are not known."""
+        """The events behind a type's checkpoint, their rows, and those with something rescued;
+        nothing where they are not known.
+        """
         try:
-            events = of_types(self.slices.rows(self.slices.start(known.checkpoint)), [known.type]).select(KEY)
+            events = of_types(
+                self.slices.rows(self.slices.start(known.checkpoint)), [known.type]
+            ).select(KEY)
         except TableUnreadableError:
             return 0, 0, 0
         is_rescued = F.count_if(F.col(RESCUED).isNotNull())
@@ -215,10 +276,19 @@ class TypeRebuilder:
                 return reached
             keep_listed(self.spark, self.writer.tables.target(found.known), rows.schema)
             after = replace(found.known, checkpoint=known.checkpoint)
-            commit_metadata = self.writer.tables.commit_metadata(after, reached.end, found.events, found.done, written=found.came)
-            held = commit(self.spark, target, commit_metadata, lambda: lambda: _replace(target, rows, found.total))
+            commit_metadata = self.writer.tables.commit_metadata(
+                after, reached.end, found.events, found.done, written=found.came
+            )
+            held = commit(
+                self.spark,
+                target,
+                commit_metadata,
+                lambda: lambda: _replace(target, rows, found.total),
+            )
         if held is None or not self.writer.tables.is_own(held):
-            raise ConsumerConflictError(f"another attempt was first at {target.name}; the next execution tries again")
+            raise ConsumerConflictError(
+                f"another attempt was first at {target.name}; the next execution tries again"
+            )
         return replace(reached, commits=(*reached.commits, held))
 
 
@@ -226,4 +296,6 @@ def _replace(target: Target, rows: DataFrame, count: int) -> None:
     """A commit that leaves nothing of what was there, be it rows or columns."""
     made = {} if target.log.exists() else PROPERTIES | properties_of(rows.schema, target)
     one = rows.coalesce(1) if count <= FEW_ROWS else rows
-    one.write.format("delta").mode("overwrite").option("overwriteSchema", "true").options(**made).save(target.location)
+    one.write.format("delta").mode("overwrite").option("overwriteSchema", "true").options(
+        **made
+    ).save(target.location)

@@ -40,12 +40,17 @@ def hinted(platform: Platform, group: EventGroup) -> EventGroup:
 
 
 def complete_group(
-    platform: Platform, subscription: Subscription, execution: Execution, result: GroupResult, shown: Collection[str]
+    platform: Platform,
+    subscription: Subscription,
+    execution: Execution,
+    result: GroupResult,
+    shown: Collection[str],
 ) -> bool:
-    """Register the commits of an execution, then close it and move all checkpoints, in one transaction; False where somebody had.
+    """Register the commits of an execution, then close it and move all checkpoints, in one
+    transaction; False where somebody had.
 
-    Nothing downstream looks in between, and an execution is closed by its newest attempt alone: an earlier one that lives on has
-    nothing that its tables let in.
+    Nothing downstream looks in between, and an execution is closed by its newest attempt alone: an
+    earlier one that lives on has nothing that its tables let in.
 
     Raises:
         ConsumerConflictError: another attempt has followed this one.
@@ -58,7 +63,9 @@ def complete_group(
             platform.store.register(log.events_of_commit(int(commit.version)))
 
     def beside(connection: "Connection") -> None:
-        types.complete(connection, subscription.name, execution.execution_id, result, str(uid), shown)
+        types.complete(
+            connection, subscription.name, execution.execution_id, result, str(uid), shown
+        )
 
     return platform.ledger.complete(execution, None, beside=beside)
 
@@ -72,7 +79,8 @@ class TypeState(StrEnum):
 
     Attributes:
         OK: Its table holds what came up to its checkpoint.
-        FAILED: Its newest execution could not write it; it keeps its checkpoint, and is tried again.
+        FAILED: Its newest execution could not write it; it keeps its checkpoint, and is tried
+            again.
         WAITS: It has no table.
     """
 
@@ -107,13 +115,21 @@ class GroupedType:
 
     @property
     def left(self) -> str:
-        """Why an execution left events of it that need nobody, as it catches up; empty where none are."""
+        """Why an execution left events of it that need nobody, as it catches up; empty where none
+        are.
+        """
         return CATCHES_UP if self.state is TypeState.OK and self.known.due_ts else ""
 
     def behind(self, newest: TypeCheckpoint) -> int:
-        """How many versions of the stream's table are behind its checkpoint; all, where that table was recreated since."""
+        """How many versions of the stream's table are behind its checkpoint; all, where that table
+        was recreated since.
+        """
         checkpoint = self.known.checkpoint
-        return max(0, newest.version - (checkpoint.version if checkpoint.uid in (None, newest.uid) else NOWHERE))
+        return max(
+            0,
+            newest.version
+            - (checkpoint.version if checkpoint.uid in (None, newest.uid) else NOWHERE),
+        )
 
 
 def types_of(platform: Platform, group: EventGroup) -> list[GroupedType]:
@@ -130,17 +146,26 @@ def requested_of_stream(table: str) -> Callable[[Ledger], Requested]:
 
     def requested(ledger: Ledger) -> Requested:
         opened = Requests(ledger.engine, ledger.deployment).open(table)
-        return Requested() if opened is None else Requested(due=(f"request {opened.request_id}: what was refused is parsed again",))
+        return (
+            Requested()
+            if opened is None
+            else Requested(due=(f"request {opened.request_id}: what was refused is parsed again",))
+        )
 
     return requested
 
 
 def requested_of_group(group: str) -> Callable[[Ledger], Requested]:
-    """What a group is requested to do: to replay types, and to read what earlier executions left of them."""
+    """What a group is requested to do: to replay types, and to read what earlier executions left of
+    them.
+    """
 
     def requested(ledger: Ledger) -> Requested:
         left = SqlEventTypes(ledger.engine, ledger.deployment).left(group)
-        return Requested(due=_due(left, Requests(ledger.engine, ledger.deployment).open_of_group(group)), later=_later(left))
+        return Requested(
+            due=_due(left, Requests(ledger.engine, ledger.deployment).open_of_group(group)),
+            later=_later(left),
+        )
 
     return requested
 
@@ -149,23 +174,35 @@ def _due(left: Sequence[LeftType], replays: Collection[str]) -> tuple[str, ...]:
     failed = {one.type for one in left if one.has_failed}
     asked = sorted({*replays} - failed)  # one that failed is replayed when it is tried again
     return (
-        *_sentence("failed and tried again", [one.type for one in left if one.is_due and one.has_failed]),
-        *_sentence("left by an execution, and due", [one.type for one in left if one.is_due and not one.has_failed]),
+        *_sentence(
+            "failed and tried again", [one.type for one in left if one.is_due and one.has_failed]
+        ),
+        *_sentence(
+            "left by an execution, and due",
+            [one.type for one in left if one.is_due and not one.has_failed],
+        ),
         *_sentence("to be replayed", asked),
     )
 
 
 def _later(left: Sequence[LeftType]) -> tuple[str, ...]:
-    """The types of which an execution left events that are not due: of the first that failed until when, and why."""
+    """The types of which an execution left events that are not due: of the first that failed until
+    when, and why.
+    """
     failed = [one for one in left if one.has_failed and not one.is_due]
-    others = _sentence("left by an execution for later", [one.type for one in left if not one.has_failed and not one.is_due])
+    others = _sentence(
+        "left by an execution for later",
+        [one.type for one in left if not one.has_failed and not one.is_due],
+    )
     later = _sentence("failed and tried again later", [one.type for one in failed])
     return (*(f"{sentence}{_until(failed[0])}" for sentence in later), *others)
 
 
 def _until(one: LeftType) -> str:
     first = one.error.partition("\n")[0]
-    return f", not before {from_milliseconds(one.due_ts):%Y-%m-%d %H:%M:%S}Z: {first[:MOST_OF_ERROR]}"
+    return (
+        f", not before {from_milliseconds(one.due_ts):%Y-%m-%d %H:%M:%S}Z: {first[:MOST_OF_ERROR]}"
+    )
 
 
 def _sentence(what: str, types: Sequence[str]) -> list[str]:

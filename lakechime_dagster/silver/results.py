@@ -1,4 +1,6 @@
-"""What an execution of a stream or a group is to read, and what it did, type by type, and whether each event is in its table once."""
+"""What an execution of a stream or a group is to read, and what it did, type by type, and whether
+each event is in its table once.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -35,9 +37,21 @@ def leaves_of(value: Any, pointer: str = "") -> Leaves:
         case bool() | None:
             return Counter([(pointer, repr(value))])
         case Fraction():
-            return Counter([(pointer, ("number", float(value) if abs(float(value)) != float("inf") else str(value)))])
+            return Counter(
+                [
+                    (
+                        pointer,
+                        (
+                            "number",
+                            float(value) if abs(float(value)) != float("inf") else str(value),
+                        ),
+                    )
+                ]
+            )
         case Integer() | int() | float():
-            return Counter([(pointer, ("number", int(value) if not isinstance(value, float) else value))])
+            return Counter(
+                [(pointer, ("number", int(value) if not isinstance(value, float) else value))]
+            )
         case _:
             return Counter([(pointer, ("text", str(value)))])
 
@@ -69,7 +83,9 @@ def read_back(row: Mapping[str, Any], rescued: str | None, schema: TypeSchema) -
 
 def _fields(row: Mapping[str, Any], columns: Sequence[Column]) -> Fields:
     pairs = [(column, row.get(column.name)) for column in columns]
-    return Fields([(column.field, _value(value, column)) for column, value in pairs if value is not None])
+    return Fields(
+        [(column.field, _value(value, column)) for column, value in pairs if value is not None]
+    )
 
 
 def _value(value: Any, column: Column) -> Any:
@@ -138,7 +154,8 @@ class Verified:
 
     Attributes:
         table: The name of its table, with the group in whose folder that lies.
-        version: Of the type's table; `checkpoint` that of the stream's table up to which it holds its events.
+        version: Of the type's table; `checkpoint` that of the stream's table up to which it holds
+            its events.
         events: Of the type, up to there.
         rows: Of its table.
         discarded: Events without a row that a contract discards, or discarded when they came.
@@ -168,10 +185,13 @@ class Verified:
         return not self.faults
 
 
-def value_faults(payload: str, row: Mapping[str, Any], source: str, schema: TypeSchema, contract: Contract) -> list[Example]:
+def value_faults(
+    payload: str, row: Mapping[str, Any], source: str, schema: TypeSchema, contract: Contract
+) -> list[Example]:
     """The values of an event that its row lacks, and those that the row has beside them.
 
-    Values that the contract leaves out are not looked for: of an event that has some, only what the row has beyond them is returned.
+    Values that the contract leaves out are not looked for: of an event that has some, only what the
+    row has beyond them is returned.
     """
     event = event_of(payload)
     if not isinstance(event, JsonEvent):
@@ -187,22 +207,29 @@ def value_faults(payload: str, row: Mapping[str, Any], source: str, schema: Type
 
 
 def _examples(fault: Fault, source: str, leaves: Leaves) -> list[Example]:
-    return [Example(fault=fault, source=source, pointer=pointer, value=_shown(value)) for pointer, value in sorted(leaves, key=str)]
+    return [
+        Example(fault=fault, source=source, pointer=pointer, value=_shown(value))
+        for pointer, value in sorted(leaves, key=str)
+    ]
 
 
 def _shown(value: Any) -> str:
     return str(value[1] if isinstance(value, tuple) else value)
 
 
-MAX_CATCHUP = 100  # versions of the stream's table by which a type may be behind its group and still be read with the others
+# versions of the stream's table by which a type may be behind its group and still be read with the
+# others
+MAX_CATCHUP = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """Types that are read up to one version of the stream's table, each from behind its own checkpoint.
+    """Types that are read up to one version of the stream's table, each from behind its own
+    checkpoint.
 
     Attributes:
-        starts: The version behind which each is read; one that is not before the end has nothing there.
+        starts: The version behind which each is read; one that is not before the end has nothing
+            there.
     """
 
     starts: Mapping[str, int]
@@ -216,7 +243,8 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The part that types share that are about where their group is, and that of types that catch up, if any is behind.
+    """The part that types share that are about where their group is, and that of types that catch
+    up, if any is behind.
 
     Types that are in neither wait for a later execution.
     """
@@ -225,12 +253,15 @@ class Plan:
     behind: Part | None = None
 
 
-def planned(starts: Mapping[str, int], *, group: int, end: int, max_catchup: int = MAX_CATCHUP) -> Plan:
+def planned(
+    starts: Mapping[str, int], *, group: int, end: int, max_catchup: int = MAX_CATCHUP
+) -> Plan:
     """What an execution reads.
 
-    The type that is the furthest behind the group, by more than `max_catchup` versions, catches up by so many versions beside those
-    of the execution, so that it gets nearer whatever arrives; types whose checkpoints lie within that part read it together. What
-    types that are behind cost those that are not is bounded by this one part.
+    The type that is the furthest behind the group, by more than `max_catchup` versions, catches up
+    by so many versions beside those of the execution, so that it gets nearer whatever arrives;
+    types whose checkpoints lie within that part read it together. What types that are behind cost
+    those that are not is bounded by this one part.
 
     Args:
         starts: The types that are due.
@@ -239,11 +270,17 @@ def planned(starts: Mapping[str, int], *, group: int, end: int, max_catchup: int
         max_catchup: One or more.
     """
     far = sorted((start, name) for name, start in starts.items() if group - start > max_catchup)
-    shared = Part(starts={name: start for name, start in starts.items() if group - start <= max_catchup}, end=end)
+    shared = Part(
+        starts={name: start for name, start in starts.items() if group - start <= max_catchup},
+        end=end,
+    )
     if not far:
         return Plan(shared=shared)
     last = far[0][0] + max_catchup + end - group
-    return Plan(shared=shared, behind=Part(starts={name: start for start, name in far if start < last}, end=last))
+    return Plan(
+        shared=shared,
+        behind=Part(starts={name: start for start, name in far if start < last}, end=last),
+    )
 
 
 REBUILT = "rebuilt"  # the fact of a commit that replaced its table
@@ -253,8 +290,10 @@ class RequestKind(StrEnum):
     """What somebody requests for a table.
 
     Attributes:
-        REPLAY: A type's earlier events are read again, and the rows repaired that they would have now.
-        REBUILD: A type's table is replaced by what its events give now, with a schema made from all of them.
+        REPLAY: A type's earlier events are read again, and the rows repaired that they would have
+            now.
+        REBUILD: A type's table is replaced by what its events give now, with a schema made from all
+            of them.
         REPROCESS: What a stream refused is parsed again.
     """
 
@@ -282,8 +321,8 @@ class RequestDone:
 
     Attributes:
         replaced: Rows of the type's table that hold something else now.
-        added: Events that had no row, and have one now; of a rebuild without those that no execution had read yet. Of reprocessing
-            the rows that are events now.
+        added: Events that had no row, and have one now; of a rebuild without those that no
+            execution had read yet. Of reprocessing the rows that are events now.
         removed: Rows of no event of the stream's table, which only a rebuild removes.
     """
 
@@ -294,22 +333,32 @@ class RequestDone:
 
     def to_facts(self) -> dict[str, int]:
         """As a commit records it."""
-        return {"request": self.request_id, "replaced": self.replaced, "added": self.added, "removed": self.removed}
+        return {
+            "request": self.request_id,
+            "replaced": self.replaced,
+            "added": self.added,
+            "removed": self.removed,
+        }
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "RequestDone | None":
         """What a commit records; None where it is of no request."""
         if "request" not in facts:
             return None
-        return cls(request_id=int(facts["request"]), **{name: int(facts[name]) for name in ("replaced", "added", "removed")})
+        return cls(
+            request_id=int(facts["request"]),
+            **{name: int(facts[name]) for name in ("replaced", "added", "removed")},
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EventJob(SourceJob):
-    """One execution of a table that holds events as they came, with the fields that lead to their type and producer.
+    """One execution of a table that holds events as they came, with the fields that lead to their
+    type and producer.
 
-    `classes` is the folder in which the tokenizer's jar is kept; without one payloads are scanned in Python. `reprocess` is the number of
-    the open request; None where what is refused is left as it is.
+    `classes` is the folder in which the tokenizer's jar is kept; without one payloads are scanned
+    in Python. `reprocess` is the number of the open request; None where what is refused is left as
+    it is.
     """
 
     type_field: tuple[str, ...]
@@ -320,7 +369,8 @@ class EventJob(SourceJob):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupJob:
-    """One execution of a group: what its stream's table has up to a snapshot, for each type from its own checkpoint on.
+    """One execution of a group: what its stream's table has up to a snapshot, for each type from
+    its own checkpoint on.
 
     Attributes:
         groups: All of the stream's, of which each type is one's.
@@ -343,7 +393,10 @@ class GroupJob:
     max_catchup: int = MAX_CATCHUP
 
 
-TYPE_CAP, FROZEN = "type_cap", "frozen"  # why events of a type wait in the stream's table, until somebody decides
+TYPE_CAP, FROZEN = (
+    "type_cap",
+    "frozen",
+)  # why events of a type wait in the stream's table, until somebody decides
 AT_ONCE = 1  # a `due_ts` that is over by any clock
 
 
@@ -353,17 +406,22 @@ class TypeResult:
 
     Attributes:
         start: Up to which version of the stream's table it had been read; -1 is none of it.
-        end: Up to which it is now; `start` where it failed or waits, before the execution's own end where it catches up by parts.
+        end: Up to which it is now; `start` where it failed or waits, before the execution's own end
+            where it catches up by parts.
         rows: Of the interval.
         written: Rows of its table; the others are discarded, or wait.
         rescued: Rows that have something in `_rescued`.
-        reasons: The values that these have there, by why; of rows that can be read no more they are missing.
+        reasons: The values that these have there, by why; of rows that can be read no more they are
+            missing.
         pending: Rows that wait, with `waits` as the reason.
-        commits: That hold them, the last one last: of this attempt, and of others that nobody completed.
+        commits: That hold them, the last one last: of this attempt, and of others that nobody
+            completed.
         error: Why nothing of it was written.
         stack: Where that was raised, in Python and in the JVM.
-        left: Rows behind its checkpoint that are not written for the error; None where nobody could count them.
-        due_ts: When the group is to read on though nothing arrives, as the type catches up. 0 is with the next events.
+        left: Rows behind its checkpoint that are not written for the error; None where nobody could
+            count them.
+        due_ts: When the group is to read on though nothing arrives, as the type catches up. 0 is
+            with the next events.
         put_off: With what it failed before, where it was not tried again yet.
         replayed: The results of requests, whose commits are among `commits`.
     """
@@ -406,7 +464,9 @@ class TypeResult:
 
     @property
     def behind(self) -> int | None:
-        """Rows of the stream's table behind its checkpoint that are not in its own; None where this step did not count them."""
+        """Rows of the stream's table behind its checkpoint that are not in its own; None where this
+        step did not count them.
+        """
         if self.put_off or self.catches_up:
             return None
         return self.left if self.error else self.pending

@@ -41,7 +41,9 @@ _TYPES: dict[Holds, DataType] = {
 _CORRUPT = "columnNameOfCorruptRecord"
 JSON_OPTIONS = {
     _CORRUPT: "\0",  # Spark fills a column of this name itself; no table has one
-    "maxStringLen": str(2**31 - 1),  # Spark's own bound, 20,000,000 characters, makes the row or the field null
+    "maxStringLen": str(
+        2**31 - 1
+    ),  # Spark's own bound, 20,000,000 characters, makes the row or the field null
 }
 
 
@@ -56,21 +58,35 @@ def from_row(text: SparkColumn, schema: TypeSchema) -> SparkColumn:
 
 
 def from_payload(text: SparkColumn, schema: TypeSchema) -> SparkColumn:
-    """The same from the payload of an event whose values are all in the columns of their fields; variant columns are null."""
+    """The same from the payload of an event whose values are all in the columns of their fields;
+    variant columns are null.
+    """
     options = JSON_OPTIONS | {_CORRUPT: _unmet(schema.columns)}
-    return F.from_json(text, _struct(schema.columns, is_by_field=True), options).cast(payload_type(schema))
+    return F.from_json(text, _struct(schema.columns, is_by_field=True), options).cast(
+        payload_type(schema)
+    )
 
 
 def _struct(columns: Sequence[Column], *, is_by_field: bool) -> StructType:
     """The type of an object; by the names of fields a variant column has one that no field has."""
     unmet = _unmet(columns)
-    names = [(unmet + one.name if one.is_variant else one.field) if is_by_field else one.name for one in columns]
-    return StructType([StructField(name, _type(one, is_by_field=is_by_field)) for name, one in zip(names, columns, strict=True)])
+    names = [
+        (unmet + one.name if one.is_variant else one.field) if is_by_field else one.name
+        for one in columns
+    ]
+    return StructType(
+        [
+            StructField(name, _type(one, is_by_field=is_by_field))
+            for name, one in zip(names, columns, strict=True)
+        ]
+    )
 
 
 def _unmet(columns: Sequence[Column]) -> str:
     """A name that no field has, nor the beginning of one."""
-    return "\0" * (1 + max((len(one.field) - len(one.field.lstrip("\0")) for one in columns), default=0))
+    return "\0" * (
+        1 + max((len(one.field) - len(one.field.lstrip("\0")) for one in columns), default=0)
+    )
 
 
 def _type(column: Column, *, is_by_field: bool) -> DataType:
@@ -93,26 +109,36 @@ _SHAPED = StructType(
 )
 
 
-def rows_of(events: DataFrame, known: KnownType, contract: Contract, covered: Collection[str] | None) -> DataFrame:
+def rows_of(
+    events: DataFrame, known: KnownType, contract: Contract, covered: Collection[str] | None
+) -> DataFrame:
     """The rows of a type's events under its schema, whose columns stand behind TECHNICAL.
 
     Args:
         events: With `_src`, `_ingested_at`, `hash`, `flags` and `payload`.
         known: With the columns of their payload.
         contract: What becomes of values that no column takes.
-        covered: The variations whose events without flags are all in the columns of their fields; None where all events are so.
+        covered: The variations whose events without flags are all in the columns of their fields;
+            None where all events are so.
     """
     schema, version = known.schema, known.schema_version
     if covered is None:
         return _native(events, schema, version)
     is_covered = F.col("flags").isNull() & F.col("hash").isin(*covered) if covered else F.lit(False)
     others = _shaped(events.where(~is_covered), known, contract)
-    return _native(events.where(is_covered), schema, version).unionByName(others) if covered else others
+    return (
+        _native(events.where(is_covered), schema, version).unionByName(others)
+        if covered
+        else others
+    )
 
 
 def _native(events: DataFrame, schema: TypeSchema, version: int) -> DataFrame:
     payload = from_payload(F.col("payload"), schema)
-    return _renamed(events.withColumn("_payload", payload).withColumn("_rescued", F.lit(None).cast("string")), version)
+    return _renamed(
+        events.withColumn("_payload", payload).withColumn("_rescued", F.lit(None).cast("string")),
+        version,
+    )
 
 
 def _shaped(events: DataFrame, known: KnownType, contract: Contract) -> DataFrame:
@@ -120,7 +146,12 @@ def _shaped(events: DataFrame, known: KnownType, contract: Contract) -> DataFram
     schema, version = known.schema, known.schema_version
     shape = _Shape(to_arrow_schema(_SHAPED), schema, contract)
     shaped_rows = read.mapInArrow(shape, _SHAPED)  # type: ignore[arg-type]
-    return _renamed(shaped_rows.withColumn("_payload", from_row(F.col("row"), schema)).withColumnRenamed("rescued", "_rescued"), version)
+    return _renamed(
+        shaped_rows.withColumn("_payload", from_row(F.col("row"), schema)).withColumnRenamed(
+            "rescued", "_rescued"
+        ),
+        version,
+    )
 
 
 def _renamed(rows: DataFrame, version: int) -> DataFrame:
@@ -148,5 +179,12 @@ class _Shape:
                     rows.append(one.row)
                     rescued.append(one.rescued_json)
             events = batch.take(pa.array(kept, pa.int64()))
-            arrays = [events.column("_src"), events.column("_ingested_at"), events.column("hash"), pa.array(rows, pa.string())]
-            yield pa.RecordBatch.from_arrays([*arrays, pa.array(rescued, pa.string())], schema=self.out)
+            arrays = [
+                events.column("_src"),
+                events.column("_ingested_at"),
+                events.column("hash"),
+                pa.array(rows, pa.string()),
+            ]
+            yield pa.RecordBatch.from_arrays(
+                [*arrays, pa.array(rescued, pa.string())], schema=self.out
+            )

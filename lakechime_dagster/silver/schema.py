@@ -1,4 +1,6 @@
-"""The schema of a type's table as it grows: what was observed, its columns, and which changes break something."""
+"""The schema of a type's table as it grows: what was observed, its columns, and which changes break
+something.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,7 +10,15 @@ from typing import Any
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.silver.event import ELEMENT, ROOT, Kind, Variation, field_path
-from lakechime_dagster.tables.events import VARIANT, Contract, Mode, Pin, column_of, is_matched, overlap
+from lakechime_dagster.tables.events import (
+    VARIANT,
+    Contract,
+    Mode,
+    Pin,
+    column_of,
+    is_matched,
+    overlap,
+)
 from lakechime_dagster.tables.names import folded
 
 SAYS_NOTHING = frozenset({Kind.NULL, Kind.EMPTY_OBJECT, Kind.EMPTY_ARRAY})
@@ -17,7 +27,9 @@ Names = tuple[str | None, ...]  # of the fields that lead to a value; None is an
 
 @dataclass
 class Node:
-    """A path as a tree has it: the kinds of what is there, the fields of its objects by their names, the elements of its arrays."""
+    """A path as a tree has it: the kinds of what is there, the fields of its objects by their
+    names, the elements of its arrays.
+    """
 
     kinds: frozenset[Kind] = frozenset()
     fields: dict[str, "Node"] = field(default_factory=dict)
@@ -25,8 +37,12 @@ class Node:
 
 
 def says_nothing(node: Node) -> bool:
-    """Whether what is there is null, empty, or an object of such fields: it asks for no column, and without one nothing is lost."""
-    return not node.kinds - SAYS_NOTHING - {Kind.OBJECT} and all(map(says_nothing, node.fields.values()))
+    """Whether what is there is null, empty, or an object of such fields: it asks for no column, and
+    without one nothing is lost.
+    """
+    return not node.kinds - SAYS_NOTHING - {Kind.OBJECT} and all(
+        map(says_nothing, node.fields.values())
+    )
 
 
 def tree_of(observed: Variation) -> Node:
@@ -96,7 +112,16 @@ _TAKES: Mapping[Holds, frozenset[Kind]] = {
     Holds.ARRAY: frozenset({Kind.ARRAY, Kind.EMPTY_ARRAY}),
     Holds.JSON: frozenset(Kind) - {Kind.NULL},
 }
-_FIRST = (Kind.OBJECT, Kind.ARRAY, Kind.STRING, Kind.FRACTION, Kind.BIGINT, Kind.LONG, Kind.BOOL, Kind.HUGE)  # the sooner, the barer
+_FIRST = (
+    Kind.OBJECT,
+    Kind.ARRAY,
+    Kind.STRING,
+    Kind.FRACTION,
+    Kind.BIGINT,
+    Kind.LONG,
+    Kind.BOOL,
+    Kind.HUGE,
+)  # the sooner, the barer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +202,9 @@ class TypeSchema:
 
     @property
     def variants(self) -> int:
-        """How many columns hold what the column of their field cannot, at any depth; as schemas only grow, it never falls."""
+        """How many columns hold what the column of their field cannot, at any depth; as schemas
+        only grow, it never falls.
+        """
         return sum(column.variants for column in self.columns)
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -189,16 +216,21 @@ class TypeSchema:
 
 
 def next_schema(schema: TypeSchema, observed: Variation, contract: Contract) -> TypeSchema:
-    """The schema with columns for all that was observed, so far as the contract and the caps let it; it only adds.
+    """The schema with columns for all that was observed, so far as the contract and the caps let
+    it; it only adds.
 
     The same schema, observed and contract give the same one, and it gives itself again.
     """
     grower = _Grower(contract, room=contract.column_cap - schema.leaves)
-    return TypeSchema(grower.fields(schema.columns, tree_of(observed), ROOT, 1, is_new=not schema.columns))
+    return TypeSchema(
+        grower.fields(schema.columns, tree_of(observed), ROOT, 1, is_new=not schema.columns)
+    )
 
 
 def change_of(own: Collection[Any]) -> str:
-    """Which mode of a contract decides of a new kind of values at a path, beside the columns that its field has."""
+    """Which mode of a contract decides of a new kind of values at a path, beside the columns that
+    its field has.
+    """
     return "kinds" if own else "columns"
 
 
@@ -210,7 +242,13 @@ def _lacks_numbers(array: Column, node: Node) -> bool:
     if element is None or inner is None:
         return False
     whole, fraction = {Kind.LONG, Kind.BIGINT} & inner.kinds, {Kind.FRACTION} & inner.kinds
-    return bool(fraction if element.holds in (Holds.LONG, Holds.BIGINT) else whole if element.holds is Holds.FRACTION else ())
+    return bool(
+        fraction
+        if element.holds in (Holds.LONG, Holds.BIGINT)
+        else whole
+        if element.holds is Holds.FRACTION
+        else ()
+    )
 
 
 def _of_doubles(column: Column) -> Column:
@@ -227,27 +265,43 @@ class _Grower:
     contract: Contract
     room: int
 
-    def fields(self, columns: tuple[Column, ...], node: Node, path: str, level: int, *, is_new: bool) -> tuple[Column, ...]:
-        """The columns of an object's fields, those that are there in their order, new ones behind them by name."""
+    def fields(
+        self, columns: tuple[Column, ...], node: Node, path: str, level: int, *, is_new: bool
+    ) -> tuple[Column, ...]:
+        """The columns of an object's fields, those that are there in their order, new ones behind
+        them by name.
+        """
         grown = list(columns)
         for name in sorted(node.fields):
-            grown = self._field(grown, name, node.fields[name], field_path(path, name), level, is_new=is_new)
+            grown = self._field(
+                grown, name, node.fields[name], field_path(path, name), level, is_new=is_new
+            )
         return tuple(grown)
 
-    def _field(self, columns: list[Column], name: str, node: Node, path: str, level: int, *, is_new: bool) -> list[Column]:
-        """The columns of an object with those that one of its fields lacks; a new object is born with its fields."""
-        grown = [self._grown(one, node, path, level) if one.field == name else one for one in columns]
+    def _field(
+        self, columns: list[Column], name: str, node: Node, path: str, level: int, *, is_new: bool
+    ) -> list[Column]:
+        """The columns of an object with those that one of its fields lacks; a new object is born
+        with its fields.
+        """
+        grown = [
+            self._grown(one, node, path, level) if one.field == name else one for one in columns
+        ]
         kinds = self._kinds(node, path)
         is_pinned = path in self.contract.pins and not any(one.field == name for one in grown)
         first = (*kinds[:1], *kinds) if is_pinned else kinds
         for kind in first:
             held = [one.holds for one in grown if one.field == name]
             holds = self._held_as(kind, node, held, path)
-            is_held = holds in held if holds is Holds.JSON else any(kind in _TAKES[one] for one in held)
+            is_held = (
+                holds in held if holds is Holds.JSON else any(kind in _TAKES[one] for one in held)
+            )
             if is_held or not self._may_add(held, is_new=is_new):
                 continue
             own = column_of(name)
-            new = self._new(f"{own}{VARIANT}{holds}" if held else own, name, holds, node, path, level)
+            new = self._new(
+                f"{own}{VARIANT}{holds}" if held else own, name, holds, node, path, level
+            )
             if new is not None and not any(folded(one.name) == folded(new.name) for one in grown):
                 self.room -= new.leaves
                 grown.append(replace(new, is_variant=bool(held)))
@@ -258,7 +312,9 @@ class _Grower:
         return grown
 
     def _array_of_all_numbers(self, array: Column, taken: Collection[str]) -> list[Column]:
-        """The variant column of an array of whole numbers, or of fractions, once it came with the others; none if it may not be added."""
+        """The variant column of an array of whole numbers, or of fractions, once it came with the
+        others; none if it may not be added.
+        """
         name = f"{column_of(array.field)}{VARIANT}{Holds.ARRAY}_{Holds.DOUBLE}"
         if self.contract.kinds != Mode.EVOLVE or self.room <= 0 or folded(name) in taken:
             return []
@@ -291,15 +347,23 @@ class _Grower:
         if column.holds is Holds.OBJECT and len(node.fields) > MAX_FIELDS:
             grown = replace(column, is_map=True)
         elif column.holds is Holds.OBJECT:
-            grown = replace(column, fields=self.fields(column.fields, node, path, level + 1, is_new=False))
-        elif column.holds is Holds.ARRAY and column.element is not None and node.element is not None:
-            grown = replace(column, element=self._grown(column.element, node.element, path + ELEMENT, level + 1))
+            grown = replace(
+                column, fields=self.fields(column.fields, node, path, level + 1, is_new=False)
+            )
+        elif (
+            column.holds is Holds.ARRAY and column.element is not None and node.element is not None
+        ):
+            grown = replace(
+                column, element=self._grown(column.element, node.element, path + ELEMENT, level + 1)
+            )
         else:
             return column
         assert grown.leaves >= before
         return grown
 
-    def _new(self, name: str, field_name: str, holds: Holds, node: Node, path: str, level: int) -> Column | None:
+    def _new(
+        self, name: str, field_name: str, holds: Holds, node: Node, path: str, level: int
+    ) -> Column | None:
         """A column of that name; None where it would hold nothing, or beyond the caps."""
         if level > MAX_LEVELS:
             return None
@@ -314,7 +378,9 @@ class _Grower:
         return column if self.room > 0 else None
 
     def _element(self, node: Node, path: str, level: int) -> Column | None:
-        """The column of an array's elements: of the first kind that gives one, as elements have no variant columns."""
+        """The column of an array's elements: of the first kind that gives one, as elements have no
+        variant columns.
+        """
         if node.element is None:
             return None
         inner, path = node.element, path + ELEMENT
@@ -329,23 +395,39 @@ class _Grower:
 
 
 def taking(columns: Sequence[Column], kind: Kind) -> Column | None:
-    """The column of a field that takes a kind: the text of whatever is there after the others, but of objects before them."""
+    """The column of a field that takes a kind: the text of whatever is there after the others, but
+    of objects before them.
+    """
     texts_last = -1 if kind is Kind.OBJECT else 1
-    return min((one for one in columns if one.takes(kind)), key=lambda one: texts_last * (one.holds is Holds.JSON), default=None)
+    return min(
+        (one for one in columns if one.takes(kind)),
+        key=lambda one: texts_last * (one.holds is Holds.JSON),
+        default=None,
+    )
 
 
 def is_name_taken(columns: Sequence[Column], field: str) -> bool:
-    """Whether a column has the name, but for the letters' case, that the column of a field would have."""
+    """Whether a column has the name, but for the letters' case, that the column of a field would
+    have.
+    """
     name = folded(column_of(field))
     return any(folded(one.name) == name for one in columns)
 
 
 def is_capped(schema: TypeSchema, contract: Contract, path: str) -> bool:
-    """Whether a path gets no column as the schema is full, or it lies too deep; a field of the event itself lies at level 1."""
+    """Whether a path gets no column as the schema is full, or it lies too deep; a field of the
+    event itself lies at level 1.
+    """
     return schema.is_full(contract) or path.count("/") + path.count(ELEMENT) > MAX_LEVELS
 
 
-TECHNICAL = {"_src": "string", "_ingested_at": "timestamp", "_hash": "string", "_schema_version": "int", "_rescued": "string"}
+TECHNICAL = {
+    "_src": "string",
+    "_ingested_at": "timestamp",
+    "_hash": "string",
+    "_schema_version": "int",
+    "_rescued": "string",
+}
 _SQL_TYPES: Mapping[Holds, str] = {
     Holds.BOOL: "boolean",
     Holds.LONG: "bigint",
@@ -408,9 +490,14 @@ class Breaking:
 
 
 def breaking(
-    observed: Variation, before: TypeSchema, found: Iterable[tuple[Variation, str | None]], schema: TypeSchema, contract: Contract
+    observed: Variation,
+    before: TypeSchema,
+    found: Iterable[tuple[Variation, str | None]],
+    schema: TypeSchema,
+    contract: Contract,
 ) -> tuple[Breaking, ...]:
-    """What breaks with variations, each with its producer, that lead from what was observed, and a schema, to a further schema.
+    """What breaks with variations, each with its producer, that lead from what was observed, and a
+    schema, to a further schema.
 
     At most MAX_BREAKING are returned.
     """
@@ -421,22 +508,44 @@ def breaking(
         new = variation.kinds - seen
         seen |= new
         brought |= dict.fromkeys(new, producer)
-        kept_out = _kept_out(schema, contract, schema.columns, tree_of(variation), ROOT) if new else ()
-        of_new = (Breaking(path=path, kind=kind, how=how, producer=producer) for path, kind, how in kept_out if (path, kind) in new)
+        kept_out = (
+            _kept_out(schema, contract, schema.columns, tree_of(variation), ROOT) if new else ()
+        )
+        of_new = (
+            Breaking(path=path, kind=kind, how=how, producer=producer)
+            for path, kind, how in kept_out
+            if (path, kind) in new
+        )
         several += islice(of_new, MAX_BREAKING)
     variants = (
-        Breaking(path=path, kind=column.holds.value, how=Broke.VARIANT, producer=_who(brought, path, column))
+        Breaking(
+            path=path,
+            kind=column.holds.value,
+            how=Broke.VARIANT,
+            producer=_who(brought, path, column),
+        )
         for path, column in _variants(before.columns, schema.columns, ROOT)
     )
     return tuple(islice((*variants, *several), MAX_BREAKING))
 
 
 def _who(brought: Mapping[tuple[str, Kind], str | None], path: str, column: Column) -> str | None:
-    return next((producer for (where, kind), producer in brought.items() if where == path and column.takes(kind)), None)
+    return next(
+        (
+            producer
+            for (where, kind), producer in brought.items()
+            if where == path and column.takes(kind)
+        ),
+        None,
+    )
 
 
-def _variants(before: Sequence[Column], after: Sequence[Column], path: str) -> Iterator[tuple[str, Column]]:
-    """The variant columns that only the later columns have, of fields that had a column, each with its path."""
+def _variants(
+    before: Sequence[Column], after: Sequence[Column], path: str
+) -> Iterator[tuple[str, Column]]:
+    """The variant columns that only the later columns have, of fields that had a column, each with
+    its path.
+    """
     had, fields = {one.name: one for one in before}, {one.field for one in before}
     for one in after:
         here = field_path(path, one.field)
@@ -456,10 +565,16 @@ def _variants_within(before: Column, after: Column, path: str) -> Iterator[tuple
 KeptOut = Iterator[tuple[str, Kind, Broke]]
 
 
-def _kept_out(schema: TypeSchema, contract: Contract, columns: Sequence[Column], node: Node, path: str) -> KeptOut:
-    """The paths and kinds of an object's fields, and of what is within them, that have no column, and what prevents one."""
+def _kept_out(
+    schema: TypeSchema, contract: Contract, columns: Sequence[Column], node: Node, path: str
+) -> KeptOut:
+    """The paths and kinds of an object's fields, and of what is within them, that have no column,
+    and what prevents one.
+    """
 
-    def of_values(own: Sequence[Column], node: Node, path: str, *, is_element: bool = False) -> KeptOut:
+    def of_values(
+        own: Sequence[Column], node: Node, path: str, *, is_element: bool = False
+    ) -> KeptOut:
         for kind in sorted(node.kinds - {Kind.NULL}):
             column = taking(own, kind)
             if column is None:
@@ -468,7 +583,9 @@ def _kept_out(schema: TypeSchema, contract: Contract, columns: Sequence[Column],
             elif column.holds is Holds.OBJECT:
                 yield from _kept_out(schema, contract, column.fields, node, path)
             elif column.element is not None and node.element is not None:
-                yield from of_values([column.element], node.element, path + ELEMENT, is_element=True)
+                yield from of_values(
+                    [column.element], node.element, path + ELEMENT, is_element=True
+                )
 
     def prevents(own: Sequence[Column], path: str, *, is_element: bool) -> Broke | None:
         mode = contract.mode(change_of(own))
@@ -476,7 +593,11 @@ def _kept_out(schema: TypeSchema, contract: Contract, columns: Sequence[Column],
             return None
         if mode is Mode.FREEZE:
             return Broke.FROZEN
-        return Broke.CAP if mode is Mode.EVOLVE and not is_element and is_capped(schema, contract, path) else None
+        return (
+            Broke.CAP
+            if mode is Mode.EVOLVE and not is_element and is_capped(schema, contract, path)
+            else None
+        )
 
     for name, inner in sorted(node.fields.items()):
         own = [one for one in columns if one.field == name]
@@ -490,10 +611,11 @@ NOWHERE = -1  # the checkpoint of a type of which nothing was read
 
 @dataclass(frozen=True, kw_only=True)
 class TypeCheckpoint:
-    """Up to which version of a stream's table a type's own table holds its rows, and how many commits of the group it has.
+    """Up to which version of a stream's table a type's own table holds its rows, and how many
+    commits of the group it has.
 
-    The count is tied to the checkpoint: whoever writes what lies behind the checkpoint commits under the number that follows, so that
-    of all who do one is let in, however long they lived.
+    The count is tied to the checkpoint: whoever writes what lies behind the checkpoint commits
+    under the number that follows, so that of all who do one is let in, however long they lived.
 
     Attributes:
         uid: Of the stream's table.
@@ -510,14 +632,18 @@ class KnownType:
 
     Attributes:
         table: Its table, in the folder of the group that had it first.
-        schema: The columns of its payload, of which `schema_version` is the number; 0 before the first.
-        observed: The paths and kinds of all its events; two paths that differ in letter case only are two.
+        schema: The columns of its payload, of which `schema_version` is the number; 0 before the
+            first.
+        observed: The paths and kinds of all its events; two paths that differ in letter case only
+            are two.
         failures: How often in a row it could not be written; it is not tried again before `due_ts`.
-        due_ts: When events that an execution left are read at the latest: those of a failed type, and of one that catches up. 0 where
-            none are.
+        due_ts: When events that an execution left are read at the latest: those of a failed type,
+            and of one that catches up. 0 where none are.
         told_ts: When it was materialized in Dagster last.
-        pending: Events that wait for a table, up to where its group has read, and `waits` why; empty where none do.
-        written: Rows of its table in sum, `rescued` of them with something in `_rescued`; events that were `discarded`.
+        pending: Events that wait for a table, up to where its group has read, and `waits` why;
+            empty where none do.
+        written: Rows of its table in sum, `rescued` of them with something in `_rescued`; events
+            that were `discarded`.
     """
 
     type: str
@@ -555,7 +681,8 @@ class Prototype:
         source: The row's `_src`.
         position: The version of the stream's table with which it came.
         producer: Who sent that event; None where nothing names it.
-        is_joined: It is no variation of one event: paths and kinds of several, of which the store keeps nothing else.
+        is_joined: It is no variation of one event: paths and kinds of several, of which the store
+            keeps nothing else.
     """
 
     typed_hash: str
@@ -575,10 +702,12 @@ def kept_of(found: Iterable[Prototype]) -> dict[str, Variation]:
 
 @dataclass(frozen=True, kw_only=True)
 class Learning:
-    """What an execution found out of one type: the paths and kinds with those that are new, and the schema with columns for them.
+    """What an execution found out of one type: the paths and kinds with those that are new, and the
+    schema with columns for them.
 
     Attributes:
-        prototypes: Of the variations that are new, those first that enlarge what was observed, which are `enlarging` many.
+        prototypes: Of the variations that are new, those first that enlarge what was observed,
+            which are `enlarging` many.
         before: The number of the schema to which it was added.
         is_rebuild: The schema holds only once the table is rebuilt with it.
         decision: What the schema gained, or lost, for people.
@@ -598,17 +727,22 @@ class Learning:
 
     def known_after(self, known: KnownType, schema_version: int) -> KnownType:
         """The type with what was learned."""
-        return replace(known, schema=self.schema, schema_version=schema_version, observed=self.observed)
+        return replace(
+            known, schema=self.schema, schema_version=schema_version, observed=self.observed
+        )
 
     def columns_added(self, known: KnownType) -> int:
         """How many columns of single values the schema gained."""
         return self.schema.leaves - known.schema.leaves
 
 
-def learned(known: KnownType, found: Sequence[Prototype], contract: Contract, *, is_rebuild: bool = False) -> Learning | None:
+def learned(
+    known: KnownType, found: Sequence[Prototype], contract: Contract, *, is_rebuild: bool = False
+) -> Learning | None:
     """What variations that were not known add to a type; None where there is nothing to keep.
 
-    A rebuild makes its schema from all that was observed, which gives the same in whatever order and split the events arrived.
+    A rebuild makes its schema from all that was observed, which gives the same in whatever order
+    and split the events arrived.
     """
     enlarging, others, observed = list[Prototype](), list[Prototype](), known.observed
     for one in found:
@@ -633,12 +767,15 @@ def learned(known: KnownType, found: Sequence[Prototype], contract: Contract, *,
         before=known.schema_version,
         is_rebuild=is_rebuild,
         decision="\n".join([*(["rebuild"] if is_rebuild else []), *columns]) or "no column",
-        breaking=() if is_rebuild else breaking(known.observed, known.schema, came, schema, contract),
+        breaking=()
+        if is_rebuild
+        else breaking(known.observed, known.schema, came, schema, contract),
     )
 
 
 def gained(before: TypeSchema, after: TypeSchema) -> list[tuple[str, str]]:
-    """The columns of single values that only the later schema has: the name, with those that it lies in, and what it holds.
+    """The columns of single values that only the later schema has: the name, with those that it
+    lies in, and what it holds.
 
     One that a rebuild made to hold something else is another.
     """
@@ -649,7 +786,9 @@ def gained(before: TypeSchema, after: TypeSchema) -> list[tuple[str, str]]:
 def columns_of(columns: Sequence[Column], within: str = "") -> Iterator[tuple[str, str]]:
     """The columns of single values, each with the names of what it lies in before it."""
     for column in columns:
-        name = f"{within}.{column.name}" if within and column.name else within + (column.name or "[]")
+        name = (
+            f"{within}.{column.name}" if within and column.name else within + (column.name or "[]")
+        )
         if column.holds is Holds.OBJECT:
             yield from columns_of(column.fields, name)
         elif column.holds is Holds.ARRAY and column.element is not None:
@@ -662,9 +801,11 @@ _WHOLE = (Holds.JSON, Holds.ARRAY, Holds.OBJECT)
 
 
 def personal_columns(schema: TypeSchema, patterns: Iterable[str]) -> tuple[str, ...]:
-    """The columns, or fields of structs by dotted names, at a path that a pattern matches, and all within one; variant columns too.
+    """The columns, or fields of structs by dotted names, at a path that a pattern matches, and all
+    within one; variant columns too.
 
-    A column that holds a value whole, as text or as an array, is personal where a pattern leads into it.
+    A column that holds a value whole, as text or as an array, is personal where a pattern leads
+    into it.
     """
     return tuple(name for name, _ in personal_leaves(schema, patterns))
 
@@ -686,8 +827,12 @@ def _says(pattern: str, path: str, is_whole: bool) -> bool:
     return within or any(is_matched(pattern, one) for one in above)
 
 
-def _columns(columns: Iterable[Column], path: str, names: tuple[str, ...]) -> Iterator[tuple[str, str, bool]]:
-    """Each leaf: its name, its path, and whether it holds a value of which parts may be personal."""
+def _columns(
+    columns: Iterable[Column], path: str, names: tuple[str, ...]
+) -> Iterator[tuple[str, str, bool]]:
+    """Each leaf: its name, its path, and whether it holds a value of which parts may be
+    personal.
+    """
     for one in columns:
         here, named = field_path(path, one.field), (*names, one.name)
         if one.fields:

@@ -1,4 +1,6 @@
-"""Event streams on request: what a stream's table holds, the effect of a replay, rebuild or reprocessing, and verification."""
+"""Event streams on request: what a stream's table holds, the effect of a replay, rebuild or
+reprocessing, and verification.
+"""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -38,27 +40,44 @@ class Streamed:
         return DeltaRows(self.platform.log(self.table.name, self.table.location))
 
     def newest(self) -> TypeCheckpoint | None:
-        """The checkpoint of a type whose table holds all that is there; None before the first event.
+        """The checkpoint of a type whose table holds all that is there; None before the first
+        event.
 
         Raises:
             TableUnreadableError: the table is there and cannot be read.
         """
         state = self.rows.log.state()
-        return None if state is None else TypeCheckpoint(uid=str(state.metadata().id), version=state.version())
+        return (
+            None
+            if state is None
+            else TypeCheckpoint(uid=str(state.metadata().id), version=state.version())
+        )
 
     def refused_by_reason(self) -> dict[str, int]:
-        """How many rows are of no type, the commonest reason first; none of them was reprocessed."""
+        """How many rows are of no type, the commonest reason first; none of them was
+        reprocessed.
+        """
         counted = exp.select(column("reason"), exp.Count(this=exp.Star()).as_("n")).from_(TABLE)
         found = self.rows.query(counted.where(*self._is_refused()).group_by(column("reason")))
-        return {row["reason"]: row["n"] for row in sorted(found, key=lambda row: (-row["n"], row["reason"]))}
+        return {
+            row["reason"]: row["n"]
+            for row in sorted(found, key=lambda row: (-row["n"], row["reason"]))
+        }
 
     def refused(self, limit: int) -> list[dict[str, Any]]:
         """The newest of these rows: where each is, why, and its payload as text, which is cut."""
         text = exp.func("left", column("payload"), exp.Literal.number(MAX_SHOWN + 1)).as_("payload")
-        query = exp.select(*map(column, _WHERE), text, column("payload_bytes")).from_(TABLE).where(*self._is_refused())
+        query = (
+            exp.select(*map(column, _WHERE), text, column("payload_bytes"))
+            .from_(TABLE)
+            .where(*self._is_refused())
+        )
         for name in ("_ingested_at", "sent_at", "_src"):
             query = query.order_by(exp.Ordered(this=column(name), desc=True))
-        return [{name: row[name] for name in _WHERE} | {"payload": _shown(row)} for row in self.rows.query(query.limit(limit))]
+        return [
+            {name: row[name] for name in _WHERE} | {"payload": _shown(row)}
+            for row in self.rows.query(query.limit(limit))
+        ]
 
     def _is_refused(self) -> tuple[exp.Condition, ...]:
         """That a row is refused, and was not reprocessed."""
@@ -69,7 +88,9 @@ class Streamed:
 def _shown(row: dict[str, Any]) -> str:
     """A payload as text; bytes that are no text are escaped."""
     raw, text = row["payload_bytes"], row["payload"]
-    shown = raw[: MAX_SHOWN + 1].decode(errors="backslashreplace") if raw is not None else text or ""
+    shown = (
+        raw[: MAX_SHOWN + 1].decode(errors="backslashreplace") if raw is not None else text or ""
+    )
     return shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
 
 
@@ -78,8 +99,10 @@ class WouldChange:
     """What a replay or a rebuild of a type would do to its table as it is.
 
     Attributes:
-        added: Events of which the table has no row; of a rebuild those among them that no execution has read yet.
-        gained: The columns that the table would gain, and `lost` those that it would lose: name, and what each holds.
+        added: Events of which the table has no row; of a rebuild those among them that no execution
+            has read yet.
+        gained: The columns that the table would gain, and `lost` those that it would lose: name,
+            and what each holds.
         is_same: Nothing would change.
     """
 
@@ -91,8 +114,11 @@ class WouldChange:
     is_same: bool = False
 
 
-def would_replay(platform: Platform, group: EventGroup, known: KnownType, log: Callable[[str], None]) -> WouldChange:
-    """What a replay of this type, which has a table, would change; by Spark, and nothing is written.
+def would_replay(
+    platform: Platform, group: EventGroup, known: KnownType, log: Callable[[str], None]
+) -> WouldChange:
+    """What a replay of this type, which has a table, would change; by Spark, and nothing is
+    written.
 
     Raises:
         SparkFailedError: what Spark said.
@@ -101,15 +127,27 @@ def would_replay(platform: Platform, group: EventGroup, known: KnownType, log: C
 
     with _reading(platform, group, known.checkpoint, log) as (spark, slices, tables):
         schema = next_schema(known.schema, known.observed, tables.job.group.contract_of(known.type))
-        replayer = TypeReplayer(spark=spark, slices=slices, tables=tables, repository=event_types(platform))
+        replayer = TypeReplayer(
+            spark=spark, slices=slices, tables=tables, repository=event_types(platform)
+        )
         with replayer.difference(replace(known, schema=schema)) as found:
-            return WouldChange(replaced=found.updated, added=found.inserted, removed=0, gained=tuple(gained(known.schema, schema)))
+            return WouldChange(
+                replaced=found.updated,
+                added=found.inserted,
+                removed=0,
+                gained=tuple(gained(known.schema, schema)),
+            )
 
 
 def would_rebuild(
-    platform: Platform, group: EventGroup, known: KnownType, newest: TypeCheckpoint, log: Callable[[str], None]
+    platform: Platform,
+    group: EventGroup,
+    known: KnownType,
+    newest: TypeCheckpoint,
+    log: Callable[[str], None],
 ) -> WouldChange:
-    """What a rebuild of this type from the stream's table at its newest would change; by Spark, and nothing is written.
+    """What a rebuild of this type from the stream's table at its newest would change; by Spark, and
+    nothing is written.
 
     Raises:
         SparkFailedError: what Spark said.
@@ -119,7 +157,9 @@ def would_rebuild(
 
     with _reading(platform, group, newest, log) as (spark, slices, tables):
         writer = TypeWriter(spark=spark, slices=slices, tables=tables)
-        rebuilder = TypeRebuilder(spark=spark, slices=slices, writer=writer, repository=event_types(platform))
+        rebuilder = TypeRebuilder(
+            spark=spark, slices=slices, writer=writer, repository=event_types(platform)
+        )
         with rebuilder.compared(known) as (found, _):
             return WouldChange(
                 replaced=found.done.replaced,
@@ -146,16 +186,27 @@ def _reading(
         group=own,
         groups=(own,),
         bronze=platform.location(bronze.name, bronze.location),
-        end=SnapshotCheckpoint(table_uid=None if uid is None else TableUid(uid), snapshot_id=version),
+        end=SnapshotCheckpoint(
+            table_uid=None if uid is None else TableUid(uid), snapshot_id=version
+        ),
         warehouse=platform.warehouse,
         deployment=platform.ledger.deployment,
     )
-    with open_driver(spark_of(settings, group), settings.home, jars=settings.jars, log=log) as driver, described():
-        slices = Slices(driver.spark, bronze.name, platform.log_at(job.bronze, bronze.name), job.end)
+    with (
+        open_driver(
+            spark_of(settings, group), settings.home, jars=settings.jars, log=log
+        ) as driver,
+        described(),
+    ):
+        slices = Slices(
+            driver.spark, bronze.name, platform.log_at(job.bronze, bronze.name), job.end
+        )
         yield driver.spark, slices, TypeTables(job=job, open_log=platform.log_at)
 
 
-def would_reprocess(platform: Platform, table: EventTable, log: Callable[[str], None]) -> "WouldReprocess":
+def would_reprocess(
+    platform: Platform, table: EventTable, log: Callable[[str], None]
+) -> "WouldReprocess":
     """What a request to reprocess would bring; by Spark, and nothing is written.
 
     Raises:
@@ -173,7 +224,10 @@ def would_reprocess(platform: Platform, table: EventTable, log: Callable[[str], 
         producer_field=table.producer_field,
         classes=str(settings.home / "classes"),
     )
-    with open_driver(settings.spark, settings.home, jars=settings.jars, log=log) as driver, described():
+    with (
+        open_driver(settings.spark, settings.home, jars=settings.jars, log=log) as driver,
+        described(),
+    ):
         rows = reprocessed(driver.spark, job, platform.log_at(location, table.name))
         return WouldReprocess(rows=0) if rows is None else reprocess_of(rows)
 
@@ -190,7 +244,8 @@ def verified(
     sample: int = SAMPLE,
     seed: int = 0,
 ) -> list[Verified]:
-    """What is found of these types of a group, or of all that ever had a table, by name; none where no event came to the stream.
+    """What is found of these types of a group, or of all that ever had a table, by name; none where
+    no event came to the stream.
 
     Raises:
         SparkFailedError: what Spark said.
@@ -218,6 +273,10 @@ def _discarded(platform: Platform, group: str) -> dict[str, int]:
     """The events of each type that executions discarded, less those that replays brought back."""
     requests, found = event_requests(platform), dict[str, int]()
     for name, one in event_types(platform).types(group).items():
-        done = [each.done.added for each in requests.of(one.table) if each.done is not None] if one.discarded else []
+        done = (
+            [each.done.added for each in requests.of(one.table) if each.done is not None]
+            if one.discarded
+            else []
+        )
         found[name] = one.discarded - sum(done)
     return found

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.silver.event import ELEMENT, ROOT, Flag, JsonEvent, Kind, Variation, field_path, kind_of
+from lakechime_dagster.silver.event import (
+    ELEMENT,
+    ROOT,
+    Flag,
+    JsonEvent,
+    Kind,
+    Variation,
+    field_path,
+    kind_of,
+)
 from lakechime_dagster.silver.json import Fields, Fraction, has_half, json_string, text_of
 from lakechime_dagster.silver.schema import (
     Column,
@@ -30,7 +39,8 @@ class Rescue(StrEnum):
     Attributes:
         UNKNOWN: There is no column for its path.
         MISMATCH: The columns of its path take no value of its kind.
-        INEXACT: The column would hold something else: a double that is not this whole number, text with half of a surrogate pair.
+        INEXACT: The column would hold something else: a double that is not this whole number, text
+            with half of a surrogate pair.
         OVERFLOW: It is a number larger than the column of its path takes.
         CASE: A column for another field has this name but for the letters' case.
         DUPLICATE: Its object has a field of this name further behind.
@@ -52,7 +62,9 @@ class Rescue(StrEnum):
 
 @dataclass(frozen=True)
 class Rescued:
-    """A value that is in no column: its JSON pointer (RFC 6901) in the event's own spelling, its text, and why."""
+    """A value that is in no column: its JSON pointer (RFC 6901) in the event's own spelling, its
+    text, and why.
+    """
 
     pointer: str
     text: str
@@ -66,7 +78,8 @@ def pointer_below(pointer: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class Shaped:
-    """A row: an object of JSON by the columns' names, and what it cannot hold; `is_discarded` where the contract drops it.
+    """A row: an object of JSON by the columns' names, and what it cannot hold; `is_discarded` where
+    the contract drops it.
 
     Attributes:
         discarded: How many values the contract left out.
@@ -82,7 +95,10 @@ class Shaped:
         """The text of `_rescued`; None where every value is in a column."""
         if not self.rescued:
             return None
-        parts = (f'{{"p":{json.dumps(one.pointer)},"v":{one.text},"r":"{one.reason}"}}' for one in self.rescued)
+        parts = (
+            f'{{"p":{json.dumps(one.pointer)},"v":{one.text},"r":"{one.reason}"}}'
+            for one in self.rescued
+        )
         return f"[{','.join(parts)}]"
 
 
@@ -94,16 +110,20 @@ def shaped(event: JsonEvent, schema: TypeSchema, contract: Contract) -> Shaped:
 
 
 def covers(schema: TypeSchema, variation: Variation, flags: Sequence[Flag] = ()) -> bool:
-    """Whether each value of each event of a variation is in the column of its field, as any reader of JSON brings it there.
+    """Whether each value of each event of a variation is in the column of its field, as any reader
+    of JSON brings it there.
 
-    It is so of no event with a flag: what is there twice, or is no text of UTF-8, such a reader loses.
+    It is so of no event with a flag: what is there twice, or is no text of UTF-8, such a reader
+    loses.
     """
     return not flags and _covers(schema.columns, tree_of(variation))
 
 
 def _covers(columns: Sequence[Column], node: Node) -> bool:
     found = {column.field: column for column in columns if not column.is_variant}
-    found |= {column.field: column for column in columns if column.holds is Holds.JSON}  # which holds objects, if it is there
+    found |= {
+        column.field: column for column in columns if column.holds is Holds.JSON
+    }  # which holds objects, if it is there
     fields = {column.field for column in columns}
     return all(
         (says_nothing(value) and name not in fields)
@@ -115,7 +135,9 @@ def _covers(columns: Sequence[Column], node: Node) -> bool:
 
 def _takes_all(column: Column, node: Node) -> bool:
     kinds = node.kinds - {Kind.NULL}
-    if column.holds in (Holds.JSON, Holds.HUGE) or (column.holds is Holds.DOUBLE and kinds - {Kind.FRACTION}):
+    if column.holds in (Holds.JSON, Holds.HUGE) or (
+        column.holds is Holds.DOUBLE and kinds - {Kind.FRACTION}
+    ):
         return False  # which need the spelling, or the value
     if not all(column.takes(kind) for kind in kinds):
         return False
@@ -134,7 +156,15 @@ class _Shaper:
     discarded: int = 0
     is_discarded: bool = False
 
-    def fields(self, fields: Fields, columns: Sequence[Column], path: str, pointer: str, *, is_map: bool = False) -> str:
+    def fields(
+        self,
+        fields: Fields,
+        columns: Sequence[Column],
+        path: str,
+        pointer: str,
+        *,
+        is_map: bool = False,
+    ) -> str:
         """The text of an object of the columns that take one of these fields."""
         last = {name: at for at, (name, _) in enumerate(fields)}
         parts: list[str] = []
@@ -151,7 +181,14 @@ class _Shaper:
         return f"{{{','.join(parts)}}}"
 
     def _column(
-        self, name: str, value: Any, columns: Sequence[Column], path: str, pointer: str, *, is_map: bool
+        self,
+        name: str,
+        value: Any,
+        columns: Sequence[Column],
+        path: str,
+        pointer: str,
+        *,
+        is_map: bool,
     ) -> tuple[Column, str] | None:
         """The column that takes a value, and its text there; None where none does."""
         own = [column for column in columns if column.field == name]
@@ -173,7 +210,16 @@ class _Shaper:
             self._lost(pointer, value, (), path, Rescue.MAP if is_map else Rescue.UNKNOWN)
         return None
 
-    def _lost(self, pointer: str, value: Any, own: Sequence[Column], path: str, reason: Rescue, *, is_element: bool = False) -> None:
+    def _lost(
+        self,
+        pointer: str,
+        value: Any,
+        own: Sequence[Column],
+        path: str,
+        reason: Rescue,
+        *,
+        is_element: bool = False,
+    ) -> None:
         """What no column takes, beside those of its field, as the contract rules."""
         mode = self.contract.mode(change_of(own))
         self.is_discarded |= mode is Mode.DISCARD_ROW
@@ -191,7 +237,9 @@ class _Shaper:
         self._rescue(pointer, value, reason)
 
     def _text(self, value: Any, column: Column, path: str, pointer: str) -> str | None:
-        """The text by which a column that takes the kind of a value takes it; None where it would hold something else."""
+        """The text by which a column that takes the kind of a value takes it; None where it would
+        hold something else.
+        """
         match column.holds:
             case Holds.OBJECT:
                 return self.fields(value, column.fields, path, pointer, is_map=column.is_map)
@@ -202,7 +250,9 @@ class _Shaper:
             case Holds.HUGE:
                 return json_string(value)
             case Holds.DOUBLE:
-                return self._or_rescued(value, pointer, is_exact=isinstance(value, Fraction) or _is_double(value))
+                return self._or_rescued(
+                    value, pointer, is_exact=isinstance(value, Fraction) or _is_double(value)
+                )
             case Holds.STRING:
                 return self._or_rescued(value, pointer, is_exact=not has_half(value))
             case _:
@@ -217,7 +267,10 @@ class _Shaper:
     def _elements(self, values: list[Any], element: Column | None, path: str, pointer: str) -> str:
         """The text of an array, in which null stands for what its column cannot hold."""
         assert element is not None or not values
-        parts = [self._element(value, element, path, f"{pointer}/{at}") for at, value in enumerate(values)]
+        parts = [
+            self._element(value, element, path, f"{pointer}/{at}")
+            for at, value in enumerate(values)
+        ]
         return f"[{','.join(parts)}]"
 
     def _element(self, value: Any, element: Column | None, path: str, pointer: str) -> str:
@@ -234,11 +287,17 @@ class _Shaper:
 
 def _says_nothing(value: Any) -> bool:
     """As of what is observed: null, an empty array, or an object of such fields."""
-    return value is None or (isinstance(value, Fields) and all(_says_nothing(one) for _, one in value)) or value == []
+    return (
+        value is None
+        or (isinstance(value, Fields) and all(_says_nothing(one) for _, one in value))
+        or value == []
+    )
 
 
 def _column_of(columns: Sequence[Column], value: Any) -> Column | None:
-    """The column of a field that takes a value: of several that take arrays the first that takes all elements, if one does."""
+    """The column of a field that takes a value: of several that take arrays the first that takes
+    all elements, if one does.
+    """
     column = taking(columns, kind_of(value))
     if column is None or column.holds is not Holds.ARRAY or _takes_elements(column, value):
         return column
@@ -249,7 +308,11 @@ def _column_of(columns: Sequence[Column], value: Any) -> Column | None:
 def _takes_elements(column: Column, value: Any) -> bool:
     if value is None or not column.takes(kind_of(value)):
         return value is None
-    return column.holds is not Holds.ARRAY or column.element is None or all(_takes_elements(column.element, one) for one in value)
+    return (
+        column.holds is not Holds.ARRAY
+        or column.element is None
+        or all(_takes_elements(column.element, one) for one in value)
+    )
 
 
 def _is_larger(value: Any, columns: Sequence[Column]) -> bool:
@@ -257,7 +320,9 @@ def _is_larger(value: Any, columns: Sequence[Column]) -> bool:
     kind, held = kind_of(value), {one.holds for one in columns}
     if kind is Kind.HUGE and held & {Holds.FRACTION, Holds.DOUBLE}:
         return math.isinf(float(value))
-    return (kind is Kind.HUGE and Holds.BIGINT in held) or (kind in (Kind.BIGINT, Kind.HUGE) and Holds.LONG in held)
+    return (kind is Kind.HUGE and Holds.BIGINT in held) or (
+        kind in (Kind.BIGINT, Kind.HUGE) and Holds.LONG in held
+    )
 
 
 def _is_double(whole: str) -> bool:

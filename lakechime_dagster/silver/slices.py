@@ -1,4 +1,6 @@
-"""What a stream's table holds between two versions, counted by type, and the tables of the types."""
+"""What a stream's table holds between two versions, counted by type, and the tables of the
+types.
+"""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -15,11 +17,26 @@ from pyspark.sql.types import StructType
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange, TableLog
 from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, TableUnreadableError
-from lakechime_dagster.silver.event import JsonEvent, Kind, Variation, event_of, shape_of, variation_of, within_columns
+from lakechime_dagster.silver.event import (
+    JsonEvent,
+    Kind,
+    Variation,
+    event_of,
+    shape_of,
+    variation_of,
+    within_columns,
+)
 from lakechime_dagster.silver.results import REBUILT, GroupJob, Part, RequestDone
 from lakechime_dagster.silver.rows import RESCUED
 from lakechime_dagster.silver.schema import KnownType, Prototype, TypeCheckpoint, personal_columns
-from lakechime_dagster.spark.commit import CommitLostError, Target, TargetLog, keep_listed, properties_of, retrying
+from lakechime_dagster.spark.commit import (
+    CommitLostError,
+    Target,
+    TargetLog,
+    keep_listed,
+    properties_of,
+    retrying,
+)
 from lakechime_dagster.spark.ranges import ReadMethod, read_range, remove_folder
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.spark.rows import holds
@@ -45,18 +62,23 @@ class Slices:
         return int(self.end.snapshot_id)
 
     def start(self, checkpoint: TypeCheckpoint) -> int:
-        """The version behind which a checkpoint reads: its own, or the beginning where the table was recreated since."""
+        """The version behind which a checkpoint reads: its own, or the beginning where the table
+        was recreated since.
+        """
         return checkpoint.version if checkpoint.uid in (None, self.end.table_uid) else -1
 
     def is_recreated(self, checkpoint: TypeCheckpoint) -> bool:
-        """Whether the table was recreated since a type was read up to a checkpoint: nobody knows what the type's table has of it."""
+        """Whether the table was recreated since a type was read up to a checkpoint: nobody knows
+        what the type's table has of it.
+        """
         return checkpoint.commits > 0 and checkpoint.uid not in (None, self.end.table_uid)
 
     def rows(self, start: int, end: int | None = None) -> DataFrame:
         """The rows of the versions behind one, -1 for all, up to another, or to the end.
 
         Raises:
-            TableUnreadableError: they cannot be separated from others, as the log was cleaned up, or rows were changed.
+            TableUnreadableError: they cannot be separated from others, as the log was cleaned up,
+                or rows were changed.
         """
         between = start, self.version if end is None else end
         if between not in self._frames:
@@ -73,23 +95,36 @@ class Slices:
         )
         read = read_range(self.spark, self.log, range_)
         rows = read.end if read.is_first else read.changes
-        if rows is None or read.method not in (ReadMethod.NOTHING, ReadMethod.LOG_FILES, ReadMethod.WHOLE):
+        if rows is None or read.method not in (
+            ReadMethod.NOTHING,
+            ReadMethod.LOG_FILES,
+            ReadMethod.WHOLE,
+        ):
             why = read.note or f"commits of it do more than append ({read.method.value})"
-            remedy = "restore its log, or rebuild the table of each such type: `lakechime schema replay TYPE --rebuild --reason …`"
-            raise TableUnreadableError(f"{self.table} after version {start}: {read.verdict.value}, {why}; {remedy}")
+            remedy = (
+                "restore its log, or rebuild the table of each such type: `lakechime schema replay "
+                "TYPE --rebuild --reason …`"
+            )
+            raise TableUnreadableError(
+                f"{self.table} after version {start}: {read.verdict.value}, {why}; {remedy}"
+            )
         return rows.select(*COLUMNS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Events:
-    """The events of a part, each type's behind its own checkpoint, None where there are none; and why types cannot be read."""
+    """The events of a part, each type's behind its own checkpoint, None where there are none; and
+    why types cannot be read.
+    """
 
     rows: DataFrame | None
     unread: dict[str, Exception]
 
 
 def events_of(slices: Slices, part: Part) -> Events:
-    """What a part reads. Types are nearly always at one checkpoint; those at another one read by themselves."""
+    """What a part reads. Types are nearly always at one checkpoint; those at another one read by
+    themselves.
+    """
     frames, unread = list[DataFrame](), dict[str, Exception]()
     for start in sorted({*part.behind.values()}):
         names = [name for name, begin in part.behind.items() if begin == start]
@@ -106,14 +141,17 @@ def of_types(rows: DataFrame, names: Collection[str]) -> DataFrame:
 
 
 FEW_ROWS = 200_000  # which one file holds
-MAX_AHEAD = 20  # commits of others that are recorded, the last ones: a store that was lost does not know of all
+# commits of others that are recorded, the last ones: a store that was lost does not know of all
+MAX_AHEAD = 20
 PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.dataSkippingNumIndexedCols": "32"}
 FILES = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ahead:
-    """What a table holds beyond what is known of it: its own checkpoint, and the commits that led there, of which the last makes it."""
+    """What a table holds beyond what is known of it: its own checkpoint, and the commits that led
+    there, of which the last makes it.
+    """
 
     checkpoint: TypeCheckpoint
     commits: tuple[Committed, ...]
@@ -124,7 +162,9 @@ class Ahead:
         return max(int(one.commit_metadata.facts.get("schema_version", 0)) for one in self.commits)
 
 
-def ahead_of(checkpoint: TypeCheckpoint, log: TargetLog, consumer: ConsumerId, source: str) -> Ahead | None:
+def ahead_of(
+    checkpoint: TypeCheckpoint, log: TargetLog, consumer: ConsumerId, source: str
+) -> Ahead | None:
     """What the table of a type holds beyond a checkpoint; None where that is its last one.
 
     Raises:
@@ -135,18 +175,34 @@ def ahead_of(checkpoint: TypeCheckpoint, log: TargetLog, consumer: ConsumerId, s
         return None
     end = last.commit_metadata.end.sources.get(source)
     if last.is_commit_metadata_lost or end is None or end.snapshot_id is None:
-        problem = f"its log at {log.shown_location} no longer has up to where its commit {last.commit_metadata.step} read {source}"
+        problem = (
+            f"its log at {log.shown_location} no longer has up to where its commit "
+            f"{last.commit_metadata.step} read {source}"
+        )
         raise LakeChimeError(f"{problem}; restore the log")
-    steps = range(max(checkpoint.commits, last.commit_metadata.step - MAX_AHEAD) + 1, last.commit_metadata.step)
-    before = [one for step in steps if (one := log.committed(consumer, step)) is not None and not one.is_commit_metadata_lost]
-    reached = TypeCheckpoint(uid=end.table_uid, version=int(end.snapshot_id), commits=last.commit_metadata.step)
+    steps = range(
+        max(checkpoint.commits, last.commit_metadata.step - MAX_AHEAD) + 1,
+        last.commit_metadata.step,
+    )
+    before = [
+        one
+        for step in steps
+        if (one := log.committed(consumer, step)) is not None and not one.is_commit_metadata_lost
+    ]
+    reached = TypeCheckpoint(
+        uid=end.table_uid, version=int(end.snapshot_id), commits=last.commit_metadata.step
+    )
     return Ahead(checkpoint=reached, commits=(*before, last))
 
 
-def append(target: Target, rows: DataFrame, count: int, commit_metadata: CommitMetadata) -> Committed:
-    """Write what lies behind a checkpoint, and return the commit that holds it then: this attempt's, or an earlier one of another.
+def append(
+    target: Target, rows: DataFrame, count: int, commit_metadata: CommitMetadata
+) -> Committed:
+    """Write what lies behind a checkpoint, and return the commit that holds it then: this
+    attempt's, or an earlier one of another.
 
-    Rows that bring no column are files by Spark and a commit by the table's log, which costs less than Delta's; others are Delta's.
+    Rows that bring no column are files by Spark and a commit by the table's log, which costs less
+    than Delta's; others are Delta's.
 
     Args:
         target: The table, which the first write makes.
@@ -162,14 +218,17 @@ def append(target: Target, rows: DataFrame, count: int, commit_metadata: CommitM
         with tried:
             columns = target.log.plain_columns()
             if target.log.committed(commit_metadata.consumer, commit_metadata.step) is None:
-                if columns is not None and holds(StructType.fromJson(json.loads(columns)), one.schema):
+                if columns is not None and holds(
+                    StructType.fromJson(json.loads(columns)), one.schema
+                ):
                     _add(target, one, commit_metadata)
                 else:
                     _write(target, one, commit_metadata)
     found = target.log.committed(commit_metadata.consumer, commit_metadata.step)
     if found is None:
         raise CommitLostError(
-            f"{target.name}: commit {commit_metadata.step} of {commit_metadata.consumer} was written, and is not in its log"
+            f"{target.name}: commit {commit_metadata.step} of {commit_metadata.consumer} was "
+            f"written, and is not in its log"
         )
     return found
 
@@ -193,8 +252,8 @@ def _write(target: Target, rows: DataFrame, commit_metadata: CommitMetadata) -> 
 def _add(target: Target, rows: DataFrame, commit_metadata: CommitMetadata) -> None:
     """Files in a folder of their own, and a commit that names them.
 
-    They are removed where no commit was tried. Where one was, be it refused, some store may have kept it: what no commit names
-    then goes like all such files, by a vacuum.
+    They are removed where no commit was tried. Where one was, be it refused, some store may have
+    kept it: what no commit names then goes like all such files, by a vacuum.
     """
     folder = uuid4().hex
     location = f"{target.location}/{folder}"
@@ -216,9 +275,17 @@ class TypeTables:
 
     def target(self, known: KnownType) -> Target:
         """The table of a type, be it there or not."""
-        location, paths = f"{self.job.warehouse}/{known.table.replace('.', '/')}", self.job.group.personal
+        location, paths = (
+            f"{self.job.warehouse}/{known.table.replace('.', '/')}",
+            self.job.group.personal,
+        )
         hidden = (*personal_columns(known.schema, paths), RESCUED) if paths else ()
-        return Target(name=known.table, location=location, log=self.open_log(location, known.table), personal=hidden)
+        return Target(
+            name=known.table,
+            location=location,
+            log=self.open_log(location, known.table),
+            personal=hidden,
+        )
 
     def ahead(self, known: KnownType) -> Ahead | None:
         """What a type's table holds beyond what is known of it.
@@ -226,14 +293,25 @@ class TypeTables:
         Raises:
             LakeChimeError: it cannot be asked, or does not say up to where it holds something.
         """
-        return ahead_of(known.checkpoint, self.target(known).log, self._consumer(known), self.job.group.stream.table.name)
+        return ahead_of(
+            known.checkpoint,
+            self.target(known).log,
+            self._consumer(known),
+            self.job.group.stream.table.name,
+        )
 
     def last_committed(self, known: KnownType) -> Committed | None:
         """The last commit of the group in a type's table."""
         return self.target(known).log.last_committed(self._consumer(known))
 
     def commit_metadata(
-        self, known: KnownType, end: int, rows: int, done: RequestDone | None = None, *, written: int | None = None
+        self,
+        known: KnownType,
+        end: int,
+        rows: int,
+        done: RequestDone | None = None,
+        *,
+        written: int | None = None,
     ) -> CommitMetadata:
         """The metadata of this attempt's commit of what lies behind a type's checkpoint.
 
@@ -242,9 +320,14 @@ class TypeTables:
             end: The last version of the stream's table that is read.
             rows: The events behind the checkpoint.
             done: The result of a request, which this commit is of.
-            written: Of a rebuild: how many of these events have a row. All of the stream's table is in the commit.
+            written: Of a rebuild: how many of these events have a row. All of the stream's table is
+                in the commit.
         """
-        facts: dict[str, Any] = {"type": known.type, "schema_version": known.schema_version, "rows": rows}
+        facts: dict[str, Any] = {
+            "type": known.type,
+            "schema_version": known.schema_version,
+            "rows": rows,
+        }
         tags = {"schema_version": str(known.schema_version)}
         if done is not None:
             facts |= done.to_facts()
@@ -252,7 +335,9 @@ class TypeTables:
         if written is not None:
             facts |= {REBUILT: True, "written": written}
             tags |= {"cause": "rebuild", "breaking": "true"}
-        reached = SnapshotCheckpoint(table_uid=self.job.end.table_uid, snapshot_id=SnapshotId(str(end)))
+        reached = SnapshotCheckpoint(
+            table_uid=self.job.end.table_uid, snapshot_id=SnapshotId(str(end))
+        )
         return CommitMetadata(
             consumer=self._consumer(known),
             step=known.checkpoint.commits + 1,
@@ -265,7 +350,10 @@ class TypeTables:
 
     def is_own(self, held: Committed) -> bool:
         """Whether a commit is this attempt's."""
-        return (held.commit_metadata.attempt, held.commit_metadata.execution_id) == (self.job.attempt, self.job.execution_id)
+        return (held.commit_metadata.attempt, held.commit_metadata.execution_id) == (
+            self.job.attempt,
+            self.job.execution_id,
+        )
 
     def _consumer(self, known: KnownType) -> ConsumerId:
         """Whose commits its table has, which stays the same whichever group has the type."""
@@ -273,9 +361,13 @@ class TypeTables:
 
 
 Prototypes = dict[str, list[Prototype]]
-MAX_COUNTED = 1_000  # variations of a type, the commonest first: of events of others nothing is known but their type
-MAX_LOOKED = 200  # of these that were not known: an event of each is kept; of others the paths and kinds alone
-MAX_JOINED = 20_000  # paths and kinds of others that an execution adds to a type, the commonest first
+# variations of a type, the commonest first: of events of others nothing is known but their type
+MAX_COUNTED = 1_000
+# of these that were not known: an event of each is kept; of others the paths and kinds alone
+MAX_LOOKED = 200
+MAX_JOINED = (
+    20_000  # paths and kinds of others that an execution adds to a type, the commonest first
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,7 +375,8 @@ class TypeCount:
     """The events of a type in a slice.
 
     Attributes:
-        variations: Those without a flag, by the hash of their variation; of the commonest variations, also of events with a flag.
+        variations: Those without a flag, by the hash of their variation; of the commonest
+            variations, also of events with a flag.
         is_cut: There are further variations.
     """
 
@@ -305,7 +398,11 @@ class Arrived:
 
 def arrived(rows: DataFrame) -> Arrived:
     """What is there of all groups; one job over two columns."""
-    kinds = rows.groupBy("reason", F.when(F.col("reason").isNull(), F.col("type")).alias("type")).count().collect()
+    kinds = (
+        rows.groupBy("reason", F.when(F.col("reason").isNull(), F.col("type")).alias("type"))
+        .count()
+        .collect()
+    )
     return Arrived(
         types=tuple(sorted(row["type"] for row in kinds if row["reason"] is None)),
         refused={row["reason"]: row["count"] for row in kinds if row["reason"] is not None},
@@ -332,27 +429,48 @@ def counted(events: DataFrame) -> dict[str, TypeCount]:
     }
 
 
-def prototypes(events: DataFrame, counts: Mapping[str, TypeCount], known: Mapping[str, Collection[str]], position: int) -> Prototypes:
-    """The variations of these types that are not known, by type: an event of each, the first by `_src`, in the order of their hashes.
+def prototypes(
+    events: DataFrame,
+    counts: Mapping[str, TypeCount],
+    known: Mapping[str, Collection[str]],
+    position: int,
+) -> Prototypes:
+    """The variations of these types that are not known, by type: an event of each, the first by
+    `_src`, in the order of their hashes.
 
-    Of more than MAX_LOOKED, and where more variations arrived than are counted, the others are joined.
+    Of more than MAX_LOOKED, and where more variations arrived than are counted, the others are
+    joined.
     """
-    unknown = {name: sorted({*counts[name].variations} - {*hashes}) for name, hashes in known.items() if name in counts}
+    unknown = {
+        name: sorted({*counts[name].variations} - {*hashes})
+        for name, hashes in known.items()
+        if name in counts
+    }
     wanted = {(name, one) for name, several in unknown.items() for one in several[:MAX_LOOKED]}
-    many = sorted(name for name, several in unknown.items() if counts[name].is_cut or len(several) > MAX_LOOKED)
+    many = sorted(
+        name
+        for name, several in unknown.items()
+        if counts[name].is_cut or len(several) > MAX_LOOKED
+    )
     found: Prototypes = {}
     if wanted:
         types, hashes = sorted({name for name, _ in wanted}), sorted({one for _, one in wanted})
         chosen = events.where(F.col("type").isin(types) & F.col("hash").isin(hashes))
-        for row in sorted(_first_of_each(chosen).collect(), key=lambda row: (row["type"], row["hash"])):
+        for row in sorted(
+            _first_of_each(chosen).collect(), key=lambda row: (row["type"], row["hash"])
+        ):
             if (row["type"], row["hash"]) in wanted:
                 event = event_of(row["payload"])
                 assert isinstance(event, JsonEvent)  # as its row has no reason
                 variation = within_columns(variation_of(event))
-                found.setdefault(row["type"], []).append(_prototype(variation, row, position, row["hash"], shape_of(event)))
+                found.setdefault(row["type"], []).append(
+                    _prototype(variation, row, position, row["hash"], shape_of(event))
+                )
     if many:
         for row in _joined(events.where(F.col("type").isin(many))).collect():
-            variation = Variation(frozenset((one["path"], Kind(one["kind"])) for one in row["pairs"]))
+            variation = Variation(
+                frozenset((one["path"], Kind(one["kind"])) for one in row["pairs"])
+            )
             found.setdefault(row["type"], []).append(_prototype(variation, row["first"], position))
     return found
 
@@ -360,10 +478,16 @@ def prototypes(events: DataFrame, counts: Mapping[str, TypeCount], known: Mappin
 def _first_of_each(events: DataFrame) -> DataFrame:
     """The first event of each variation by `_src`, which is `source`."""
     first = F.min_by(F.struct("payload", "producer"), "_src").alias("first")
-    return events.groupBy("type", "hash").agg(first, F.min("_src").alias("source")).select("type", "hash", "source", "first.*")
+    return (
+        events.groupBy("type", "hash")
+        .agg(first, F.min("_src").alias("source"))
+        .select("type", "hash", "source", "first.*")
+    )
 
 
-def _prototype(variation: Variation, first: Row, position: int, typed_hash: str = "", shape: str = "") -> Prototype:
+def _prototype(
+    variation: Variation, first: Row, position: int, typed_hash: str = "", shape: str = ""
+) -> Prototype:
     """A variation with its first event; without a hash it is joined."""
     return Prototype(
         typed_hash=typed_hash,
@@ -381,8 +505,12 @@ def _joined(events: DataFrame) -> DataFrame:
     """The paths and kinds of all variations of types, a row of each type."""
     each = _first_of_each(events).select("type", "source", "payload", "producer")
     pairs = each.mapInArrow(_pairs, _PAIRS)  # type: ignore[arg-type]
-    by_pair = pairs.groupBy("type", "path", "kind").agg(F.count(F.lit(1)).alias("n"), F.min(F.struct("source", "producer")).alias("first"))
-    commonest = F.row_number().over(Window.partitionBy("type").orderBy(F.col("n").desc(), "path", "kind"))
+    by_pair = pairs.groupBy("type", "path", "kind").agg(
+        F.count(F.lit(1)).alias("n"), F.min(F.struct("source", "producer")).alias("first")
+    )
+    commonest = F.row_number().over(
+        Window.partitionBy("type").orderBy(F.col("n").desc(), "path", "kind")
+    )
     kept = by_pair.withColumn("rank", commonest).where(F.col("rank") <= MAX_JOINED)
     one = F.collect_list(F.struct("path", "kind")).alias("pairs")
     return kept.groupBy("type").agg(one, F.min("first").alias("first")).orderBy("type")
@@ -400,6 +528,13 @@ def _pairs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             if isinstance(event := event_of(payload), JsonEvent)
             for path, kind in within_columns(variation_of(event)).kinds
         ]
-        rows = batch.select(["type", "source", "producer"]).take(pa.array([at for at, _, _ in pairs], pa.int64()))
-        more = [pa.array([path for _, path, _ in pairs], pa.string()), pa.array([kind.value for *_, kind in pairs], pa.string())]
-        yield pa.RecordBatch.from_arrays([*rows.columns, *more], names=[*rows.schema.names, "path", "kind"])
+        rows = batch.select(["type", "source", "producer"]).take(
+            pa.array([at for at, _, _ in pairs], pa.int64())
+        )
+        more = [
+            pa.array([path for _, path, _ in pairs], pa.string()),
+            pa.array([kind.value for *_, kind in pairs], pa.string()),
+        ]
+        yield pa.RecordBatch.from_arrays(
+            [*rows.columns, *more], names=[*rows.schema.names, "path", "kind"]
+        )

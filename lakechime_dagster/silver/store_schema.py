@@ -6,7 +6,8 @@ from lakechime_dagster.dce.schema import metadata
 
 Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
-# A type of a stream: the group that has it, its table, up to which version of the stream's table that holds its rows, its commits so
+# A type of a stream: the group that has it, its table, up to which version of the stream's table
+# that holds its rows, its commits so
 # far, and what completed executions counted.
 event_type = sa.Table(
     "lc_event_type",
@@ -16,7 +17,9 @@ event_type = sa.Table(
     sa.Column("stream", sa.String(64), nullable=False),
     sa.Column("type", sa.String(512), nullable=False),
     sa.Column("group_name", sa.String(64), nullable=False),  # by the newest declaration
-    sa.Column("table_name", sa.String(200), nullable=False),  # in the folder of the group that had the type first
+    sa.Column(
+        "table_name", sa.String(200), nullable=False
+    ),  # in the folder of the group that had the type first
     sa.Column("checkpoint_uid", sa.String(128)),
     sa.Column("checkpoint_version", sa.BigInteger, nullable=False, server_default="-1"),
     sa.Column("commits", sa.BigInteger, nullable=False, server_default="0"),
@@ -27,14 +30,24 @@ event_type = sa.Table(
     sa.Column("error", sa.Text, nullable=False, server_default=""),
     sa.Column("first_ts", sa.BigInteger, nullable=False),
     sa.Column("commit_ts", sa.BigInteger),  # of its last commit
-    sa.Column("told_ts", sa.BigInteger, nullable=False, server_default="0"),  # of its last materialization in Dagster
-    sa.Column("sums", sa.JSON, nullable=False),  # rows written, rescued, discarded; columns added; failed executions
+    sa.Column(
+        "told_ts", sa.BigInteger, nullable=False, server_default="0"
+    ),  # of its last materialization in Dagster
+    sa.Column(
+        "sums", sa.JSON, nullable=False
+    ),  # rows written, rescued, discarded; columns added; failed executions
     sa.Column("reasons", sa.JSON, nullable=False),  # values rescued, by reason
     sa.Column("variations", sa.BigInteger, nullable=False, server_default="0"),  # that are kept
-    sa.Column("pending", sa.BigInteger, nullable=False, server_default="0"),  # rows that wait since the newest execution
+    sa.Column(
+        "pending", sa.BigInteger, nullable=False, server_default="0"
+    ),  # rows that wait since the newest execution
     sa.Column("waits", sa.Text, nullable=False, server_default=""),  # why they do
-    sa.Column("rows_behind", sa.BigInteger, nullable=False, server_default="0"),  # of its checkpoint, as they were counted last
-    sa.Column("behind_ts", sa.BigInteger),  # when the first execution that left its rows where they are was completed
+    sa.Column(
+        "rows_behind", sa.BigInteger, nullable=False, server_default="0"
+    ),  # of its checkpoint, as they were counted last
+    sa.Column(
+        "behind_ts", sa.BigInteger
+    ),  # when the first execution that left its rows where they are was completed
     sa.UniqueConstraint("deployment", "stream", "type", name="lc_event_type_name"),
     sa.Index("lc_event_type_of_group", "deployment", "group_name"),
     sqlite_autoincrement=True,
@@ -79,7 +92,8 @@ type_break = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# That somebody wants a type replayed or rebuilt, or what a stream refused reprocessed, and the result; of a table one is open at most.
+# That somebody wants a type replayed or rebuilt, or what a stream refused reprocessed, and the
+# result; of a table one is open at most.
 event_request = sa.Table(
     "lc_event_request",
     metadata,
@@ -91,13 +105,16 @@ event_request = sa.Table(
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("asked_ts", sa.BigInteger, nullable=False),
     sa.Column("execution_id", sa.String(32)),  # that did it
-    sa.Column("rows", sa.JSON(none_as_null=True)),  # replaced, added, removed; null where it was cancelled
+    sa.Column(
+        "rows", sa.JSON(none_as_null=True)
+    ),  # replaced, added, removed; null where it was cancelled
     sa.Column("done_ts", sa.BigInteger),  # null while it is open
     sa.Index("lc_event_request_of_table", "deployment", "table_name", "done_ts"),
     sqlite_autoincrement=True,
 )
 
-# What a person decided about a type, which overrides the declaration: how a path is kept, or whether something new may be added.
+# What a person decided about a type, which overrides the declaration: how a path is kept, or
+# whether something new may be added.
 type_hint = sa.Table(
     "lc_type_hint",
     metadata,

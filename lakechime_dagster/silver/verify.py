@@ -29,7 +29,9 @@ AT_ONCE = 4  # tables that are looked at at a time
 
 @dataclass(frozen=True, kw_only=True)
 class _Pinned:
-    """A version of a type's table, and the version of the stream's table up to which it holds its events."""
+    """A version of a type's table, and the version of the stream's table up to which it holds its
+    events.
+    """
 
     version: int
     checkpoint: TypeCheckpoint
@@ -40,7 +42,8 @@ class GroupVerifier:
     """Looks at types of a group.
 
     Attributes:
-        discarded: Events of each type that contracts discarded and no replay brought back, as its executions counted.
+        discarded: Events of each type that contracts discarded and no replay brought back, as its
+            executions counted.
         sample: Rows of a type of which each value is looked at.
         seed: By which these are chosen: the same ones with the same seed.
     """
@@ -54,9 +57,15 @@ class GroupVerifier:
     seed: int = 0
 
     def verified(self, names: set[str] | None = None) -> list[Verified]:
-        """What is found of these types, or of all, by name; one that never had a table is left out."""
+        """What is found of these types, or of all, by name; one that never had a table is left
+        out.
+        """
         group = self.tables.job.group
-        types = {name: one for name, one in self.repository.types(group.name).items() if names is None or name in names}
+        types = {
+            name: one
+            for name, one in self.repository.types(group.name).items()
+            if names is None or name in names
+        }
         found, at = dict[str, Verified](), dict[str, _Pinned]()
         for name, one in types.items():
             try:
@@ -64,8 +73,12 @@ class GroupVerifier:
                     at[name] = held
             except LakeChimeError as error:
                 found[name] = unread(one, error)
-        known = self.repository.types(group.name)  # by now, so that each column of a pinned version is known
-        looked = in_threads(self.spark, AT_ONCE, lambda name: self._looked(known[name], at[name]), sorted(at))
+        known = self.repository.types(
+            group.name
+        )  # by now, so that each column of a pinned version is known
+        looked = in_threads(
+            self.spark, AT_ONCE, lambda name: self._looked(known[name], at[name]), sorted(at)
+        )
         found |= {one.type: one for one in looked}
         return [found[name] for name in sorted(found)]
 
@@ -89,9 +102,15 @@ class GroupVerifier:
         if last is not None and held is not None:
             version = max(version, int(last.version))
             reached = TypeCheckpoint(uid=held.table_uid, version=int(held.snapshot_id or NOWHERE))
-            checkpoint = reached if checkpoint.uid != reached.uid or checkpoint.version < reached.version else checkpoint
+            checkpoint = (
+                reached
+                if checkpoint.uid != reached.uid or checkpoint.version < reached.version
+                else checkpoint
+            )
         if checkpoint.uid != self.slices.end.table_uid:
-            raise LakeChimeError(f"{self.slices.table} was recreated since {one.table} was written last")
+            raise LakeChimeError(
+                f"{self.slices.table} was recreated since {one.table} was written last"
+            )
         return _Pinned(version=version, checkpoint=checkpoint)
 
     def _looked(self, one: KnownType, at: _Pinned) -> Verified:
@@ -107,7 +126,9 @@ class GroupVerifier:
         beside = _beside(events, held)
         sums = (F.count("*").alias("n"), _sum("events"), _sum("rows"))
         counts = {row["fault"]: row for row in beside.groupBy("fault").agg(*sums).collect()}
-        faults = Counter({Fault(name): row["n"] for name, row in counts.items() if name is not None})
+        faults = Counter(
+            {Fault(name): row["n"] for name, row in counts.items() if name is not None}
+        )
         examples, discarded, gone = list[Example](), 0, 0
         if faults[Fault.LOST]:
             lost, examples = self._lost(one, events, held)
@@ -134,8 +155,12 @@ class GroupVerifier:
             examples=(*examples, *wrong),
         )
 
-    def _lost(self, one: KnownType, events: DataFrame, held: DataFrame) -> tuple[int, list[Example]]:
-        """How many events without a row no contract discards, neither today's nor an earlier one; with some of them."""
+    def _lost(
+        self, one: KnownType, events: DataFrame, held: DataFrame
+    ) -> tuple[int, list[Example]]:
+        """How many events without a row no contract discards, neither today's nor an earlier one;
+        with some of them.
+        """
         missing = events.join(held.select("_src"), "_src", "left_anti")
         kept = rows_of(missing, one, self.tables.job.group.contract_of(one.type), [])
         discarded, left = missing.count(), kept.count()
@@ -145,31 +170,56 @@ class GroupVerifier:
 
     def _gone(self, beside: DataFrame, at: _Pinned) -> int:
         """How many rows without an event are older than all that the stream's table still holds."""
-        oldest = self.slices.rows(-1, at.checkpoint.version).agg(F.min("_ingested_at").alias("oldest")).collect()[0]["oldest"]
+        oldest = (
+            self.slices.rows(-1, at.checkpoint.version)
+            .agg(F.min("_ingested_at").alias("oldest"))
+            .collect()[0]["oldest"]
+        )
         foreign = beside.where(F.col("fault") == Fault.FOREIGN.value)
-        return foreign.where(F.col("at") < F.lit(oldest)).count() if oldest is not None else foreign.count()
+        return (
+            foreign.where(F.col("at") < F.lit(oldest)).count()
+            if oldest is not None
+            else foreign.count()
+        )
 
-    def _values(self, one: KnownType, events: DataFrame, held: DataFrame) -> tuple[int, list[Example]]:
+    def _values(
+        self, one: KnownType, events: DataFrame, held: DataFrame
+    ) -> tuple[int, list[Example]]:
         """How many rows were compared with their events, and what is wrong with their values."""
         chosen = held.orderBy(F.xxhash64("_src", F.lit(self.seed)), "_src").limit(self.sample)
         rows = chosen.select("_src", F.to_json(F.struct("*")).alias("row"))
         found = events.select("_src", "payload").join(F.broadcast(rows), "_src").collect()
-        return len(found), _wrong_values(self.tables, one, [(row["_src"], row["row"], row["payload"]) for row in found])
+        return len(found), _wrong_values(
+            self.tables, one, [(row["_src"], row["row"], row["payload"]) for row in found]
+        )
 
 
-def _wrong_values(tables: TypeTables, one: KnownType, rows: Iterable[tuple[str, str, str | None]]) -> list[Example]:
-    """What is wrong with the values of rows, each by its `_src`, its JSON, and the payload of its event."""
+def _wrong_values(
+    tables: TypeTables, one: KnownType, rows: Iterable[tuple[str, str, str | None]]
+) -> list[Example]:
+    """What is wrong with the values of rows, each by its `_src`, its JSON, and the payload of its
+    event.
+    """
     contract, wrong = tables.job.group.contract_of(one.type), list[Example]()
     for source, row, payload in rows:
         foreign = [Example(fault=Fault.FOREIGN, source=source)]
-        wrong += foreign if payload is None else value_faults(payload, json.loads(row), source, one.schema, contract)
+        wrong += (
+            foreign
+            if payload is None
+            else value_faults(payload, json.loads(row), source, one.schema, contract)
+        )
     return wrong
 
 
 def sampled(
-    spark: SparkSession, slices: Slices, tables: TypeTables, wrote: Sequence[tuple[KnownType, TypeResult]], seed: int
+    spark: SparkSession,
+    slices: Slices,
+    tables: TypeTables,
+    wrote: Sequence[tuple[KnownType, TypeResult]],
+    seed: int,
 ) -> tuple[Verified, ...]:
-    """What is found in a few rows of the last commits of some types that a step wrote, beside their events, by two jobs.
+    """What is found in a few rows of the last commits of some types that a step wrote, beside their
+    events, by two jobs.
 
     Which types and rows these are depends on the seed.
     """
@@ -177,15 +227,23 @@ def sampled(
     if not chosen:
         return ()
     rows: dict[str, dict[str, str]] = {known.type: {} for known, _ in chosen}
-    for row in reduce(DataFrame.union, [_few_rows(spark, tables, *one, seed) for one in chosen]).collect():
+    for row in reduce(
+        DataFrame.union, [_few_rows(spark, tables, *one, seed) for one in chosen]
+    ).collect():
         rows[row["_type"]][row["_src"]] = row["_row"]
     sources = sorted({source for several in rows.values() for source in several})
     start, end = min(done.start for _, done in chosen), max(done.end for _, done in chosen)
     events = of_types(slices.rows(start, end), sorted(rows)).where(F.col("_src").isin(sources))
-    payloads = {(row["type"], row["_src"]): row["payload"] for row in events.select("type", "_src", "payload").collect()}
+    payloads = {
+        (row["type"], row["_src"]): row["payload"]
+        for row in events.select("type", "_src", "payload").collect()
+    }
     found = []
     for known, done in chosen:
-        of_type = [(source, row, payloads.get((known.type, source))) for source, row in rows[known.type].items()]
+        of_type = [
+            (source, row, payloads.get((known.type, source)))
+            for source, row in rows[known.type].items()
+        ]
         wrong = _wrong_values(tables, known, of_type)
         found.append(
             Verified(
@@ -201,24 +259,40 @@ def sampled(
     return tuple(found)
 
 
-def _few_rows(spark: SparkSession, tables: TypeTables, known: KnownType, done: TypeResult, seed: int) -> DataFrame:
+def _few_rows(
+    spark: SparkSession, tables: TypeTables, known: KnownType, done: TypeResult, seed: int
+) -> DataFrame:
     target = tables.target(known)
     assert done.committed is not None
     record = commit_at(target.log, int(done.committed.version))
     rows = files_frame(spark, target.location, record.version, record.added)
     some = rows.sample(min(1.0, 3 * SAMPLED_ROWS / max(1, done.written)), seed).limit(SAMPLED_ROWS)
-    return some.select(F.lit(known.type).alias("_type"), "_src", F.to_json(F.struct("*")).alias("_row"))
+    return some.select(
+        F.lit(known.type).alias("_type"), "_src", F.to_json(F.struct("*")).alias("_row")
+    )
 
 
 def unread(known: KnownType, error: Exception) -> Verified:
     """A type of which nothing could be found out."""
-    return Verified(type=known.type, table=known.table, unread=f"{type(error).__name__}: {error}".splitlines()[0])
+    return Verified(
+        type=known.type,
+        table=known.table,
+        unread=f"{type(error).__name__}: {error}".splitlines()[0],
+    )
 
 
 def _beside(events: DataFrame, held: DataFrame) -> DataFrame:
-    """The events and the rows of each `_src`, how many of both there are, and what is wrong with them."""
-    sent = events.groupBy("_src").agg(F.count("*").alias("events"), F.min("hash").alias("hash"), F.min("_ingested_at").alias("sent"))
-    there = held.groupBy("_src").agg(F.count("*").alias("rows"), F.min("_hash").alias("_hash"), F.min("_ingested_at").alias("at"))
+    """The events and the rows of each `_src`, how many of both there are, and what is wrong with
+    them.
+    """
+    sent = events.groupBy("_src").agg(
+        F.count("*").alias("events"),
+        F.min("hash").alias("hash"),
+        F.min("_ingested_at").alias("sent"),
+    )
+    there = held.groupBy("_src").agg(
+        F.count("*").alias("rows"), F.min("_hash").alias("_hash"), F.min("_ingested_at").alias("at")
+    )
     is_same = F.col("hash").eqNullSafe(F.col("_hash")) & F.col("sent").eqNullSafe(F.col("at"))
     fault = (
         F.when(F.col("rows").isNull(), Fault.LOST.value)
@@ -234,4 +308,7 @@ def _sum(name: str) -> Column:
 
 
 def _named(fault: Fault, rows: DataFrame) -> list[Example]:
-    return [Example(fault=fault, source=row["_src"]) for row in rows.select("_src").orderBy("_src").limit(MAX_EXAMPLES).collect()]
+    return [
+        Example(fault=fault, source=row["_src"])
+        for row in rows.select("_src").orderBy("_src").limit(MAX_EXAMPLES).collect()
+    ]

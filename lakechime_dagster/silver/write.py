@@ -15,7 +15,16 @@ from lakechime_dagster.silver.results import RequestDone, TypeResult
 from lakechime_dagster.silver.rows import JSON_OPTIONS, RESCUED, rows_of
 from lakechime_dagster.silver.schema import KnownType
 from lakechime_dagster.silver.shape import Rescue, covers
-from lakechime_dagster.silver.slices import NOTHING, Ahead, Slices, TypeCount, TypeTables, append, counted, of_types
+from lakechime_dagster.silver.slices import (
+    NOTHING,
+    Ahead,
+    Slices,
+    TypeCount,
+    TypeTables,
+    append,
+    counted,
+    of_types,
+)
 from lakechime_dagster.spark.commit import Target, commit_at
 from lakechime_dagster.spark.driver import described, stack
 from lakechime_dagster.spark.ranges import files_frame
@@ -28,7 +37,8 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class ToWrite:
-    """What a writer knows of its type: its schema, the variations with their kinds, and the events that were counted.
+    """What a writer knows of its type: its schema, the variations with their kinds, and the events
+    that were counted.
 
     Attributes:
         end: Up to which version of the stream's table it is read.
@@ -52,7 +62,9 @@ class TypeWriter:
     tables: TypeTables
 
     def written(self, one: ToWrite) -> TypeResult:
-        """A type's rows in its table; an error becomes part of the result, and the type keeps its checkpoint."""
+        """A type's rows in its table; an error becomes part of the result, and the type keeps its
+        checkpoint.
+        """
         try:
             with described():
                 return self._appended(one)
@@ -60,16 +72,33 @@ class TypeWriter:
             return self.failed(one.type, error, one.count.rows)
 
     def failed(self, known: KnownType, error: Exception, left: int | None = None) -> TypeResult:
-        """A type of which nothing was written, why, and how many rows are left behind its checkpoint."""
-        return replace(self.begun(known), error=f"{type(error).__name__}: {error}".splitlines()[0], stack=stack(error), left=left)
+        """A type of which nothing was written, why, and how many rows are left behind its
+        checkpoint.
+        """
+        return replace(
+            self.begun(known),
+            error=f"{type(error).__name__}: {error}".splitlines()[0],
+            stack=stack(error),
+            left=left,
+        )
 
     def begun(self, known: KnownType, ahead: Ahead | None = None) -> TypeResult:
-        """A type of which nothing is done yet, with the commits of other attempts that the store does not know."""
+        """A type of which nothing is done yet, with the commits of other attempts that the store
+        does not know.
+        """
         start = self.slices.start(known.checkpoint)
-        result = TypeResult(type=known.type, table=known.table, start=start, end=start, schema_version=known.schema_version)
+        result = TypeResult(
+            type=known.type,
+            table=known.table,
+            start=start,
+            end=start,
+            schema_version=known.schema_version,
+        )
         return self._with_earlier(result, known, ahead)
 
-    def _with_earlier(self, result: TypeResult, known: KnownType, ahead: Ahead | None) -> TypeResult:
+    def _with_earlier(
+        self, result: TypeResult, known: KnownType, ahead: Ahead | None
+    ) -> TypeResult:
         target = self.tables.target(known)
         for commit in ahead.commits if ahead is not None else ():
             facts = commit.commit_metadata.facts  # as its writer counted the events
@@ -78,7 +107,9 @@ class TypeWriter:
                 result = self._with(result, target, commit, rows, rows)
             else:
                 written = int(facts.get("written", 0))
-                result = replace(result, commits=(*result.commits, commit), replayed=(*result.replayed, done))
+                result = replace(
+                    result, commits=(*result.commits, commit), replayed=(*result.replayed, done)
+                )
                 result = _counted(result, rows, written)
         return result
 
@@ -87,70 +118,129 @@ class TypeWriter:
         target, contract = self.tables.target(known), self.tables.job.group.contract_of(known.type)
         result = replace(self.begun(known, one.ahead), columns_added=one.columns_added)
         for _ in range(MAX_ROUNDS):
-            events = of_types(self.slices.rows(self.slices.start(known.checkpoint), one.end), [known.type])
+            events = of_types(
+                self.slices.rows(self.slices.start(known.checkpoint), one.end), [known.type]
+            )
             covered, rest = covered_by(known, one.variations, count)
             rows = rows_of(events, known, contract, covered)
-            held = append(target, rows, count.rows, self.tables.commit_metadata(known, one.end, count.rows))
+            held = append(
+                target, rows, count.rows, self.tables.commit_metadata(known, one.end, count.rows)
+            )
             if self.tables.is_own(held):
                 return replace(self._with(result, target, held, count.rows, rest), end=one.end)
             ahead = self.tables.ahead(known)
             assert ahead is not None  # as it holds a commit
             if ahead.schema_version > known.schema_version:
-                raise ConsumerConflictError(f"{target.name} has a newer schema than was read; the next execution goes on behind it")
-            known, result = replace(known, checkpoint=ahead.checkpoint), self._with_earlier(result, known, ahead)
+                raise ConsumerConflictError(
+                    f"{target.name} has a newer schema than was read; the next execution goes on "
+                    f"behind it"
+                )
+            known, result = (
+                replace(known, checkpoint=ahead.checkpoint),
+                self._with_earlier(result, known, ahead),
+            )
             count = self._left(known, one.end)
             if not count.rows:
                 return replace(result, end=max(self.slices.start(known.checkpoint), one.end))
-        raise RuntimeError(f"{MAX_ROUNDS} others were first at {target.name}; the next execution tries again")
+        raise RuntimeError(
+            f"{MAX_ROUNDS} others were first at {target.name}; the next execution tries again"
+        )
 
     def _left(self, known: KnownType, end: int) -> TypeCount:
-        """The events between a type's checkpoint and the end; none where another attempt was further."""
+        """The events between a type's checkpoint and the end; none where another attempt was
+        further.
+        """
         start = self.slices.start(known.checkpoint)
-        return NOTHING if start >= end else counted(of_types(self.slices.rows(start, end), [known.type])).get(known.type, NOTHING)
+        return (
+            NOTHING
+            if start >= end
+            else counted(of_types(self.slices.rows(start, end), [known.type])).get(
+                known.type, NOTHING
+            )
+        )
 
-    def _with(self, result: TypeResult, target: Target, held: Committed, rows: int, rest: int) -> TypeResult:
-        """What a type's commits did, with one more, which brought so many events; `rest` of these went through our own reader, which
-        alone rescues.
+    def _with(
+        self, result: TypeResult, target: Target, held: Committed, rows: int, rest: int
+    ) -> TypeResult:
+        """What a type's commits did, with one more, which brought so many events; `rest` of these
+        went through our own reader, which alone rescues.
         """
         record = commit_at(target.log, int(held.version))
         written = int(record.metrics.get("numOutputRows", TableSize.of(record.added).rows or 0))
         rescued = self._rescued(target, record) if rest else 0
-        reasons = Counter(result.reasons) + (self._reasons(target, record) if rescued else Counter())
-        result = replace(result, commits=(*result.commits, held), rescued=result.rescued + rescued, reasons=reasons)
+        reasons = Counter(result.reasons) + (
+            self._reasons(target, record) if rescued else Counter()
+        )
+        result = replace(
+            result,
+            commits=(*result.commits, held),
+            rescued=result.rescued + rescued,
+            reasons=reasons,
+        )
         return _counted(result, rows, written)
 
     def _rescued(self, target: Target, record: TableCommit) -> int:
-        """How many rows of a commit that appended have a value that no column took, by its statistics where these are there."""
+        """How many rows of a commit that appended have a value that no column took, by its
+        statistics where these are there.
+        """
         if all(one.rows is not None and RESCUED in one.nulls for one in record.added):
             return sum((one.rows or 0) - one.nulls[RESCUED] for one in record.added)
         return self._rescuing(target, record).count()
 
     def _reasons(self, target: Target, record: TableCommit) -> Counter[Rescue]:
-        """How many values of a commit's rows are in no column, by reason; nothing where its files can be read no more.
+        """How many values of a commit's rows are in no column, by reason; nothing where its files
+        can be read no more.
 
-        The rows are in the table by then, and a commit of another attempt may be counted late: that hinders no type.
+        The rows are in the table by then, and a commit of another attempt may be counted late: that
+        hinders no type.
         """
         codes = F.from_json(RESCUED, "array<struct<r:string>>", JSON_OPTIONS)
         try:
             with described():
-                reasons = self._rescuing(target, record).select(F.explode(codes).alias("code")).groupBy("code.r").count().collect()
+                reasons = (
+                    self._rescuing(target, record)
+                    .select(F.explode(codes).alias("code"))
+                    .groupBy("code.r")
+                    .count()
+                    .collect()
+                )
                 return Counter({Rescue(row["r"]): row["count"] for row in reasons})
         except Exception as error:  # noqa: BLE001 - whatever it is, the rows are written
-            _logger.warning("%s: why values of version %s were rescued is not counted: %s", target.name, record.version, error)
+            _logger.warning(
+                "%s: why values of version %s were rescued is not counted: %s",
+                target.name,
+                record.version,
+                error,
+            )
             return Counter()
 
     def _rescuing(self, target: Target, record: TableCommit) -> DataFrame:
         """The rows of a commit that have such a value."""
-        return files_frame(self.spark, target.location, record.version, record.added).where(F.col(RESCUED).isNotNull())
+        return files_frame(self.spark, target.location, record.version, record.added).where(
+            F.col(RESCUED).isNotNull()
+        )
 
 
 def _counted(result: TypeResult, rows: int, written: int) -> TypeResult:
     """With so many further events, of which so many have a row; the others are discarded."""
-    return replace(result, rows=result.rows + rows, written=result.written + written, discarded=result.discarded + rows - written)
+    return replace(
+        result,
+        rows=result.rows + rows,
+        written=result.written + written,
+        discarded=result.discarded + rows - written,
+    )
 
 
-def covered_by(known: KnownType, variations: Mapping[str, Variation], count: TypeCount) -> tuple[list[str] | None, int]:
-    """The variations that Spark's own reader brings into the schema, None where those are all; and how many events have others."""
-    covered = [name for name in count.variations if name in variations and covers(known.schema, variations[name])]
+def covered_by(
+    known: KnownType, variations: Mapping[str, Variation], count: TypeCount
+) -> tuple[list[str] | None, int]:
+    """The variations that Spark's own reader brings into the schema, None where those are all; and
+    how many events have others.
+    """
+    covered = [
+        name
+        for name in count.variations
+        if name in variations and covers(known.schema, variations[name])
+    ]
     rest = count.rows - sum(count.variations[name] for name in covered)
     return (covered if rest else None), rest

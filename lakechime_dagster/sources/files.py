@@ -14,14 +14,17 @@ class Poll:
     """The state of a source now.
 
     Attributes:
-        end: Up to where it can be read; without `problems`, not before the checkpoint from which it was polled.
+        end: Up to where it can be read; without `problems`, not before the checkpoint from which it
+            was polled.
         news: What lies between that checkpoint and the end, in words; empty where nothing does.
         rest: What is beyond the end and cannot be read yet, in words.
         limited_end: Up to where one execution reads, where its limit is before the end.
-        left: What an execution leaves to the next ones by its limit, in words; empty where it reads all.
-        problems: Why it cannot be read on from the checkpoint unless a person decides how, each with the choices.
-        kept: With problems, from where all that is there and was not read is read on, if what is gone is given up; None where
-            it is the same checkpoint.
+        left: What an execution leaves to the next ones by its limit, in words; empty where it reads
+            all.
+        problems: Why it cannot be read on from the checkpoint unless a person decides how, each
+            with the choices.
+        kept: With problems, from where all that is there and was not read is read on, if what is
+            gone is given up; None where it is the same checkpoint.
     """
 
     end: SourceOffsets
@@ -47,21 +50,23 @@ class OpenSource(Protocol):
 
 BLOCK = 1 << 16  # bytes read at once, backwards, to find the end of the last whole line
 CHOICES = (
-    "put it back as it was, or give what is there now another name, under which it is read from its beginning, and what was read "
+    "put it back as it was, or give what is there now another name, under which it is read from "
+    "its beginning, and what was read "
     "of it before is there twice"
 )
 
 
 @dataclass(frozen=True)
 class FileSource:
-    """The files below a folder whose names match a pattern; an execution reads at most so many bytes of them, None is all.
+    """The files below a folder whose names match a pattern; an execution reads at most so many
+    bytes of them, None is all.
 
-    A file is read up to its last whole line, and may grow. One that was rewritten is noticed by its size, or because no
-    line ends any more where it was read up to. One that is gone was read: it drops out of the checkpoint, and a later file
-    of its name is a new one.
+    A file is read up to its last whole line, and may grow. One that was rewritten is noticed by its
+    size, or because no line ends any more where it was read up to. One that is gone was read: it
+    drops out of the checkpoint, and a later file of its name is a new one.
 
-    An execution that cannot read all takes the files in the order of their names, the last one up to a whole line; a line that is
-    longer than the limit is taken alone.
+    An execution that cannot read all takes the files in the order of their names, the last one up
+    to a whole line; a line that is longer than the limit is taken alone.
     """
 
     folder: Path
@@ -88,17 +93,33 @@ class FileSource:
             end = FileOffsets({name: end for name, end in ends.items() if end})
             short = None if problems else self._step_end(end, FileOffsets(read))
         except OSError as error:
-            raise MessagesUnreadableError(f"{error.filename or self.folder} cannot be read: {error.strerror or error}") from error
-        news, left = self._news(end, FileOffsets(read)), "" if short is None else self._left(end, short)
-        return Poll(end=end, news=news, rest=self._rest(rest), problems=tuple(problems), limited_end=short, left=left)
+            raise MessagesUnreadableError(
+                f"{error.filename or self.folder} cannot be read: {error.strerror or error}"
+            ) from error
+        news, left = (
+            self._news(end, FileOffsets(read)),
+            "" if short is None else self._left(end, short),
+        )
+        return Poll(
+            end=end,
+            news=news,
+            rest=self._rest(rest),
+            problems=tuple(problems),
+            limited_end=short,
+            left=left,
+        )
 
     def _files(self) -> Iterator[tuple[str, Path, int]]:
         if not self.folder.is_dir():
-            raise MessagesUnreadableError(f"{self.folder} is no folder, or not yet; its files {self.pattern} are to be read")
+            raise MessagesUnreadableError(
+                f"{self.folder} is no folder, or not yet; its files {self.pattern} are to be read"
+            )
         for path in self.folder.glob(self.pattern):
             name = path.relative_to(self.folder).as_posix()
             if not _is_text(name):
-                raise MessagesUnreadableError(f"{name!a} in {self.folder} is not UTF-8; rename the file")
+                raise MessagesUnreadableError(
+                    f"{name!a} in {self.folder} is not UTF-8; rename the file"
+                )
             try:
                 if path.is_file():
                     yield name, path, path.stat().st_size
@@ -109,7 +130,10 @@ class FileSource:
         """Up to where one execution reads; None where that is the end."""
         if self.max_bytes is None:
             return None
-        room, stops = self.max_bytes, {name: checkpoint.files[name] for name in end.files.keys() & checkpoint.files.keys()}
+        room, stops = (
+            self.max_bytes,
+            {name: checkpoint.files[name] for name in end.files.keys() & checkpoint.files.keys()},
+        )
         for name, (start, stop) in end.spans_after(checkpoint).items():
             path, limit = self.folder / name, min(stop, start + room)
             found = end_of_lines(path, start, limit)
@@ -123,7 +147,10 @@ class FileSource:
 
     def _left(self, end: FileOffsets, short: FileOffsets) -> str:
         left = sum(stop - start for start, stop in end.spans_after(short).values())
-        return f"an execution reads at most {self.max_bytes:,} bytes, so that {left:,} are left to the next ones"
+        return (
+            f"an execution reads at most {self.max_bytes:,} bytes, so that {left:,} are left to "
+            f"the next ones"
+        )
 
     def _news(self, end: FileOffsets, checkpoint: FileOffsets) -> str:
         spans = end.spans_after(checkpoint)
@@ -165,12 +192,18 @@ def end_of_line(path: Path, at: int) -> int:
 def _problem(path: Path, start: int, size: int) -> str:
     """Why what was read of a file cannot be what is there now; empty if it can."""
     if size < start:
-        return f"{path} holds {size:,} bytes, and {start:,} of it were read: it is not what it was; {CHOICES}"
+        return (
+            f"{path} holds {size:,} bytes, and {start:,} of it were read: it is not what it was; "
+            f"{CHOICES}"
+        )
     if start and size > start:
         with path.open("rb") as file:
             file.seek(start - 1)
             if file.read(1) != b"\n":
-                what = f"{path} grew to {size:,} bytes, but at byte {start:,}, up to which it was read, no line ends any more"
+                what = (
+                    f"{path} grew to {size:,} bytes, but at byte {start:,}, up to which it was "
+                    f"read, no line ends any more"
+                )
                 return f"{what}: it was rewritten; {CHOICES}"
     return ""
 

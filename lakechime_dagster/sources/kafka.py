@@ -8,17 +8,25 @@ from typing import TypeVar
 from lakechime_dagster.errors import MessagesUnreadableError, needs
 from lakechime_dagster.sources.files import Poll
 from lakechime_dagster.tables.sources import KafkaTopic
-from lakechime_dagster.triggers.consumers import KafkaOffsets, MessageSpan, SourceOffsets, TopicOffsets
+from lakechime_dagster.triggers.consumers import (
+    KafkaOffsets,
+    MessageSpan,
+    SourceOffsets,
+    TopicOffsets,
+)
 
 T = TypeVar("T")
 Unread = Mapping[tuple[str, int], MessageSpan]  # by topic id and partition
 
 
-def limited_end(source: KafkaTopic, checkpoint: KafkaOffsets, end: KafkaOffsets, unread: Unread) -> KafkaOffsets | None:
+def limited_end(
+    source: KafkaTopic, checkpoint: KafkaOffsets, end: KafkaOffsets, unread: Unread
+) -> KafkaOffsets | None:
     """Up to where one execution reads from a checkpoint; None where that is the end.
 
-    A heartbeat shows how far its server's log was read, which must not be known before the changes up to there: its
-    topic waits until all others are read up to their ends. One that waits and was never read is not in the offsets.
+    A heartbeat shows how far its server's log was read, which must not be known before the changes
+    up to there: its topic waits until all others are read up to their ends. One that waits and was
+    never read is not in the offsets.
     """
     if source.max_offsets is None or _count(unread) <= source.max_offsets:
         return None
@@ -29,22 +37,40 @@ def limited_end(source: KafkaTopic, checkpoint: KafkaOffsets, end: KafkaOffsets,
         taken |= _taken(beats, source.max_offsets - _count(others))
     waiting, topics = unread.keys() - taken.keys(), dict[str, TopicOffsets]()
     for topic_id, topic in end.topics.items():
-        known, waits = checkpoint.topics.get(topic_id), {number for one, number in waiting if one == topic_id}
+        known, waits = (
+            checkpoint.topics.get(topic_id),
+            {number for one, number in waiting if one == topic_id},
+        )
         if known is not None or not waits:
-            offsets = {number: taken.get((topic_id, number), offset) for number, offset in topic.offsets.items() if number not in waits}
-            topics[topic_id] = TopicOffsets(topic.name, {**(known.offsets if known else {}), **offsets})
+            offsets = {
+                number: taken.get((topic_id, number), offset)
+                for number, offset in topic.offsets.items()
+                if number not in waits
+            }
+            topics[topic_id] = TopicOffsets(
+                topic.name, {**(known.offsets if known else {}), **offsets}
+            )
     return KafkaOffsets(topics)
 
 
 def what_is_left(source: KafkaTopic, short: KafkaOffsets, unread: Unread) -> str:
     """What an execution leaves to the next ones, in words."""
-    read = {(topic_id, number): offset for topic_id, topic in short.topics.items() for number, offset in topic.offsets.items()}
+    read = {
+        (topic_id, number): offset
+        for topic_id, topic in short.topics.items()
+        for number, offset in topic.offsets.items()
+    }
     left = sum(stop - read.get(one, start) for one, (start, stop) in unread.items())
-    return f"an execution reads at most {source.max_offsets:,} offsets, so that {left:,} are left to the next ones"
+    return (
+        f"an execution reads at most {source.max_offsets:,} offsets, so that {left:,} are left to "
+        f"the next ones"
+    )
 
 
 def shares(held: Mapping[T, int], limit: int) -> dict[T, int]:
-    """The share of each in a limit, in proportion to what it holds: at least one, also where these are more than the limit."""
+    """The share of each in a limit, in proportion to what it holds: at least one, also where these
+    are more than the limit.
+    """
     total = sum(held.values())
     if total <= limit:
         return dict(held)
@@ -71,8 +97,10 @@ class TopicState:
     """A topic as it is.
 
     Attributes:
-        topic_id: Its id, which a later topic of its name does not have; its name where the cluster has no ids.
-        spans: By partition, the first offset that is there, and the last stable one, before which every transaction has ended.
+        topic_id: Its id, which a later topic of its name does not have; its name where the cluster
+            has no ids.
+        spans: By partition, the first offset that is there, and the last stable one, before which
+            every transaction has ended.
         ends: By partition, the offset that the next message will get.
     """
 
@@ -83,7 +111,8 @@ class TopicState:
 
 
 CHOICES = (
-    "`trigger resume` continues with what exists and gives up what is gone, `trigger seek --to now` before it leaves out both; "
+    "`trigger resume` continues with what exists and gives up what is gone, `trigger seek --to "
+    "now` before it leaves out both; "
     "afterwards a new snapshot by the connector brings the rows again"
 )
 
@@ -92,15 +121,16 @@ CHOICES = (
 class KafkaSource:
     """The topics of a cluster whose names match.
 
-    A partition is read up to its last stable offset: what lies above may belong to a transaction that is still open. A
-    topic, or a partition, that was not there before is read from its first offset. One that is gone stays in the place, so
-    that a later one of its name is known to be another.
+    A partition is read up to its last stable offset: what lies above may belong to a transaction
+    that is still open. A topic, or a partition, that was not there before is read from its first
+    offset. One that is gone stays in the place, so that a later one of its name is known to be
+    another.
 
     Attributes:
         topic: As it is declared.
         environment: What its options `$NAME` stand for, asked when the cluster is.
-        is_ordered_by_position: The messages hold their order; otherwise that of a partition is the only one, which does not
-            hold where messages of a key are in two.
+        is_ordered_by_position: The messages hold their order; otherwise that of a partition is the
+            only one, which does not hold where messages of a key are in two.
         seconds: That the cluster has for each answer.
     """
 
@@ -123,7 +153,13 @@ class KafkaSource:
         return polled(self.topic, read, topics, is_ordered_by_position=self.is_ordered_by_position)
 
 
-def polled(source: KafkaTopic, checkpoint: KafkaOffsets, topics: Sequence[TopicState], *, is_ordered_by_position: bool) -> Poll:
+def polled(
+    source: KafkaTopic,
+    checkpoint: KafkaOffsets,
+    topics: Sequence[TopicState],
+    *,
+    is_ordered_by_position: bool,
+) -> Poll:
     """What topics as they are mean for a checkpoint up to which they were read."""
     problems = list(_problems(checkpoint, topics, is_ordered_by_position))
     end, unread = dict(checkpoint.topics), dict[tuple[str, int], MessageSpan]()
@@ -158,39 +194,63 @@ def _open_transactions(topics: Sequence[TopicState]) -> Iterator[str]:
     for topic in topics:
         for partition, (_, stop) in sorted(topic.spans.items()):
             if (end := topic.ends.get(partition, stop)) > stop:
-                yield f"{topic.name}[{partition}] ends at offset {end:,}, and is read up to {stop:,}, where a transaction is open"
+                yield (
+                    f"{topic.name}[{partition}] ends at offset {end:,}, and is read up to "
+                    f"{stop:,}, where a transaction is open"
+                )
 
 
 def _kept(checkpoint: KafkaOffsets, topics: Sequence[TopicState]) -> KafkaOffsets:
-    """The checkpoint without what is gone: the nearest offsets that exist, all partitions known; a topic that was created again is new."""
+    """The checkpoint without what is gone: the nearest offsets that exist, all partitions known; a
+    topic that was created again is new.
+    """
     made_anew = {topic.name for topic in topics if topic.topic_id not in checkpoint.topics}
-    kept = {topic_id: known for topic_id, known in checkpoint.topics.items() if known.name not in made_anew}
+    kept = {
+        topic_id: known
+        for topic_id, known in checkpoint.topics.items()
+        if known.name not in made_anew
+    }
     for topic in topics:
         if topic.topic_id in kept:
             before = kept[topic.topic_id].offsets
-            offsets = {number: min(max(before.get(number, 0), earliest), stop) for number, (earliest, stop) in topic.spans.items()}
+            offsets = {
+                number: min(max(before.get(number, 0), earliest), stop)
+                for number, (earliest, stop) in topic.spans.items()
+            }
             kept[topic.topic_id] = TopicOffsets(topic.name, {**before, **offsets})
     return KafkaOffsets(kept)
 
 
-def _problems(checkpoint: KafkaOffsets, topics: Sequence[TopicState], is_ordered_by_position: bool) -> Iterator[str]:
+def _problems(
+    checkpoint: KafkaOffsets, topics: Sequence[TopicState], is_ordered_by_position: bool
+) -> Iterator[str]:
     ids = {topic.topic_id for topic in topics}
-    gone = {known.name: (topic_id, known) for topic_id, known in sorted(checkpoint.topics.items()) if topic_id not in ids}
+    gone = {
+        known.name: (topic_id, known)
+        for topic_id, known in sorted(checkpoint.topics.items())
+        if topic_id not in ids
+    }
     for topic in sorted(topics, key=lambda each: each.name):
         known = checkpoint.topics.get(topic.topic_id)
         if known is not None:
             yield from _partition_problems(topic, known)
             if not is_ordered_by_position and len(topic.spans) > len(known.offsets):
                 yield (
-                    f"{topic.name} was read with {len(known.offsets)} partitions, and has {len(topic.spans)} now: its messages hold no "
-                    "position, and those of one key may be in two partitions, so that their order is unknown; write them to "
-                    "a topic of another name with as many partitions as it shall keep; `trigger resume` reads all partitions all the same"
+                    f"{topic.name} was read with {len(known.offsets)} partitions, and has "
+                    f"{len(topic.spans)} now: its messages hold no "
+                    "position, and those of one key may be in two partitions, so that their order "
+                    "is unknown; write them to "
+                    "a topic of another name with as many partitions as it shall keep; `trigger "
+                    "resume` reads all partitions all the same"
                 )
         elif topic.name in gone:
             old_id, old = gone[topic.name]
             yield (
-                f"{topic.name} was created again: it was read with id {old_id} up to {_offsets(old.offsets)}, and has id {topic.topic_id} "
-                f"now, up to {_offsets({partition: stop for partition, (_, stop) in topic.spans.items()})}; {CHOICES}"
+                f"{topic.name} was created again: it was read with id {old_id} up to "
+                f"{_offsets(old.offsets)}, and has id {topic.topic_id} "
+                f"now, up to "
+                f"{_offsets({partition: stop for partition, (_, stop) in topic.spans.items()})}; "
+                f"{CHOICES}"
             )
 
 
@@ -199,15 +259,20 @@ def _partition_problems(topic: TopicState, known: TopicOffsets) -> Iterator[str]
         start = known.offsets.get(partition, 0)
         if start < earliest:
             yield (
-                f"{topic.name}[{partition}] was truncated: it was read up to offset {start:,}, and begins at {earliest:,} now, so that "
+                f"{topic.name}[{partition}] was truncated: it was read up to offset {start:,}, and "
+                f"begins at {earliest:,} now, so that "
                 f"what lay between was never read; {CHOICES}"
             )
         elif stop < start:
             yield (
-                f"{topic.name}[{partition}] ends at offset {stop:,}, and was read up to {start:,}: the cluster lost what it had shown that "
+                f"{topic.name}[{partition}] ends at offset {stop:,}, and was read up to {start:,}: "
+                f"the cluster lost what it had shown that "
                 f"it holds; {CHOICES}"
             )
 
 
 def _offsets(offsets: Mapping[int, int]) -> str:
-    return ", ".join(f"[{partition}]@{offset}" for partition, offset in sorted(offsets.items())) or "nothing"
+    return (
+        ", ".join(f"[{partition}]@{offset}" for partition, offset in sorted(offsets.items()))
+        or "nothing"
+    )

@@ -15,8 +15,9 @@ from lakechime_dagster.triggers.consumers import Checkpoint, DeclaredSource
 class SourceJob:
     """One execution of a table of messages, of those of a source since the consumer's checkpoint.
 
-    `folder` is where a source of files, or the table that is one, lies, `environment` what a source's settings written `$NAME`
-    stand for. `start`, `may_complete_empty` and `has_committed` are as of `job.TableJob`.
+    `folder` is where a source of files, or the table that is one, lies, `environment` what a
+    source's settings written `$NAME` stand for. `start`, `may_complete_empty` and `has_committed`
+    are as of `job.TableJob`.
     """
 
     name: str
@@ -31,7 +32,11 @@ class SourceJob:
 
 
 def open_source(
-    source: DeclaredSource, located: Callable[[str], Path], environment: Mapping[str, str], *, is_ordered_by_position: bool = False
+    source: DeclaredSource,
+    located: Callable[[str], Path],
+    environment: Mapping[str, str],
+    *,
+    is_ordered_by_position: bool = False,
 ) -> OpenSource:
     """The source, to be asked.
 

@@ -14,14 +14,29 @@ from pyspark.sql.types import StructType
 
 from lakechime_dagster.errors import MessagesUnreadableError
 from lakechime_dagster.sources.source import SourceJob
-from lakechime_dagster.spark.commit import Target, append, append_nothing, commit, commit_at, create_if_missing, is_own, newest_commit
+from lakechime_dagster.spark.commit import (
+    Target,
+    append,
+    append_nothing,
+    commit,
+    commit_at,
+    create_if_missing,
+    is_own,
+    newest_commit,
+)
 from lakechime_dagster.spark.driver import description
 from lakechime_dagster.spark.job import Counts, Outcome, TableResult
 from lakechime_dagster.spark.ranges import files_frame
 from lakechime_dagster.spark.refresh import OpenLog, skipped
 from lakechime_dagster.spark.session import Phases
 from lakechime_dagster.tables.sources import KafkaTopic, java_settings, without_secrets
-from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, FileOffsets, KafkaOffsets, MessageSpan
+from lakechime_dagster.triggers.consumers import (
+    Checkpoint,
+    CommitMetadata,
+    FileOffsets,
+    KafkaOffsets,
+    MessageSpan,
+)
 
 SLICE = 32 << 20  # bytes that one task reads
 ROWS, BYTES = 10_000, 8 << 20  # of a batch that is handed over
@@ -37,7 +52,9 @@ class Slice:
 
 
 def tasks(spans: Mapping[str, MessageSpan], size: int) -> list[list[Slice]]:
-    """The spans of files as tasks of about one size: a large file in several, many small ones in one."""
+    """The spans of files as tasks of about one size: a large file in several, many small ones in
+    one.
+    """
     found: list[list[Slice]] = []
     room = 0
     for name, (start, stop) in spans.items():
@@ -64,19 +81,28 @@ def check_there(folder: Path, spans: Mapping[str, MessageSpan]) -> None:
             size = path.stat().st_size
         except OSError as error:
             raise MessagesUnreadableError(
-                f"{path}, of which {stop:,} bytes are to be read, is not there: {error.strerror}; put it back"
+                f"{path}, of which {stop:,} bytes are to be read, is not there: {error.strerror}; "
+                f"put it back"
             ) from error
         if size < stop:
-            raise MessagesUnreadableError(f"{path} holds {size:,} bytes, and {stop:,} of it are to be read; put it back as it was")
+            raise MessagesUnreadableError(
+                f"{path} holds {size:,} bytes, and {stop:,} of it are to be read; put it back as "
+                f"it was"
+            )
 
 
 def has_message(folder: Path, spans: Mapping[str, MessageSpan]) -> bool:
     """Whether any line between these bytes is not empty."""
-    return any(True for name, (start, stop) in spans.items() for _ in lines(folder, Slice(name, start, stop)))
+    return any(
+        True
+        for name, (start, stop) in spans.items()
+        for _ in lines(folder, Slice(name, start, stop))
+    )
 
 
 def lines(folder: Path, part: Slice) -> Iterator[tuple[int, bytes]]:
-    """The lines that begin in a slice, without their ends, each with the byte at which it begins; empty ones are left out.
+    """The lines that begin in a slice, without their ends, each with the byte at which it begins;
+    empty ones are left out.
 
     Raises:
         MessagesUnreadableError: the file ends before.
@@ -90,7 +116,8 @@ def lines(folder: Path, part: Slice) -> Iterator[tuple[int, bytes]]:
             line = file.readline()
             if not line.endswith(b"\n"):
                 raise MessagesUnreadableError(
-                    f"{folder / part.name} ends at byte {at + len(line):,}, and is to be read up to {part.stop:,}"
+                    f"{folder / part.name} ends at byte {at + len(line):,}, and is to be read up "
+                    f"to {part.stop:,}"
                 )
             if content := line.rstrip(b"\r\n"):
                 yield at, content
@@ -98,7 +125,9 @@ def lines(folder: Path, part: Slice) -> Iterator[tuple[int, bytes]]:
 
 
 class Line(NamedTuple):
-    """A line of a file: the byte at which it begins, and when the file was written last, in nanoseconds."""
+    """A line of a file: the byte at which it begins, and when the file was written last, in
+    nanoseconds.
+    """
 
     name: str
     at: int
@@ -133,16 +162,23 @@ _COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
 
 
 def read_topics(
-    spark: SparkSession, source: KafkaTopic, start: KafkaOffsets, end: KafkaOffsets, environment: Mapping[str, str]
+    spark: SparkSession,
+    source: KafkaTopic,
+    start: KafkaOffsets,
+    end: KafkaOffsets,
+    environment: Mapping[str, str],
 ) -> DataFrame | None:
-    """The messages between two checkpoints, as topic, topic_id, partition, offset, timestamp, key, value, headers; None without an offset.
+    """The messages between two checkpoints, as topic, topic_id, partition, offset, timestamp, key,
+    value, headers; None without an offset.
 
-    What an aborted transaction wrote, and the marks that end transactions, are offsets without a row: rows are counted, never
-    subtracted from offsets. A partition that the start does not know is read from the first offset that is there. Offsets
-    that are gone by the time of reading end the read: nothing is left out.
+    What an aborted transaction wrote, and the marks that end transactions, are offsets without a
+    row: rows are counted, never subtracted from offsets. A partition that the start does not know
+    is read from the first offset that is there. Offsets that are gone by the time of reading end
+    the read: nothing is left out.
 
     Raises:
-        MessagesUnreadableError: The cluster cannot be asked, or a topic is not there any more, or another one of its name.
+        MessagesUnreadableError: The cluster cannot be asked, or a topic is not there any more, or
+            another one of its name.
         InvalidValueError: An option is not in the environment.
     """
     spans = spans_after(start, end)
@@ -155,8 +191,18 @@ def read_topics(
     options = {f"kafka.{name}": value for name, value in settings.items()} | {
         "kafka.isolation.level": "read_committed",
         "assign": json.dumps({name: list(partitions) for name, partitions in named.items()}),
-        "startingOffsets": json.dumps({name: {str(number): span[0] for number, span in of.items()} for name, of in named.items()}),
-        "endingOffsets": json.dumps({name: {str(number): span[1] for number, span in of.items()} for name, of in named.items()}),
+        "startingOffsets": json.dumps(
+            {
+                name: {str(number): span[0] for number, span in of.items()}
+                for name, of in named.items()
+            }
+        ),
+        "endingOffsets": json.dumps(
+            {
+                name: {str(number): span[1] for number, span in of.items()}
+                for name, of in named.items()
+            }
+        ),
         "failOnDataLoss": "true",
         "includeHeaders": "true",
         "maxRecordsPerPartition": str(KAFKA_ROWS),
@@ -171,19 +217,32 @@ def spans_after(start: KafkaOffsets, end: KafkaOffsets) -> dict[str, dict[int, M
     spans: dict[str, dict[int, MessageSpan]] = {}
     for topic_id, topic in sorted(end.topics.items()):
         known = start.topics[topic_id].offsets if topic_id in start.topics else {}
-        found = {number: (known.get(number, EARLIEST), stop) for number, stop in sorted(topic.offsets.items())}
-        grown = {number: (first, stop) for number, (first, stop) in found.items() if max(first, 0) < stop}
+        found = {
+            number: (known.get(number, EARLIEST), stop)
+            for number, stop in sorted(topic.offsets.items())
+        }
+        grown = {
+            number: (first, stop) for number, (first, stop) in found.items() if max(first, 0) < stop
+        }
         spans |= {topic_id: grown} if grown else {}
     return spans
 
 
 def _expect_ids(
-    spark: SparkSession, source: KafkaTopic, settings: Mapping[str, str], ids: Mapping[str, str], environment: Mapping[str, str]
+    spark: SparkSession,
+    source: KafkaTopic,
+    settings: Mapping[str, str],
+    ids: Mapping[str, str],
+    environment: Mapping[str, str],
 ) -> None:
     """Refuses to read a topic by its name that is not the one of the checkpoint."""
     jvm: Any = spark.sparkContext._jvm
     properties = jvm.java.util.Properties()
-    for name, value in {**settings, "default.api.timeout.ms": str(MILLISECONDS), "request.timeout.ms": str(MILLISECONDS)}.items():
+    for name, value in {
+        **settings,
+        "default.api.timeout.ms": str(MILLISECONDS),
+        "request.timeout.ms": str(MILLISECONDS),
+    }.items():
         properties.setProperty(name, value)
     try:
         client = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
@@ -193,14 +252,21 @@ def _expect_ids(
         finally:
             client.close()
     except Py4JJavaError as error:
-        raise MessagesUnreadableError(f"{source} cannot be read: {without_secrets(description(error), source, environment)}") from error
+        raise MessagesUnreadableError(
+            f"{source} cannot be read: {without_secrets(description(error), source, environment)}"
+        ) from error
     for name, topic_id in ids.items():
         if topic_id not in (found[name], name):  # its name where the cluster had no ids
-            raise MessagesUnreadableError(f"{name} is to be read with id {topic_id}, and has id {found[name]} now: it was created again")
+            raise MessagesUnreadableError(
+                f"{name} is to be read with id {topic_id}, and has id {found[name]} now: it was "
+                f"created again"
+            )
 
 
 PROPERTIES = {"delta.appendOnly": "true"}
-Rows = Callable[[Checkpoint | None, Checkpoint], DataFrame | None]  # between two checkpoints; None where there is none
+Rows = Callable[
+    [Checkpoint | None, Checkpoint], DataFrame | None
+]  # between two checkpoints; None where there is none
 
 
 def ingest_step(
@@ -214,13 +280,15 @@ def ingest_step(
     cluster_by: tuple[str, ...] = (),
     properties: Mapping[str, str] = PROPERTIES,
 ) -> TableResult:
-    """One attempt at one execution: append what the source holds up to the end in the commit metadata, at most once ever.
+    """One attempt at one execution: append what the source holds up to the end in the commit
+    metadata, at most once ever.
 
     Args:
         spark: The session; its confs are as before when this returns.
         job: What to read and how.
         commit_metadata: Consumer, step, attempt and the end that the commit will record.
-        open_log: Gives the log of a table by location and table name, such as `capture.delta.DeltaLog`.
+        open_log: Gives the log of a table by location and table name, such as
+            `capture.delta.DeltaLog`.
         rows_between: What the source holds, as rows of `schema`.
         schema: Of the table.
         kinds: An expression over its columns, by which the result counts the rows.
@@ -231,13 +299,22 @@ def ingest_step(
         ConsumerConflictError: the consumer has moved on.
         MessagesUnreadableError: the source does not hold any more what was claimed.
     """
-    target = Target(name=job.name, location=job.location, log=open_log(job.location, job.name), comment=job.comment, cluster_by=cluster_by)
+    target = Target(
+        name=job.name,
+        location=job.location,
+        log=open_log(job.location, job.name),
+        comment=job.comment,
+        cluster_by=cluster_by,
+    )
     last = newest_commit(target, commit_metadata)
     if last and last.commit_metadata.step == commit_metadata.step:
         return skipped(last)
     is_lost = last is None and job.has_committed
     start = None if is_lost else job.start
-    note = f"{job.name} no longer holds what its consumer has committed: its source is read again from the beginning"
+    note = (
+        f"{job.name} no longer holds what its consumer has committed: its source is read again "
+        f"from the beginning"
+    )
     phase = Phases(spark, job.name)
     with phase("read"):
         rows = rows_between(start, commit_metadata.end)
@@ -251,7 +328,11 @@ def ingest_step(
         return skipped(held)
     with phase("count"):
         record = commit_at(target.log, int(held.version))
-        counts = _counted(files_frame(spark, job.location, int(held.version), record.added), kinds) if record.added else {}
+        counts = (
+            _counted(files_frame(spark, job.location, int(held.version), record.added), kinds)
+            if record.added
+            else {}
+        )
     count = sum(counts.values())
     return TableResult(
         outcome=Outcome.FENCED if rows is None else Outcome.COMMITTED,
@@ -269,12 +350,20 @@ def ingest_step(
 
 def file_offsets(checkpoint: Checkpoint | None) -> FileOffsets:
     """A checkpoint in files; the beginning where there is none."""
-    return checkpoint.offsets if checkpoint is not None and isinstance(checkpoint.offsets, FileOffsets) else FileOffsets()
+    return (
+        checkpoint.offsets
+        if checkpoint is not None and isinstance(checkpoint.offsets, FileOffsets)
+        else FileOffsets()
+    )
 
 
 def kafka_offsets(checkpoint: Checkpoint | None) -> KafkaOffsets:
     """A checkpoint in topics; the beginning where there is none."""
-    return checkpoint.offsets if checkpoint is not None and isinstance(checkpoint.offsets, KafkaOffsets) else KafkaOffsets()
+    return (
+        checkpoint.offsets
+        if checkpoint is not None and isinstance(checkpoint.offsets, KafkaOffsets)
+        else KafkaOffsets()
+    )
 
 
 def _counted(frame: DataFrame, kinds: str) -> dict[str, int]:
@@ -282,7 +371,9 @@ def _counted(frame: DataFrame, kinds: str) -> dict[str, int]:
     return {row["kind"]: row["rows"] for row in counted.collect()}
 
 
-def _write(spark: SparkSession, job: SourceJob, target: Target, rows: DataFrame | None) -> Callable[[], None] | None:
+def _write(
+    spark: SparkSession, job: SourceJob, target: Target, rows: DataFrame | None
+) -> Callable[[], None] | None:
     if rows is not None:
         return lambda: append(rows, target)
     return None if job.may_complete_empty else lambda: append_nothing(spark, target)

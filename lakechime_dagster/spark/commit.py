@@ -39,7 +39,15 @@ from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError
 from lakechime_dagster.spark.driver import activate
 from lakechime_dagster.spark.ranges import literal_filter, snapshot_at
 from lakechime_dagster.spark.rows import OPERATION, holds, values_of
-from lakechime_dagster.spark.session import MAX_LITERALS, column, quoted, session_confs, spelled, sql_literal, text_literal
+from lakechime_dagster.spark.session import (
+    MAX_LITERALS,
+    column,
+    quoted,
+    session_confs,
+    spelled,
+    sql_literal,
+    text_literal,
+)
 from lakechime_dagster.tables.options import column_of as column_name
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
 
@@ -67,11 +75,14 @@ class TargetLog(TableLog, Protocol):
 
 
 @contextmanager
-def transaction(spark: SparkSession, app_id: str, version: int, user_metadata: str) -> Iterator[None]:
-    """Every Delta write inside commits under this transaction, at most once ever: a repeat is silently skipped by Delta.
+def transaction(
+    spark: SparkSession, app_id: str, version: int, user_metadata: str
+) -> Iterator[None]:
+    """Every Delta write inside commits under this transaction, at most once ever: a repeat is
+    silently skipped by Delta.
 
-    The confs hold for the whole session, so they are put back whatever happens. A write of nothing commits too while
-    they are set: decide that there is nothing to write before.
+    The confs hold for the whole session, so they are put back whatever happens. A write of nothing
+    commits too while they are set: decide that there is nothing to write before.
     """
     wanted = {TXN_APP_ID: app_id, TXN_VERSION: str(version), USER_METADATA: user_metadata}
     with session_confs(spark, wanted):
@@ -81,7 +92,9 @@ def transaction(spark: SparkSession, app_id: str, version: int, user_metadata: s
 @contextmanager
 def as_commit_of(spark: SparkSession, commit_metadata: CommitMetadata) -> Iterator[None]:
     """Every Delta write inside is the commit of this execution of the consumer."""
-    with transaction(spark, commit_metadata.txn_app_id, commit_metadata.step, commit_metadata.to_text()):
+    with transaction(
+        spark, commit_metadata.txn_app_id, commit_metadata.step, commit_metadata.to_text()
+    ):
         yield
 
 
@@ -104,7 +117,9 @@ class CommitLostError(LakeChimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A table to write: where it lies, its key, its partition columns, its log, and those of its columns that are personal."""
+    """A table to write: where it lies, its key, its partition columns, its log, and those of its
+    columns that are personal.
+    """
 
     name: str
     location: str
@@ -120,38 +135,54 @@ class Target:
 
 
 def newest_commit(target: Target, commit_metadata: CommitMetadata) -> Committed | None:
-    """The commit of this execution, if some attempt made it already, else the newest that the consumer made before.
+    """The commit of this execution, if some attempt made it already, else the newest that the
+    consumer made before.
 
     Raises:
-        ConsumerConflictError: the consumer has moved on, so this attempt is too late to write anything.
+        ConsumerConflictError: the consumer has moved on, so this attempt is too late to write
+            anything.
     """
     if not target.log.exists():
         return None
-    found = target.log.committed(commit_metadata.consumer, commit_metadata.step) or target.log.last_committed(commit_metadata.consumer)
+    found = target.log.committed(
+        commit_metadata.consumer, commit_metadata.step
+    ) or target.log.last_committed(commit_metadata.consumer)
     if found and found.commit_metadata.step > commit_metadata.step:
         raise ConsumerConflictError(
-            f"{target.name}: attempt {commit_metadata.attempt} at step {commit_metadata.step} is too late, its consumer has "
+            f"{target.name}: attempt {commit_metadata.attempt} at step {commit_metadata.step} is "
+            f"too late, its consumer has "
             f"committed step {found.commit_metadata.step}"
         )
     return found
 
 
-def create_if_missing(spark: SparkSession, target: Target, schema: StructType, properties: Mapping[str, str] | None = None) -> None:
+def create_if_missing(
+    spark: SparkSession,
+    target: Target,
+    schema: StructType,
+    properties: Mapping[str, str] | None = None,
+) -> None:
     """Make an empty target, with its change feed on unless the properties say otherwise.
 
     A table that is there, or that another run makes meanwhile, is left as it is.
     """
-    for tried in retrying(AnalysisException):  # which is what Delta calls a folder that another run has only begun to fill
+    for tried in retrying(
+        AnalysisException
+    ):  # which is what Delta calls a folder that another run has only begun to fill
         with tried:
             if not target.log.exists():
                 _create(spark, target, schema, CHANGE_FEED if properties is None else properties)
 
 
-def _create(spark: SparkSession, target: Target, schema: StructType, properties: Mapping[str, str]) -> None:
+def _create(
+    spark: SparkSession, target: Target, schema: StructType, properties: Mapping[str, str]
+) -> None:
     builder = DeltaTable.createIfNotExists(spark).location(target.location)
     for name, value in properties.items():
         builder = builder.property(name, value)
-    builder = builder.addColumns(StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema]))
+    builder = builder.addColumns(
+        StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema])
+    )
     if target.partitioned_by:
         builder = builder.partitionedBy(*target.partitioned_by)
     if target.cluster_by:
@@ -168,14 +199,17 @@ def commit(
     prepare: Callable[[], Callable[[], None] | None],
     facts: Callable[[], Mapping[str, Any]] = dict,
 ) -> Committed | None:
-    """Write with the commit metadata, and ask the log whose commit the execution holds then: this attempt's or another's.
+    """Write with the commit metadata, and ask the log whose commit the execution holds then: this
+    attempt's or another's.
 
-    `prepare` reads the target and gives the write, or None when there is nothing to do: that is decided before the
-    transaction is set, with which even a write of nothing commits. Both are repeated when a concurrent writer was first.
-    `facts` returns further facts for the commit metadata, called once the write is prepared.
+    `prepare` reads the target and gives the write, or None when there is nothing to do: that is
+    decided before the transaction is set, with which even a write of nothing commits. Both are
+    repeated when a concurrent writer was first. `facts` returns further facts for the commit
+    metadata, called once the write is prepared.
 
     Raises:
-        CommitLostError: the write was skipped or changed nothing, and no commit of the execution is there.
+        CommitLostError: the write was skipped or changed nothing, and no commit of the execution is
+            there.
     """
     for tried in retrying():
         with tried:
@@ -186,14 +220,17 @@ def commit(
             if write is None:
                 return None
             try:
-                with as_commit_of(spark, replace(commit_metadata, facts={**commit_metadata.facts, **facts()})):
+                with as_commit_of(
+                    spark, replace(commit_metadata, facts={**commit_metadata.facts, **facts()})
+                ):
                     write()
             except ConcurrentTransactionException:
                 pass  # another attempt at this execution was first: the log shows which
     found = target.log.committed(commit_metadata.consumer, commit_metadata.step)
     if found is None:
         raise CommitLostError(
-            f"{target.name}: step {commit_metadata.step} of consumer {commit_metadata.consumer} was written, but is not in the log at"
+            f"{target.name}: step {commit_metadata.step} of consumer {commit_metadata.consumer} "
+            f"was written, but is not in the log at"
             f" {target.log.shown_location}; run it again"
         )
     return found
@@ -208,13 +245,17 @@ def is_own(found: Committed, commit_metadata: CommitMetadata) -> bool:
 
 
 def append(rows: DataFrame, target: Target) -> None:
-    """Add rows, with new columns if there are any; rows of nothing make a commit too, which is the fence of law 13."""
+    """Add rows, with new columns if there are any; rows of nothing make a commit too, which is the
+    fence of law 13.
+    """
     rows.write.format("delta").mode("append").option("mergeSchema", "true").save(target.location)
 
 
 def append_nothing(spark: SparkSession, target: Target) -> None:
     """An empty commit: later attempts at this execution find it and write nothing."""
-    nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in target.read(spark).schema]
+    nulls = [
+        F.lit(None).cast(field.dataType).alias(field.name) for field in target.read(spark).schema
+    ]
     rows = spark.range(0).select(*nulls)
     rows.write.format("delta").mode("append").save(target.location)
 
@@ -222,17 +263,31 @@ def append_nothing(spark: SparkSession, target: Target) -> None:
 def replace_all(rows: DataFrame, target: Target) -> None:
     """Replace the whole table, its schema included."""
     writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-    (writer.partitionBy(*target.partitioned_by) if target.partitioned_by else writer).save(target.location)
+    (writer.partitionBy(*target.partitioned_by) if target.partitioned_by else writer).save(
+        target.location
+    )
 
 
-def replace_partitions(rows: DataFrame, target: Target, partitions: Sequence[Sequence[Any]]) -> None:
-    """Replace these partitions with those of the rows that are in them; one for which there is no row is emptied."""
+def replace_partitions(
+    rows: DataFrame, target: Target, partitions: Sequence[Sequence[Any]]
+) -> None:
+    """Replace these partitions with those of the rows that are in them; one for which there is no
+    row is emptied.
+    """
     predicate = partition_predicate(target, rows.schema, partitions)
-    writer = rows.where(predicate).write.format("delta").mode("overwrite").option("replaceWhere", predicate).option("mergeSchema", "true")
+    writer = (
+        rows.where(predicate)
+        .write.format("delta")
+        .mode("overwrite")
+        .option("replaceWhere", predicate)
+        .option("mergeSchema", "true")
+    )
     writer.save(target.location)
 
 
-def partition_predicate(target: Target, schema: StructType, partitions: Sequence[Sequence[Any]]) -> str:
+def partition_predicate(
+    target: Target, schema: StructType, partitions: Sequence[Sequence[Any]]
+) -> str:
     """SQL that is true of just these partitions, whose values are plain (`session.plain`)."""
     kinds = [schema[name].dataType for name in target.partitioned_by]
     names = [quoted(name) for name in target.partitioned_by]
@@ -247,26 +302,43 @@ def partition_predicate(target: Target, schema: StructType, partitions: Sequence
     return " OR ".join(one(values) for values in partitions) or "false"
 
 
-def merge(spark: SparkSession, target: Target, changes: DataFrame, *, is_bounded: bool = False, listed: int = MAX_LITERALS) -> None:
-    """Apply keyed changes (`compare.OPERATION`): one row per key, so that no two of them meet one target row.
+def merge(
+    spark: SparkSession,
+    target: Target,
+    changes: DataFrame,
+    *,
+    is_bounded: bool = False,
+    listed: int = MAX_LITERALS,
+) -> None:
+    """Apply keyed changes (`compare.OPERATION`): one row per key, so that no two of them meet one
+    target row.
 
-    Delta opens the files alone that may hold the partitions of these keys, or where it `is_bounded` the keys themselves: by
-    their list where no more are to be `listed`, or by the least and the greatest of them. The log holds the condition, so that it
-    has no keys that are personal.
+    Delta opens the files alone that may hold the partitions of these keys, or where it `is_bounded`
+    the keys themselves: by their list where no more are to be `listed`, or by the least and the
+    greatest of them. The log holds the condition, so that it has no keys that are personal.
     """
     columns = values_of(changes)
     source = changes.where(F.col(OPERATION).isin("I", "U", "D"))
     assignments = {quoted(name): column_of("s", name) for name in columns}
-    condition = reduce(lambda a, b: a & b, [column_of("t", key) == column_of("s", key) for key in target.keys])
+    condition = reduce(
+        lambda a, b: a & b, [column_of("t", key) == column_of("s", key) for key in target.keys]
+    )
     hidden = {column_name(name).lower() for name in target.personal}
-    by_key = [name for name in target.keys if name.lower() not in hidden and (is_bounded or name in target.partitioned_by)]
+    by_key = [
+        name
+        for name in target.keys
+        if name.lower() not in hidden and (is_bounded or name in target.partitioned_by)
+    ]
     if by_key:
         within = literal_filter(source, {name: column_of("t", name) for name in by_key}, listed)
         condition = condition if within is None else condition & within
     deletes, writes = column_of("s", OPERATION) == "D", column_of("s", OPERATION) != "D"
     table = DeltaTable.forPath(spark, target.location)
     merger = table.alias("t").merge(source.alias("s"), condition)
-    if not holds(spelled(table.toDF(), columns).schema, StructType([changes.schema[name] for name in columns])):
+    if not holds(
+        spelled(table.toDF(), columns).schema,
+        StructType([changes.schema[name] for name in columns]),
+    ):
         merger = merger.withSchemaEvolution()
     (
         merger.whenMatchedDelete(deletes)
@@ -295,7 +367,8 @@ def retrying(*others: type[Exception]) -> tenacity.Retrying:
     )
 
 
-OF_WRITE = 8  # further fields of Delta's operation of a write: of overwriting, and what the session has already
+# further fields of Delta's operation of a write: of overwriting, and what the session has already
+OF_WRITE = 8
 
 
 def can_insert(rows: DataFrame, held: DataFrame) -> bool:
@@ -304,13 +377,16 @@ def can_insert(rows: DataFrame, held: DataFrame) -> bool:
 
 
 def insert(spark: SparkSession, target: Target, since: int, rows: DataFrame) -> None:
-    """Commit rows (`can_insert`) of keys that the target did not hold at a version, with the commit metadata that is set (`as_commit_of`).
+    """Commit rows (`can_insert`) of keys that the target did not hold at a version, with the commit
+    metadata that is set (`as_commit_of`).
 
-    A MERGE would look for each key again, to find none, and be guarded against others only from then on. This is from that version on: for
-    Delta it is a transaction that began there and has read all of the table.
+    A MERGE would look for each key again, to find none, and be guarded against others only from
+    then on. This is from that version on: for Delta it is a transaction that began there and has
+    read all of the table.
 
     Raises:
-        ConcurrentAppendException: another writer has added or changed rows since that version, or Delta's like ones.
+        ConcurrentAppendException: another writer has added or changed rows since that version, or
+            Delta's like ones.
         ConcurrentTransactionException: another attempt at the same step was first.
     """
     jvm: Any = spark._jvm
@@ -323,39 +399,60 @@ def insert(spark: SparkSession, target: Target, since: int, rows: DataFrame) -> 
     if transaction.txnVersion(app_id) >= step:
         return  # as Delta's own writes are skipped: the log shows whose commit the execution holds
     levels = [column(name) for name in target.partitioned_by]
-    frame: Any = rows.repartition(*levels) if levels else rows  # a file for each partition, as a MERGE writes them
+    frame: Any = (
+        rows.repartition(*levels) if levels else rows
+    )  # a file for each partition, as a MERGE writes them
     named = {"txn": {"appId": app_id, "version": step, "lastUpdated": time.time_ns() // 1_000_000}}
     of_step = jvm.org.apache.spark.sql.delta.actions.Action.fromJson(json.dumps(named))
-    write = getattr(jvm, "org.apache.spark.sql.delta.DeltaOperations$Write")(jvm.org.apache.spark.sql.SaveMode.Append, *[none] * OF_WRITE)
+    write = getattr(jvm, "org.apache.spark.sql.delta.DeltaOperations$Write")(
+        jvm.org.apache.spark.sql.SaveMode.Append, *[none] * OF_WRITE
+    )
     transaction.commit(transaction.writeFiles(frame._jdf).appended(of_step), write)
 
 
 LISTED = "delta.dataSkippingStatsColumns"
 MAX_LISTED = 32  # leaves, the number for which Delta keeps statistics by default
-_BOUNDED = (NumericType, DateType, TimestampType, TimestampNTZType, StringType)  # which Delta lets be listed
+_BOUNDED = (
+    NumericType,
+    DateType,
+    TimestampType,
+    TimestampNTZType,
+    StringType,
+)  # which Delta lets be listed
 
 
-def listed(schema: StructType, personal: Collection[str], partitioned_by: Collection[str] = ()) -> str:
-    """The property of a table with these columns, of which some are personal; with none left it is empty, which is no bounds at all.
+def listed(
+    schema: StructType, personal: Collection[str], partitioned_by: Collection[str] = ()
+) -> str:
+    """The property of a table with these columns, of which some are personal; with none left it is
+    empty, which is no bounds at all.
 
     Args:
         schema: Of the table.
-        personal: Columns, or fields of structs by dotted names; what lies within one is personal too. Of `column:$.path` it is the column.
+        personal: Columns, or fields of structs by dotted names; what lies within one is personal
+            too. Of `column:$.path` it is the column.
         partitioned_by: Which need no bounds.
     """
     hidden = {tuple(name.partition(":")[0].lower().split(".")) for name in personal}
     levels = {(name.lower(),) for name in partitioned_by}
-    leaves = [leaf for leaf in _leaves(schema) if not _is_within(leaf, hidden) and not _is_within(leaf, levels)]
+    leaves = [
+        leaf
+        for leaf in _leaves(schema)
+        if not _is_within(leaf, hidden) and not _is_within(leaf, levels)
+    ]
     return ",".join(".".join(map(quoted, leaf)) for leaf in leaves[:MAX_LISTED])
 
 
 def properties_of(schema: StructType, target: Target) -> dict[str, str]:
     """The property as a target is made; none where nothing of it is personal."""
-    return {LISTED: listed(schema, target.personal, target.partitioned_by)} if target.personal else {}
+    return (
+        {LISTED: listed(schema, target.personal, target.partitioned_by)} if target.personal else {}
+    )
 
 
 def keep_listed(spark: SparkSession, target: Target, schema: StructType) -> None:
-    """Ensure that the log of an existing table has no bounds of personal columns, before rows of a schema are written.
+    """Ensure that the log of an existing table has no bounds of personal columns, before rows of a
+    schema are written.
 
     Columns are listed that both have: Delta refuses to write a schema that lacks a listed one.
     """
@@ -364,7 +461,10 @@ def keep_listed(spark: SparkSession, target: Target, schema: StructType) -> None
     both = _common(target.read(spark).schema, schema)
     wanted = listed(both, target.personal, target.partitioned_by)
     if target.log.properties().get(LISTED) != wanted:
-        spark.sql(f"ALTER TABLE delta.{quoted(target.location)} SET TBLPROPERTIES ('{LISTED}' = {text_literal(wanted)})")
+        spark.sql(
+            f"ALTER TABLE delta.{quoted(target.location)} SET TBLPROPERTIES ('{LISTED}' = "
+            f"{text_literal(wanted)})"
+        )
 
 
 def _leaves(kind: StructType, within: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -377,7 +477,9 @@ def _leaves(kind: StructType, within: tuple[str, ...] = ()) -> Iterator[tuple[st
 
 
 def _is_within(leaf: tuple[str, ...], hidden: Collection[tuple[str, ...]]) -> bool:
-    """Whether a leaf, or what it lies in, is hidden, by names in any case; a name with dots in it may be the column's own."""
+    """Whether a leaf, or what it lies in, is hidden, by names in any case; a name with dots in it
+    may be the column's own.
+    """
     lowered = tuple(part.lower() for part in leaf)
     parts = tuple(one for part in lowered for one in part.split("."))
     return any(parts[: len(one)] == one for one in hidden)

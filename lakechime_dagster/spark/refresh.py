@@ -51,7 +51,15 @@ from lakechime_dagster.spark.inputs import (
     with_ordered,
     within_partitions,
 )
-from lakechime_dagster.spark.job import Counts, Observer, Outcome, Partition, Seen, TableJob, TableResult
+from lakechime_dagster.spark.job import (
+    Counts,
+    Observer,
+    Outcome,
+    Partition,
+    Seen,
+    TableJob,
+    TableResult,
+)
 from lakechime_dagster.spark.ranges import narrowed
 from lakechime_dagster.spark.rows import (
     OPERATION,
@@ -64,7 +72,15 @@ from lakechime_dagster.spark.rows import (
     sift,
     unkeyed_difference,
 )
-from lakechime_dagster.spark.session import Phases, column, local, local_rows, plain, require_columns, spelled
+from lakechime_dagster.spark.session import (
+    Phases,
+    column,
+    local,
+    local_rows,
+    plain,
+    require_columns,
+    spelled,
+)
 from lakechime_dagster.spark.sql import sql_over
 from lakechime_dagster.tables.options import ReadMode
 from lakechime_dagster.tables.tables import RefreshMode
@@ -80,14 +96,18 @@ def refresh(
     open_log: OpenLog,
     observer: Observer | None = None,
 ) -> TableResult:
-    """One attempt at one execution: process the ranges of the job and commit the outcome with the commit metadata, at most once ever.
+    """One attempt at one execution: process the ranges of the job and commit the outcome with the
+    commit metadata, at most once ever.
 
     Args:
         spark: The session; its confs and views are as before when this returns.
         job: What to read and how to compute.
-        commit_metadata: Consumer, step, attempt and the end that the commit will record. The watermark is completed from the rows.
-        open_log: Gives the log of a table by location and table name, such as `capture.delta.DeltaLog`.
-        observer: Sees the computation before any row of it is computed; what it raises ends the attempt.
+        commit_metadata: Consumer, step, attempt and the end that the commit will record. The
+            watermark is completed from the rows.
+        open_log: Gives the log of a table by location and table name, such as
+            `capture.delta.DeltaLog`.
+        observer: Sees the computation before any row of it is computed; what it raises ends the
+            attempt.
 
     Raises:
         ConsumerConflictError: the consumer has moved on.
@@ -110,9 +130,15 @@ def refresh(
 
 
 def skipped(committed: Committed) -> TableResult:
-    """The result of an attempt whose step another one has committed: it wrote nothing, so that it counts nothing."""
+    """The result of an attempt whose step another one has committed: it wrote nothing, so that it
+    counts nothing.
+    """
     attempt = committed.commit_metadata.attempt
-    note = f"skipped: attempt {attempt} committed" if attempt else "skipped: an earlier attempt committed"
+    note = (
+        f"skipped: attempt {attempt} committed"
+        if attempt
+        else "skipped: an earlier attempt committed"
+    )
     return TableResult(outcome=Outcome.SKIPPED, committed=committed, notes=(note,))
 
 
@@ -144,20 +170,29 @@ class Attempt:
 
     def run(self) -> TableResult:
         with self._phase("read"):
-            inputs = [self._kept_changes(one) for one in with_ordered(self.job, open_inputs(self.spark, self.job, self.open_log))]
+            inputs = [
+                self._kept_changes(one)
+                for one in with_ordered(self.job, open_inputs(self.spark, self.job, self.open_log))
+            ]
             work = self._kept_rows(self._as_stored(self._work(inputs)))
         with self._phase("compute"):
             computed = self._named(self._compute(work))
             work = self._as_computed(work, computed)
-            sifted = sift(self._in_scope(self._nulled(computed), work), self.job.keys, self.job.expect)
+            sifted = sift(
+                self._in_scope(self._nulled(computed), work), self.job.keys, self.job.expect
+            )
             self.held.callback(sifted.kept.unpersist)
-            commit_metadata = replace(self.commit_metadata, watermark=self._watermark(sifted.good, work))
+            commit_metadata = replace(
+                self.commit_metadata, watermark=self._watermark(sifted.good, work)
+            )
             rows_in = sum(self._rows_in(one, work) for one in inputs)
         with self._phase("quarantine"):
             self._quarantine(sifted)
         with self._phase("write"):
             schema = sifted.good.schema
-            create_if_missing(self.spark, self.target, schema, CHANGE_FEED | properties_of(schema, self.target))
+            create_if_missing(
+                self.spark, self.target, schema, CHANGE_FEED | properties_of(schema, self.target)
+            )
             keep_listed(self.spark, self.target, schema)
             written = write(self.spark, self.job, self.target, commit_metadata, sifted, work)
         if written.outcome is Outcome.SKIPPED and written.committed:
@@ -178,7 +213,10 @@ class Attempt:
             files=written.files,
             bytes=written.bytes,
             watermark=commit_metadata.watermark,
-            schema=tuple((name, kind.simpleString()) for name, kind in ((f.name, f.dataType) for f in sifted.good.schema)),
+            schema=tuple(
+                (name, kind.simpleString())
+                for name, kind in ((f.name, f.dataType) for f in sifted.good.schema)
+            ),
             seconds=dict(self._phase.seconds),
             notes=(*work.notes, *ordered_notes(self.job)),
             seen=self._seen,
@@ -200,10 +238,15 @@ class Attempt:
             return whole(inputs, again)
         if mode is RefreshMode.ROWS:
             return rows_work(self.job, inputs, self._hold)
-        return groups_work(inputs, self.job.keys if mode is RefreshMode.AFFECTED_KEYS else self.job.partitioned_by, self._hold)
+        return groups_work(
+            inputs,
+            self.job.keys if mode is RefreshMode.AFFECTED_KEYS else self.job.partitioned_by,
+            self._hold,
+        )
 
     def _matching(self, inputs: Sequence[Input], broken: str, again: str) -> Work:
-        """The rows of matching commits alone, which are new, or from the beginning: then they replace the target.
+        """The rows of matching commits alone, which are new, or from the beginning: then they
+        replace the target.
 
         Raises:
             TableUnreadableError: the target must be replaced, by rows of other commits too.
@@ -211,16 +254,28 @@ class Attempt:
         work = whole(inputs, broken) if broken else rows_work(self.job, inputs, self._hold)
         is_all = all(is_from_nothing(self.job, one) for one in inputs if one.read is not None)
         if work.replace or (again and not is_all):
-            remedy = "seek the trigger to the beginning or past these commits, or declare it without only_matching"
+            remedy = (
+                "seek the trigger to the beginning or past these commits, or declare it without "
+                "only_matching"
+            )
             reason = "; ".join(work.notes) or again
-            raise TableUnreadableError(f"{self.job.name}: {reason}, which would read other commits too; {remedy}")
+            raise TableUnreadableError(
+                f"{self.job.name}: {reason}, which would read other commits too; {remedy}"
+            )
         return replace(work, scope=None, replace=True, notes=(again,)) if again else work
 
     def _fired(self, inputs: Sequence[Input]) -> Scope:
         """The partitions that the trigger fired for, in the types that the inputs' columns have."""
         names = self.job.partitioned_by
         rows = [
-            tuple(None if value is None else str(value).lower() if isinstance(value, bool) else str(value) for value in values)
+            tuple(
+                None
+                if value is None
+                else str(value).lower()
+                if isinstance(value, bool)
+                else str(value)
+                for value in values
+            )
             for values in self.job.partitions
         ]
         values = local_rows(self.spark, names, [StringType()] * len(names), rows)
@@ -228,26 +283,44 @@ class Attempt:
             mapping = one.source_columns(names)
             if set(mapping) == set(names):
                 types = one.end.select(*[mapping[name].alias(name) for name in names]).schema
-                values = values.select(*[column(name).cast(types[name].dataType).alias(name) for name in names])
+                values = values.select(
+                    *[column(name).cast(types[name].dataType).alias(name) for name in names]
+                )
                 break
         return Scope(columns=names, values=values)
 
     def _compute(self, work: Work) -> DataFrame:
         tables = {one.alias: one.table for one in self.job.inputs}
         if self.observer is None:
-            return self._computed_on({alias: frame.alias(alias) for alias, frame in work.frames.items()}, tables)
-        frames = {alias: self.observer.stand_in(frame, tables[alias]).alias(alias) for alias, frame in work.frames.items()}
-        computed, self._seen = self.observer.computed(self.spark, lambda: self._computed_on(frames, tables))
+            return self._computed_on(
+                {alias: frame.alias(alias) for alias, frame in work.frames.items()}, tables
+            )
+        frames = {
+            alias: self.observer.stand_in(frame, tables[alias]).alias(alias)
+            for alias, frame in work.frames.items()
+        }
+        computed, self._seen = self.observer.computed(
+            self.spark, lambda: self._computed_on(frames, tables)
+        )
         return computed
 
     def _computed_on(self, frames: Mapping[str, DataFrame], tables: Mapping[str, str]) -> DataFrame:
         if self.job.sql is not None:
-            return sql_over(self.spark, self.job.name, self.job.sql, {tables[alias]: frame for alias, frame in frames.items()})
+            return sql_over(
+                self.spark,
+                self.job.name,
+                self.job.sql,
+                {tables[alias]: frame for alias, frame in frames.items()},
+            )
         if self.job.compute is None:
             raise DeclarationError(self.job.name, "compute", "has neither a function nor SQL")
         computed = self.job.compute(**frames)
         if not isinstance(computed, DataFrame):
-            raise DeclarationError(self.job.name, "compute", f"returned a {type(computed).__name__}; return a DataFrame")
+            raise DeclarationError(
+                self.job.name,
+                "compute",
+                f"returned a {type(computed).__name__}; return a DataFrame",
+            )
         return computed
 
     def _named(self, computed: DataFrame) -> DataFrame:
@@ -262,10 +335,16 @@ class Attempt:
         if scope is None or scope.values is None:
             return work
         nulled = self._nulled(scope.values)
-        return work if nulled is scope.values else replace(work, scope=replace(scope, values=self._hold(nulled.distinct())))
+        return (
+            work
+            if nulled is scope.values
+            else replace(work, scope=replace(scope, values=self._hold(nulled.distinct())))
+        )
 
     def _as_computed(self, work: Work, computed: DataFrame) -> Work:
-        """The work with its scope in the types of the computed columns; what is no value there is null, which computing makes of it too."""
+        """The work with its scope in the types of the computed columns; what is no value there is
+        null, which computing makes of it too.
+        """
         scope = work.scope
         if scope is None or scope.values is None:
             return work
@@ -275,16 +354,37 @@ class Attempt:
             for field in scope.values.schema
             if field.name in types and not same_type(field.dataType, types[field.name])
         }
-        return replace(work, scope=replace(scope, values=scope.values.withColumns(cast))) if cast else work
+        return (
+            replace(work, scope=replace(scope, values=scope.values.withColumns(cast)))
+            if cast
+            else work
+        )
 
     def _nulled(self, rows: DataFrame) -> DataFrame:
-        """The rows with null for the empty string in partition columns: Delta's partitions do not distinguish them."""
-        texts = [field for field in rows.schema if field.name in self.job.partitioned_by and isinstance(field.dataType, StringType)]
-        nulled = {field.name: F.nullif(column(field.name), F.lit("")).alias(field.name, metadata=field.metadata) for field in texts}
-        return rows.select(*[nulled.get(name, column(name)) for name in rows.columns]) if nulled else rows
+        """The rows with null for the empty string in partition columns: Delta's partitions do not
+        distinguish them.
+        """
+        texts = [
+            field
+            for field in rows.schema
+            if field.name in self.job.partitioned_by and isinstance(field.dataType, StringType)
+        ]
+        nulled = {
+            field.name: F.nullif(column(field.name), F.lit("")).alias(
+                field.name, metadata=field.metadata
+            )
+            for field in texts
+        }
+        return (
+            rows.select(*[nulled.get(name, column(name)) for name in rows.columns])
+            if nulled
+            else rows
+        )
 
     def _in_scope(self, computed: DataFrame, work: Work) -> DataFrame:
-        """Only what the scope asks for; a group whose inputs were read whole is computed, but not answered for."""
+        """Only what the scope asks for; a group whose inputs were read whole is computed, but not
+        answered for.
+        """
         scope = work.scope
         if self.job.refresh is RefreshMode.ROWS or scope is None or scope.values is None:
             return computed
@@ -296,7 +396,10 @@ class Attempt:
         return replace(one, read=replace(one.read, changes=self._keep(one.read.changes)))
 
     def _kept_rows(self, work: Work) -> Work:
-        frames = {alias: self._keep(work.frames[alias]) if alias in work.narrowed else work.frames[alias] for alias in work.frames}
+        frames = {
+            alias: self._keep(work.frames[alias]) if alias in work.narrowed else work.frames[alias]
+            for alias in work.frames
+        }
         return replace(work, frames=frames)
 
     def _hold(self, values: DataFrame) -> DataFrame:
@@ -309,7 +412,9 @@ class Attempt:
         return kept
 
     def _rows_in(self, one: Input, work: Work) -> int:
-        """The rows of an input read as changes that this execution rests on: what it was given row by row, else what changed."""
+        """The rows of an input read as changes that this execution rests on: what it was given row
+        by row, else what changed.
+        """
         if one.job.mode is not ReadMode.CHANGES:
             return 0
         if one.job.alias in work.narrowed or (one.is_changed and one.changes is None):
@@ -317,21 +422,35 @@ class Attempt:
         return one.changes.count() if one.is_changed and one.changes is not None else 0
 
     def _watermark(self, rows: DataFrame, work: Work) -> int | None:
-        """The newest event time, in milliseconds, among the rows and before; among the rows alone where they are all of the table."""
+        """The newest event time, in milliseconds, among the rows and before; among the rows alone
+        where they are all of the table.
+        """
         name = self.job.watermark
         kinds = (DateType, TimestampType, TimestampNTZType)
-        if name is None or name not in rows.columns or not isinstance(rows.schema[name].dataType, kinds):
+        if (
+            name is None
+            or name not in rows.columns
+            or not isinstance(rows.schema[name].dataType, kinds)
+        ):
             return self.commit_metadata.watermark
         newest = rows.agg(F.unix_millis(F.max(column(name)).cast("timestamp"))).collect()[0][0]
         before = None if work.replace else self.target.log.watermark()
-        return max((one for one in (newest, before, self.commit_metadata.watermark) if one is not None), default=None)
+        return max(
+            (one for one in (newest, before, self.commit_metadata.watermark) if one is not None),
+            default=None,
+        )
 
     def _quarantine(self, sifted: Sifted) -> None:
         if sifted.bad is None:
             return
         location = quarantine_location(self.job.location)
         name = f"{self.job.name}__quarantine"
-        table = Target(name=name, location=location, log=self.open_log(location, name), comment=f"Rows that {self.job.name} refused")
+        table = Target(
+            name=name,
+            location=location,
+            log=self.open_log(location, name),
+            comment=f"Rows that {self.job.name} refused",
+        )
         quarantine(self.spark, table, self.commit_metadata, sifted.bad)
 
 
@@ -350,7 +469,9 @@ class Written:
 
 @dataclass
 class Plan:
-    """What the newest try at a write found to do; planned again when a concurrent writer was first."""
+    """What the newest try at a write found to do; planned again when a concurrent writer was
+    first.
+    """
 
     difference: Difference | None = None
     fenced: bool = False
@@ -362,8 +483,16 @@ class Plan:
             self.difference.changes.unpersist()
 
 
-def write(spark: SparkSession, job: TableJob, target: Target, commit_metadata: CommitMetadata, sifted: Sifted, work: Work) -> Written:
-    """Bring the target to the good rows and commit with the commit metadata; nothing is written when nothing differs.
+def write(
+    spark: SparkSession,
+    job: TableJob,
+    target: Target,
+    commit_metadata: CommitMetadata,
+    sifted: Sifted,
+    work: Work,
+) -> Written:
+    """Bring the target to the good rows and commit with the commit metadata; nothing is written
+    when nothing differs.
 
     With nothing to do, a first attempt leaves no commit and a later one an empty one (law 13).
     """
@@ -372,8 +501,14 @@ def write(spark: SparkSession, job: TableJob, target: Target, commit_metadata: C
     def prepare() -> Callable[[], None] | None:
         plan.let_go()
         since = target.log.version
-        found = _planned(spark, job, target, sifted, work, since, is_alone=not commit_metadata.consumer.key)
-        plan.difference, plan.replaced, plan.fenced = found.difference, found.replaced, found.write is None
+        found = _planned(
+            spark, job, target, sifted, work, since, is_alone=not commit_metadata.consumer.key
+        )
+        plan.difference, plan.replaced, plan.fenced = (
+            found.difference,
+            found.replaced,
+            found.write is None,
+        )
         plan.facts = changed_fact(found.difference.changed, since) if found.is_of_values else {}
         if found.write is None and not job.may_complete_empty:
             return lambda: append_nothing(spark, target)
@@ -388,7 +523,9 @@ def write(spark: SparkSession, job: TableJob, target: Target, commit_metadata: C
 
 @dataclass(frozen=True, kw_only=True)
 class _Planned:
-    """What there is to write. `is_of_values`: nothing but values in rows that stay, in columns that the difference names."""
+    """What there is to write. `is_of_values`: nothing but values in rows that stay, in columns that
+    the difference names.
+    """
 
     difference: Difference
     write: Callable[[], None] | None
@@ -396,21 +533,38 @@ class _Planned:
     is_of_values: bool = False
 
 
-def _planned(spark: SparkSession, job: TableJob, target: Target, sifted: Sifted, work: Work, since: int, *, is_alone: bool) -> _Planned:
-    """Compare with the target as it is now, at a version since; `write` is None when nothing differs.
+def _planned(
+    spark: SparkSession,
+    job: TableJob,
+    target: Target,
+    sifted: Sifted,
+    work: Work,
+    since: int,
+    *,
+    is_alone: bool,
+) -> _Planned:
+    """Compare with the target as it is now, at a version since; `write` is None when nothing
+    differs.
 
-    Rows that are all new are inserted by a consumer that is alone in its table: consumers of keys would be in each other's way.
+    Rows that are all new are inserted by a consumer that is alone in its table: consumers of keys
+    would be in each other's way.
     """
     good, stored = sifted.good, target.read(spark)
     now = spelled(stored, good.columns)
     if work.replace or job.refresh is RefreshMode.FULL:
         difference = _whole_difference(target, good, now)
-        new_schema = [(f.name, f.dataType) for f in good.schema] != [(f.name, f.dataType) for f in now.schema]
+        new_schema = [(f.name, f.dataType) for f in good.schema] != [
+            (f.name, f.dataType) for f in now.schema
+        ]
         wanted = job.always_write or new_schema or not difference.is_empty
-        has_as_many = difference.is_of_values and sifted.good_count == now.count()  # no row lacks a key, and none has another's
+        has_as_many = (
+            difference.is_of_values and sifted.good_count == now.count()
+        )  # no row lacks a key, and none has another's
         is_of_values = not new_schema and has_as_many
         write = (lambda: replace_all(good, target)) if wanted else None
-        return _Planned(difference=difference, write=write, replaced=wanted, is_of_values=is_of_values)
+        return _Planned(
+            difference=difference, write=write, replaced=wanted, is_of_values=is_of_values
+        )
     held = now.schema
     rows = shaped(job.name, good, held)
     now = shaped(job.name, now, rows.schema)  # with fields of structs that it is about to have
@@ -418,7 +572,9 @@ def _planned(spark: SparkSession, job: TableJob, target: Target, sifted: Sifted,
         return _planned_partitions(target, rows, now, work.scope)
     if not target.keys:
         added = Difference(inserted=sifted.good_count)
-        return _Planned(difference=added, write=None if added.is_empty else lambda: append(rows, target))
+        return _Planned(
+            difference=added, write=None if added.is_empty else lambda: append(rows, target)
+        )
     can_be_inserted = is_alone and can_insert(rows, stored)
     if can_be_inserted and _is_just_made(target, since):
         return _inserting(spark, target, since, rows, Difference(inserted=sifted.good_count))
@@ -430,11 +586,20 @@ def _planned(spark: SparkSession, job: TableJob, target: Target, sifted: Sifted,
         new = changes.where(F.col(OPERATION) == "I").select(*map(column, rows.columns))
         return _inserting(spark, target, since, new, difference)
     is_of_values = difference.is_of_values and rows.schema.simpleString() == held.simpleString()
-    return _Planned(difference=difference, write=lambda: merge(spark, target, changes), is_of_values=is_of_values)
+    return _Planned(
+        difference=difference,
+        write=lambda: merge(spark, target, changes),
+        is_of_values=is_of_values,
+    )
 
 
-def _inserting(spark: SparkSession, target: Target, since: int, rows: DataFrame, difference: Difference) -> _Planned:
-    return _Planned(difference=difference, write=None if difference.is_empty else lambda: insert(spark, target, since, rows))
+def _inserting(
+    spark: SparkSession, target: Target, since: int, rows: DataFrame, difference: Difference
+) -> _Planned:
+    return _Planned(
+        difference=difference,
+        write=None if difference.is_empty else lambda: insert(spark, target, since, rows),
+    )
 
 
 def _is_just_made(target: Target, version: int) -> bool:
@@ -442,14 +607,18 @@ def _is_just_made(target: Target, version: int) -> bool:
     return version == 0 and not commit_at(target.log, 0).added
 
 
-def _planned_partitions(target: Target, rows: DataFrame, now: DataFrame, scope: Scope | None) -> _Planned:
+def _planned_partitions(
+    target: Target, rows: DataFrame, now: DataFrame, scope: Scope | None
+) -> _Planned:
     """Replace those partitions of the scope in which anything differs."""
     names = list(target.partitioned_by)
     levels = [column(name) for name in names]
     if scope is None or scope.values is None:
         return _Planned(difference=Difference(), write=None)
     wanted = scope.values
-    if set(scope.columns) != set(names):  # an outer level only: all partitions below it, old and new
+    if set(scope.columns) != set(
+        names
+    ):  # an outer level only: all partitions below it, old and new
         both = now.select(*levels).union(rows.select(*levels)).distinct()
         below = narrowed(both, scope.values, {name: column(name) for name in scope.columns})
         wanted = local(below) or below
@@ -459,53 +628,101 @@ def _planned_partitions(target: Target, rows: DataFrame, now: DataFrame, scope: 
     partitions = difference.groups
     if target.keys and not set(names) <= set(target.keys):  # a key may have moved from any of them
         travelling = [plain(column(name), rows.schema[name].dataType) for name in names]
-        partitions = [tuple(row) for row in wanted.select(*levels).distinct().select(*travelling).collect()]
-    return _Planned(difference=difference, write=lambda: replace_partitions(rows, target, partitions))
+        partitions = [
+            tuple(row) for row in wanted.select(*levels).distinct().select(*travelling).collect()
+        ]
+    return _Planned(
+        difference=difference, write=lambda: replace_partitions(rows, target, partitions)
+    )
 
 
-def _difference(target: Target, new: DataFrame, old: DataFrame, by: Sequence[str] = (), *, named: bool = False) -> Difference:
-    return keyed_difference(new, old, target.keys, by=by, named=named) if target.keys else unkeyed_difference(new, old, by)
+def _difference(
+    target: Target, new: DataFrame, old: DataFrame, by: Sequence[str] = (), *, named: bool = False
+) -> Difference:
+    return (
+        keyed_difference(new, old, target.keys, by=by, named=named)
+        if target.keys
+        else unkeyed_difference(new, old, by)
+    )
 
 
 def _whole_difference(target: Target, new: DataFrame, old: DataFrame) -> Difference:
-    """The difference of two whole tables; where a column has another type now, all rows are deleted and inserted."""
+    """The difference of two whole tables; where a column has another type now, all rows are deleted
+    and inserted.
+    """
     were = {field.name: field.dataType.simpleString() for field in old.schema}
-    if any(were.get(field.name, field.dataType.simpleString()) != field.dataType.simpleString() for field in new.schema):
+    if any(
+        were.get(field.name, field.dataType.simpleString()) != field.dataType.simpleString()
+        for field in new.schema
+    ):
         return Difference(inserted=new.count(), deleted=old.count())
     return _difference(target, new, old, named=True)
 
 
-def _scoped_difference(job: TableJob, target: Target, rows: DataFrame, now: DataFrame, scope: Scope | None) -> Difference:
-    """The difference by key among the rows that were computed and those that the scope answers for."""
+def _scoped_difference(
+    job: TableJob, target: Target, rows: DataFrame, now: DataFrame, scope: Scope | None
+) -> Difference:
+    """The difference by key among the rows that were computed and those that the scope answers
+    for.
+    """
     if scope is None or scope.values is None:
-        return keyed_difference(rows, _narrowed(target, now, rows, target.keys), target.keys, F.lit(False), keep=True, named=True)
+        return keyed_difference(
+            rows,
+            _narrowed(target, now, rows, target.keys),
+            target.keys,
+            F.lit(False),
+            keep=True,
+            named=True,
+        )
     if job.refresh is RefreshMode.AFFECTED_KEYS:
-        return keyed_difference(rows, _narrowed(target, now, scope.values, scope.columns), target.keys, keep=True, named=True)
+        return keyed_difference(
+            rows,
+            _narrowed(target, now, scope.values, scope.columns),
+            target.keys,
+            keep=True,
+            named=True,
+        )
     levels = [column(name) for name in scope.columns]
     old = _narrowed(target, now, scope.values.union(rows.select(*levels)), scope.columns)
-    answers = scope.values.select(*[value.alias(f"__scope_{i}") for i, value in enumerate(levels)], F.lit(True).alias("__in_scope"))
-    condition = reduce(lambda a, b: a & b, [value.eqNullSafe(F.col(f"__scope_{i}")) for i, value in enumerate(levels)])
+    answers = scope.values.select(
+        *[value.alias(f"__scope_{i}") for i, value in enumerate(levels)],
+        F.lit(True).alias("__in_scope"),
+    )
+    condition = reduce(
+        lambda a, b: a & b,
+        [value.eqNullSafe(F.col(f"__scope_{i}")) for i, value in enumerate(levels)],
+    )
     marked = old.join(answers, condition, "left")
-    return keyed_difference(rows, marked, target.keys, F.col("__in_scope").isNotNull(), keep=True, named=True)
+    return keyed_difference(
+        rows, marked, target.keys, F.col("__in_scope").isNotNull(), keep=True, named=True
+    )
 
 
 def _narrowed(target: Target, now: DataFrame, values: DataFrame, names: Sequence[str]) -> DataFrame:
     """The target's rows that hold one of the values; of a target just made nobody asks which.
 
-    What others write to it meanwhile is none of them, though a frame of a Delta table shows its newest snapshot.
+    What others write to it meanwhile is none of them, though a frame of a Delta table shows its
+    newest snapshot.
     """
     if _is_just_made(target, target.log.version):
         return now.limit(0)
     return narrowed(now, values, {name: column(name) for name in names})
 
 
-def _written(target: Target, commit_metadata: CommitMetadata, plan: Plan, held: Committed | None) -> Written:
+def _written(
+    target: Target, commit_metadata: CommitMetadata, plan: Plan, held: Committed | None
+) -> Written:
     """The record of a write, with the counts of the log where it has them."""
     difference = plan.difference
     counts = (
         Counts()
         if difference is None
-        else Counts(inserted=difference.inserted, updated=difference.updated, deleted=difference.deleted, unchanged=difference.unchanged)
+        else Counts(
+            inserted=difference.inserted,
+            updated=difference.updated,
+            deleted=difference.deleted,
+            unchanged=difference.unchanged,
+        )
     )
     if held is None:
         return Written(outcome=Outcome.NOTHING, counts=counts)
@@ -541,7 +758,8 @@ STATISTICS = {LISTED: "consumer,step,execution,reason"}  # not of the rows, whic
 ATTEMPTS = 1024  # transactions of one execution, in the order of its attempts
 AS_TEXT = {
     "ignoreNullFields": "false",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",  # by default to the millisecond, which makes different rows one
+    # by default to the millisecond, which makes different rows one
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 
@@ -550,11 +768,15 @@ def quarantine_location(location: str) -> str:
     return location.rstrip("/") + SUFFIX
 
 
-def quarantine(spark: SparkSession, target: Target, commit_metadata: CommitMetadata, bad: DataFrame) -> int:
-    """Add the bad rows of an execution, each once, whichever of its attempts is first; return how many were new.
+def quarantine(
+    spark: SparkSession, target: Target, commit_metadata: CommitMetadata, bad: DataFrame
+) -> int:
+    """Add the bad rows of an execution, each once, whichever of its attempts is first; return how
+    many were new.
 
-    An attempt may have read further than the one before it, so it adds what is not there yet. It has a transaction of its
-    own, below those of later attempts: one that wakes up late adds nothing.
+    An attempt may have read further than the one before it, so it adds what is not there yet. It
+    has a transaction of its own, below those of later attempts: one that wakes up late adds
+    nothing.
     """
     consumer, step = str(commit_metadata.consumer), commit_metadata.step
     source = [
@@ -564,14 +786,20 @@ def quarantine(spark: SparkSession, target: Target, commit_metadata: CommitMetad
     ]
     values = F.struct(*[column(name) for name in bad.columns if name != REASON])
     rows = bad.select(F.col(REASON).alias("reason"), F.to_json(values, AS_TEXT).alias("row"))
-    create_if_missing(spark, target, rows.select(*source, "reason", "row").schema, CHANGE_FEED | STATISTICS)
+    create_if_missing(
+        spark, target, rows.select(*source, "reason", "row").schema, CHANGE_FEED | STATISTICS
+    )
     version, count = step * ATTEMPTS + min(commit_metadata.attempt, ATTEMPTS - 1), 0
     for tried in retrying():
         with tried:
-            held = target.read(spark).where((F.col("consumer") == consumer) & (F.col("step") == step))
+            held = target.read(spark).where(
+                (F.col("consumer") == consumer) & (F.col("step") == step)
+            )
             new = rows.exceptAll(held.select("reason", "row"))
             count = new.count()
             if count:
                 with transaction(spark, consumer, version, commit_metadata.to_text()):
-                    new.select(*source, "reason", "row").write.format("delta").mode("append").save(target.location)
+                    new.select(*source, "reason", "row").write.format("delta").mode("append").save(
+                        target.location
+                    )
     return count

@@ -1,4 +1,6 @@
-"""Computed rows before they are written: validated, deduplicated, brought under the target's columns, compared with its rows."""
+"""Computed rows before they are written: validated, deduplicated, brought under the target's
+columns, compared with its rows.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +22,9 @@ REASON = "__lakechime_reason"
 
 @dataclass(frozen=True, kw_only=True)
 class Sifted:
-    """`good` rows may be written; `bad` ones carry why not in the column REASON. `kept` is in memory until unpersisted."""
+    """`good` rows may be written; `bad` ones carry why not in the column REASON. `kept` is in
+    memory until unpersisted.
+    """
 
     kept: DataFrame
     good: DataFrame
@@ -37,41 +41,67 @@ class Sifted:
 def reason_column(keys: Sequence[str], expect: Mapping[str, str]) -> Column:
     """Why a row is refused, or null: a null key, or a constraint that is not true of it."""
     checks = [F.when(column(key).isNull(), F.lit(f"key {key} is null")) for key in keys]
-    checks += [F.when(~F.coalesce(F.expr(condition), F.lit(False)), F.lit(f"{name}: {condition}")) for name, condition in expect.items()]
+    checks += [
+        F.when(~F.coalesce(F.expr(condition), F.lit(False)), F.lit(f"{name}: {condition}"))
+        for name, condition in expect.items()
+    ]
     return F.coalesce(*checks, F.lit(None).cast("string"))
 
 
 def sift(computed: DataFrame, keys: Sequence[str], expect: Mapping[str, str]) -> Sifted:
     """Sort computed rows into good and bad ones.
 
-    Exact repeats of a keyed row count once. Rows with one key and different values are a tie that nothing decides: all
-    of them are bad. Constraints must be true: false and unknown are both refused, as Delta's own do.
+    Exact repeats of a keyed row count once. Rows with one key and different values are a tie that
+    nothing decides: all of them are bad. Constraints must be true: false and unknown are both
+    refused, as Delta's own do.
     """
-    judged = computed.withColumn(REASON, reason_column(keys, expect)).persist(StorageLevel.MEMORY_AND_DISK)
+    judged = computed.withColumn(REASON, reason_column(keys, expect)).persist(
+        StorageLevel.MEMORY_AND_DISK
+    )
     counted = _counted(judged, keys)
     good = judged.where(F.col(REASON).isNull()).drop(REASON)
     bad = judged.where(F.col(REASON).isNotNull()) if counted.refused else None
     if not keys or counted.most_of_key <= 1:
-        return Sifted(kept=judged, good=good, bad=bad, computed=counted.total, deduplicated=0, quarantined=counted.refused)
+        return Sifted(
+            kept=judged,
+            good=good,
+            bad=bad,
+            computed=counted.total,
+            deduplicated=0,
+            quarantined=counted.refused,
+        )
     per_key = _different_per_key(good, keys)
     different = F.col("__different")
-    kept, tied = per_key.agg(F.sum(different), F.coalesce(F.sum(F.when(different > 1, different)), F.lit(0))).collect()[0]
+    kept, tied = per_key.agg(
+        F.sum(different), F.coalesce(F.sum(F.when(different > 1, different)), F.lit(0))
+    ).collect()[0]
     repeats = counted.total - counted.refused - kept
     if repeats:
         good = good.dropDuplicates() if is_comparable(good.schema) else _without_repeats(good)
     if tied:
-        ties = per_key.where(F.col("__different") > 1).select(*[column(f"__key_{i}") for i in range(len(keys))])
+        ties = per_key.where(F.col("__different") > 1).select(
+            *[column(f"__key_{i}") for i in range(len(keys))]
+        )
         condition = [same(column(key), column(f"__key_{i}")) for i, key in enumerate(keys)]
         why = F.lit(f"another row has the same key ({', '.join(keys)}) and other values")
         tie = good.join(ties, condition, "left_semi").withColumn(REASON, why)
         good = good.join(ties, condition, "left_anti")
         bad = tie if bad is None else bad.unionByName(tie)
-    return Sifted(kept=judged, good=good, bad=bad, computed=counted.total, deduplicated=repeats, quarantined=counted.refused + tied)
+    return Sifted(
+        kept=judged,
+        good=good,
+        bad=bad,
+        computed=counted.total,
+        deduplicated=repeats,
+        quarantined=counted.refused + tied,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Counted:
-    """How many rows there are, how many of them are refused, and how many of the others have the key that most of these have."""
+    """How many rows there are, how many of them are refused, and how many of the others have the
+    key that most of these have.
+    """
 
     total: int
     refused: int
@@ -79,15 +109,23 @@ class _Counted:
 
 
 def _counted(judged: DataFrame, keys: Sequence[str]) -> _Counted:
-    per_key = judged.groupBy(*_named(keys), F.col(REASON).isNull().alias("__good")).agg(F.count(F.lit(1)).alias("__rows"))
+    per_key = judged.groupBy(*_named(keys), F.col(REASON).isNull().alias("__good")).agg(
+        F.count(F.lit(1)).alias("__rows")
+    )
     rows, good = F.col("__rows"), F.col("__good")
-    found = per_key.agg(F.sum(rows), F.sum(F.when(~good, rows)), F.max(F.when(good, rows))).collect()[0]
+    found = per_key.agg(
+        F.sum(rows), F.sum(F.when(~good, rows)), F.max(F.when(good, rows))
+    ).collect()[0]
     return _Counted(total=found[0] or 0, refused=found[1] or 0, most_of_key=found[2] or 0)
 
 
 def _different_per_key(good: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """How many different rows each key has: what takes all columns, so that it is asked only where a key has several rows."""
-    return good.groupBy(*_named(keys)).agg(F.count_distinct(comparable_row(good)).alias("__different"))
+    """How many different rows each key has: what takes all columns, so that it is asked only where
+    a key has several rows.
+    """
+    return good.groupBy(*_named(keys)).agg(
+        F.count_distinct(comparable_row(good)).alias("__different")
+    )
 
 
 def _named(keys: Sequence[str]) -> list[Column]:
@@ -99,11 +137,16 @@ def _without_repeats(rows: DataFrame) -> DataFrame:
     return rows.withColumn("__row", comparable_row(rows)).dropDuplicates(["__row"]).drop("__row")
 
 
-INEXACT = {("int", "float"), ("bigint", "float"), ("bigint", "double")}  # Spark's wider types that do not hold each of the values
+INEXACT = {
+    ("int", "float"),
+    ("bigint", "float"),
+    ("bigint", "double"),
+}  # Spark's wider types that do not hold each of the values
 
 
 def shaped(table: str, rows: DataFrame, schema: StructType) -> DataFrame:
-    """The rows under a table's columns: in its wider types, missing ones null, new ones behind; so too the fields of structs.
+    """The rows under a table's columns: in its wider types, missing ones null, new ones behind; so
+    too the fields of structs.
 
     Raises:
         DeclarationError: a column of the rows has values that its type in the table cannot hold.
@@ -111,7 +154,9 @@ def shaped(table: str, rows: DataFrame, schema: StructType) -> DataFrame:
     fitting = _Fitting(table, rows.sparkSession)
     present = {field.name: field for field in rows.schema}
     kept = [
-        fitting.fitted(column(field.name), present[field.name].dataType, field.dataType, field.name).alias(field.name)
+        fitting.fitted(
+            column(field.name), present[field.name].dataType, field.dataType, field.name
+        ).alias(field.name)
         if field.name in present
         else F.lit(None).cast(field.dataType).alias(field.name)
         for field in schema
@@ -128,7 +173,9 @@ def same_type(one: DataType, other: DataType) -> bool:
 def holds(table: StructType, wanted: StructType) -> bool:
     """Whether a table has all these columns, of these types."""
     held = {field.name: field.dataType for field in table}
-    return all(field.name in held and same_type(held[field.name], field.dataType) for field in wanted)
+    return all(
+        field.name in held and same_type(held[field.name], field.dataType) for field in wanted
+    )
 
 
 class _Fitting:
@@ -144,27 +191,50 @@ class _Fitting:
         if isinstance(kind, StructType) and isinstance(wanted, StructType):
             return self._struct(value, kind, wanted, path)
         if isinstance(kind, ArrayType) and isinstance(wanted, ArrayType):
-            return F.transform(value, lambda item: self.fitted(item, kind.elementType, wanted.elementType, f"{path}.element"))
+            return F.transform(
+                value,
+                lambda item: self.fitted(
+                    item, kind.elementType, wanted.elementType, f"{path}.element"
+                ),
+            )
         if isinstance(kind, MapType) and isinstance(wanted, MapType):
-            keyed = F.transform_keys(value, lambda key, _: self.fitted(key, kind.keyType, wanted.keyType, f"{path}.key"))
-            return F.transform_values(keyed, lambda _, item: self.fitted(item, kind.valueType, wanted.valueType, f"{path}.value"))
+            keyed = F.transform_keys(
+                value, lambda key, _: self.fitted(key, kind.keyType, wanted.keyType, f"{path}.key")
+            )
+            return F.transform_values(
+                keyed,
+                lambda _, item: self.fitted(
+                    item, kind.valueType, wanted.valueType, f"{path}.value"
+                ),
+            )
         if self._is_wider(kind, wanted):
             return value.cast(wanted)
-        what = f"{path} is {kind.simpleString()}, and {wanted.simpleString()} in the table, which would lose some of it"
-        raise DeclarationError(self.table, "columns", f"{what}; cast it to {wanted.simpleString()}, or return it under another name")
+        what = (
+            f"{path} is {kind.simpleString()}, and {wanted.simpleString()} in the table, which "
+            f"would lose some of it"
+        )
+        raise DeclarationError(
+            self.table,
+            "columns",
+            f"{what}; cast it to {wanted.simpleString()}, or return it under another name",
+        )
 
     def _struct(self, value: Column, kind: StructType, wanted: StructType, path: str) -> Column:
         present = {folded(field.name): field for field in kind}
         known = {folded(field.name) for field in wanted}
         fields = [
-            self.fitted(value.getField(had.name), had.dataType, field.dataType, f"{path}.{field.name}")
+            self.fitted(
+                value.getField(had.name), had.dataType, field.dataType, f"{path}.{field.name}"
+            )
             if (had := present.get(folded(field.name)))
             else F.lit(None).cast(field.dataType)
             for field in wanted
         ]
         new = [field.name for field in kind if folded(field.name) not in known]
         named = [one.alias(field.name) for one, field in zip(fields, wanted, strict=True)]
-        return F.when(value.isNotNull(), F.struct(*named, *[value.getField(name).alias(name) for name in new]))
+        return F.when(
+            value.isNotNull(), F.struct(*named, *[value.getField(name).alias(name) for name in new])
+        )
 
     def _is_wider(self, kind: DataType, wanted: DataType) -> bool:
         jvm: Any = self.spark._jvm
@@ -175,7 +245,9 @@ class _Fitting:
 
 
 OPERATION = "__lakechime_operation"  # I, U or D; = for a row that stays
-DIFFERS = "__lakechime_differs_"  # of an updated row the columns that differ, a bit for each, by so many
+DIFFERS = (
+    "__lakechime_differs_"  # of an updated row the columns that differ, a bit for each, by so many
+)
 BITS = 63
 ADDED, REMOVED = "__lakechime_added", "__lakechime_removed"
 
@@ -184,10 +256,11 @@ ADDED, REMOVED = "__lakechime_added", "__lakechime_removed"
 class Difference:
     """What turns the old rows into the new ones, counted.
 
-    `changes` holds, where they were asked for, one row per key that differs, with its OPERATION: the new values for I and
-    U, the old key for D. It is in memory until it is unpersisted. `groups` are the values of the columns that were asked
-    for, plain (`literals.plain`), among which anything differs. `changed` names, where they were asked for, the columns in
-    which rows that stay differ.
+    `changes` holds, where they were asked for, one row per key that differs, with its OPERATION:
+    the new values for I and U, the old key for D. It is in memory until it is unpersisted. `groups`
+    are the values of the columns that were asked for, plain (`literals.plain`), among which
+    anything differs. `changed` names, where they were asked for, the columns in which rows that
+    stay differ.
     """
 
     changes: DataFrame | None = None
@@ -218,9 +291,11 @@ def keyed_difference(
     keep: bool = False,
     named: bool = False,
 ) -> Difference:
-    """The difference by key. Old rows that no new row has a key of are deleted where `deletable`, a condition over the old, holds.
+    """The difference by key. Old rows that no new row has a key of are deleted where `deletable`, a
+    condition over the old, holds.
 
-    Groups are of the columns `by`; with `keep` the changes are kept, with `named` the columns that differ are found.
+    Groups are of the columns `by`; with `keep` the changes are kept, with `named` the columns that
+    differ are found.
     """
     others = [name for name in new.columns if name not in keys]
     changes = keyed_changes(new, old, keys, deletable, marked=others if named else ())
@@ -235,15 +310,27 @@ def values_of(changes: DataFrame) -> list[str]:
     return [name for name in changes.columns if name != OPERATION and not name.startswith(DIFFERS)]
 
 
-def keyed_changes(new: DataFrame, old: DataFrame, keys: Sequence[str], deletable: Column | None, marked: Sequence[str] = ()) -> DataFrame:
-    """One row per key of either side, with its OPERATION; a key that is neither new nor to be deleted has none.
+def keyed_changes(
+    new: DataFrame,
+    old: DataFrame,
+    keys: Sequence[str],
+    deletable: Column | None,
+    marked: Sequence[str] = (),
+) -> DataFrame:
+    """One row per key of either side, with its OPERATION; a key that is neither new nor to be
+    deleted has none.
 
     Rows with U mark which of the `marked` columns differ.
     """
     others = [name for name in new.columns if name not in keys]
     left = new.select(*[column(name) for name in new.columns], F.lit(True).alias("__is_new"))
-    keyed = reduce(lambda a, b: a & b, [column(key).isNotNull() for key in keys])  # a row without a key cannot be addressed
-    has_been = [column(name) if name in old.columns else F.lit(None).cast(new.schema[name].dataType) for name in new.columns]
+    keyed = reduce(
+        lambda a, b: a & b, [column(key).isNotNull() for key in keys]
+    )  # a row without a key cannot be addressed
+    has_been = [
+        column(name) if name in old.columns else F.lit(None).cast(new.schema[name].dataType)
+        for name in new.columns
+    ]
     right = old.select(
         *[value.alias(f"__old_{i}") for i, value in enumerate(has_been)],
         F.lit(True).alias("__is_old"),
@@ -261,43 +348,75 @@ def keyed_changes(new: DataFrame, old: DataFrame, keys: Sequence[str], deletable
         .when(unchanged, "=")
         .otherwise("U")
     )
-    values = [F.when(is_gone, F.col(f"__old_{i}")).otherwise(column(name)).alias(name) for name, i in places.items()]
-    compared = joined.select(*values, operation.alias(OPERATION), *_bits([equal[name] for name in marked]))
+    values = [
+        F.when(is_gone, F.col(f"__old_{i}")).otherwise(column(name)).alias(name)
+        for name, i in places.items()
+    ]
+    compared = joined.select(
+        *values, operation.alias(OPERATION), *_bits([equal[name] for name in marked])
+    )
     return compared.where(F.col(OPERATION) != "keep")
 
 
 def unkeyed_difference(new: DataFrame, old: DataFrame, by: Sequence[str] = ()) -> Difference:
-    """The difference as multisets of whole rows: those that are added and those that are removed. Groups are those of the columns `by`."""
+    """The difference as multisets of whole rows: those that are added and those that are removed.
+    Groups are those of the columns `by`.
+    """
     was = [column(name) if name in old.columns else F.lit(None).alias(name) for name in new.columns]
     added = new.select("*", F.lit(1).alias(ADDED), F.lit(0).alias(REMOVED))
     rows = added.union(old.select(*was, F.lit(0), F.lit(1)))
     if is_comparable(new.schema):
-        rows = rows.groupBy(*[column(name) for name in new.columns]).agg(F.sum(ADDED).alias(ADDED), F.sum(REMOVED).alias(REMOVED))
+        rows = rows.groupBy(*[column(name) for name in new.columns]).agg(
+            F.sum(ADDED).alias(ADDED), F.sum(REMOVED).alias(REMOVED)
+        )
     stays = F.least(ADDED, REMOVED)
     counts = [F.sum(F.col(ADDED) - stays), F.lit(0), F.sum(F.col(REMOVED) - stays), F.sum(stays)]
     return _grouped(rows, counts, by)
 
 
 def _bits(equal: Sequence[Column]) -> list[Column]:
-    """Numbers whose bits mark which of two values differ: eight bytes a row for so many columns, however wide these are."""
+    """Numbers whose bits mark which of two values differ: eight bytes a row for so many columns,
+    however wide these are.
+    """
     parts = [equal[start : start + BITS] for start in range(0, len(equal), BITS)]
-    ones = [[F.when(~is_equal, F.lit(1 << at).cast("long")).otherwise(F.lit(0)) for at, is_equal in enumerate(part)] for part in parts]
+    ones = [
+        [
+            F.when(~is_equal, F.lit(1 << at).cast("long")).otherwise(F.lit(0))
+            for at, is_equal in enumerate(part)
+        ]
+        for part in parts
+    ]
     numbers = [reduce(lambda a, b: a.bitwiseOR(b), bits) for bits in ones]
-    return [F.when(F.col("__is_new") & F.col("__is_old"), number).alias(f"{DIFFERS}{i}") for i, number in enumerate(numbers)]
+    return [
+        F.when(F.col("__is_new") & F.col("__is_old"), number).alias(f"{DIFFERS}{i}")
+        for i, number in enumerate(numbers)
+    ]
 
 
-def _grouped(rows: DataFrame, counts: Sequence[Column], by: Sequence[str], others: Sequence[str] = ()) -> Difference:
-    """The rows counted as inserted, updated, deleted and unchanged, and the groups in which any but the last are."""
+def _grouped(
+    rows: DataFrame, counts: Sequence[Column], by: Sequence[str], others: Sequence[str] = ()
+) -> Difference:
+    """The rows counted as inserted, updated, deleted and unchanged, and the groups in which any but
+    the last are.
+    """
     named = [count.alias(f"__count_{i}") for i, count in enumerate(counts)]
     bits = [F.bit_or(F.col(name)).alias(name) for name in rows.columns if name.startswith(DIFFERS)]
-    levels = [plain(column(name), rows.schema[name].dataType).alias(f"__level_{i}") for i, name in enumerate(by)]
+    levels = [
+        plain(column(name), rows.schema[name].dataType).alias(f"__level_{i}")
+        for i, name in enumerate(by)
+    ]
     found = [tuple(row) for row in rows.groupBy(*levels).agg(*named, *bits).collect()]
     first, last = len(by), len(by) + len(counts)
     totals = [sum(row[first + i] or 0 for row in found) for i in range(len(counts))]
-    differs = [reduce(lambda a, b: a | b, (row[last + i] or 0 for row in found), 0) for i in range(len(bits))]
+    differs = [
+        reduce(lambda a, b: a | b, (row[last + i] or 0 for row in found), 0)
+        for i in range(len(bits))
+    ]
     return Difference(
         groups=tuple(row[:first] for row in found if any(row[first : last - 1])),
-        changed=tuple(name for at, name in enumerate(others) if bits and differs[at // BITS] >> at % BITS & 1),
+        changed=tuple(
+            name for at, name in enumerate(others) if bits and differs[at // BITS] >> at % BITS & 1
+        ),
         inserted=totals[0],
         updated=totals[1],
         deleted=totals[2],

@@ -1,4 +1,6 @@
-"""Settings of a session that hold for a few statements; names, types and literals in Spark's terms."""
+"""Settings of a session that hold for a few statements; names, types and literals in Spark's
+terms.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,11 +52,14 @@ def session_confs(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[No
                 spark.conf.set(name, value)
 
 
-def in_threads(spark: SparkSession, threads: int, function: Callable[[One], Result], several: Iterable[One]) -> list[Result]:
+def in_threads(
+    spark: SparkSession, threads: int, function: Callable[[One], Result], several: Iterable[One]
+) -> list[Result]:
     """What a function returns of each, called in so many threads at a time.
 
-    Each call has a copy of this thread's Spark properties of its own: `inheritable_thread_target` copies them when it wraps a
-    function, and all calls of that wrapper would share the copy, in which Spark keeps the ids of a thread's running statement.
+    Each call has a copy of this thread's Spark properties of its own: `inheritable_thread_target`
+    copies them when it wraps a function, and all calls of that wrapper would share the copy, in
+    which Spark keeps the ids of a thread's running statement.
     """
     with ThreadPoolExecutor(threads) as pool:
         calls = [pool.submit(inheritable_thread_target(spark)(function), one) for one in several]
@@ -83,10 +88,19 @@ def require_columns(table: str, rows: DataFrame, names: Iterable[str]) -> None:
     for name in names:
         found = [one for one in rows.columns if folded(one) == folded(name)]
         if not found:
-            what = f"does not return the column {name}, which is a key or partition of it, only {', '.join(rows.columns)}"
-            raise DeclarationError(table, "columns", f"{what}; return it, or declare a column that is returned")
+            what = (
+                f"does not return the column {name}, which is a key or partition of it, only "
+                f"{', '.join(rows.columns)}"
+            )
+            raise DeclarationError(
+                table, "columns", f"{what}; return it, or declare a column that is returned"
+            )
         if len(found) > 1:
-            raise DeclarationError(table, "columns", f"returns {' and '.join(found)}, which are one column to Spark; return one of them")
+            raise DeclarationError(
+                table,
+                "columns",
+                f"returns {' and '.join(found)}, which are one column to Spark; return one of them",
+            )
 
 
 def ddl_of(columns: Mapping[str, str]) -> str:
@@ -122,14 +136,18 @@ def has_literals(kind: DataType) -> bool:
 
 
 def few_rows(values: DataFrame, most: int = MAX_LITERALS) -> list[tuple[Any, ...]] | None:
-    """The rows as they travel (`plain`); None where they are more or long, which is found out without holding many or long ones.
+    """The rows as they travel (`plain`); None where they are more or long, which is found out
+    without holding many or long ones.
 
     All columns must be of types that have literals.
     """
     texts = [field.name for field in values.schema if isinstance(field.dataType, StringType)]
     long = [F.coalesce(F.octet_length(column(name)) > MAX_BYTES, F.lit(False)) for name in texts]
     is_long = reduce(lambda a, b: a | b, long, F.lit(False))
-    travelling = [F.when(~is_long, plain(column(field.name), field.dataType)).alias(field.name) for field in values.schema]
+    travelling = [
+        F.when(~is_long, plain(column(field.name), field.dataType)).alias(field.name)
+        for field in values.schema
+    ]
     rows = values.select(is_long, *travelling).limit(most + 1).collect()
     if len(rows) > most or any(row[0] for row in rows):
         return None
@@ -137,7 +155,8 @@ def few_rows(values: DataFrame, most: int = MAX_LITERALS) -> list[tuple[Any, ...
 
 
 def local(values: DataFrame) -> DataFrame | None:
-    """The distinct rows as data of the plan, so that no later question to them and no join with them computes them again.
+    """The distinct rows as data of the plan, so that no later question to them and no join with
+    them computes them again.
 
     None where they are many or long, or where their types have no literals.
     """
@@ -146,29 +165,50 @@ def local(values: DataFrame) -> DataFrame | None:
     rows = few_rows(values)
     if rows is None:
         return None
-    return local_rows(values.sparkSession, values.columns, [field.dataType for field in values.schema], list(dict.fromkeys(rows)))
+    return local_rows(
+        values.sparkSession,
+        values.columns,
+        [field.dataType for field in values.schema],
+        list(dict.fromkeys(rows)),
+    )
 
 
-def local_rows(spark: SparkSession, names: Sequence[str], kinds: Sequence[DataType], rows: Sequence[Sequence[Any]]) -> DataFrame:
+def local_rows(
+    spark: SparkSession,
+    names: Sequence[str],
+    kinds: Sequence[DataType],
+    rows: Sequence[Sequence[Any]],
+) -> DataFrame:
     """Rows of plain values as data of a plan, under these names and types."""
-    lines = [f"({', '.join(sql_literal(value, kind) for value, kind in zip(row, kinds, strict=True))})" for row in rows]
+    lines = [
+        f"({', '.join(sql_literal(value, kind) for value, kind in zip(row, kinds, strict=True))})"
+        for row in rows
+    ]
     nothing = f"({', '.join(sql_literal(None, kind) for kind in kinds)})"
-    found = spark.sql(f"VALUES {', '.join(lines or [nothing])} AS t({', '.join(quoted(name) for name in names)})")
+    found = spark.sql(
+        f"VALUES {', '.join(lines or [nothing])} AS t({', '.join(quoted(name) for name in names)})"
+    )
     return found if lines else found.limit(0)
 
 
 def plain(value: Column, kind: DataType) -> Column:
-    """A value as it travels through Python, whose own times depend on the zone of its process and whose years are four digits."""
+    """A value as it travels through Python, whose own times depend on the zone of its process and
+    whose years are four digits.
+    """
     if isinstance(kind, TimestampType):
         return F.unix_micros(value)
-    return value if isinstance(kind, NumericType | StringType | BooleanType) else value.cast("string")
+    return (
+        value if isinstance(kind, NumericType | StringType | BooleanType) else value.cast("string")
+    )
 
 
 def literal(value: Any, kind: DataType) -> Column:
     """A literal of a value that travelled plain."""
     if isinstance(kind, TimestampType):
         return F.timestamp_micros(F.lit(value))
-    return F.lit(value).cast(kind) if isinstance(kind, DateType | TimestampNTZType) else F.lit(value)
+    return (
+        F.lit(value).cast(kind) if isinstance(kind, DateType | TimestampNTZType) else F.lit(value)
+    )
 
 
 def sql_literal(value: Any, kind: DataType) -> str:
@@ -211,7 +251,9 @@ def record_batches(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> Batches:
 
 @dataclass
 class Phases:
-    """The clock of an attempt at a table; its jobs are shown in Spark under the table and the phase."""
+    """The clock of an attempt at a table; its jobs are shown in Spark under the table and the
+    phase.
+    """
 
     spark: SparkSession
     table: str
@@ -238,11 +280,16 @@ def is_comparable(kind: DataType) -> bool:
 
 
 def comparable(value: Column, kind: DataType) -> Column:
-    """A value with its maps as sorted entries and its variants as text; no text of the rest, which would lose microseconds."""
+    """A value with its maps as sorted entries and its variants as text; no text of the rest, which
+    would lose microseconds.
+    """
     if is_comparable(kind):
         return value
     if isinstance(kind, StructType):
-        fields = [comparable(value.getField(field.name), field.dataType).alias(f"_{i}") for i, field in enumerate(kind)]
+        fields = [
+            comparable(value.getField(field.name), field.dataType).alias(f"_{i}")
+            for i, field in enumerate(kind)
+        ]
         return F.when(value.isNotNull(), F.struct(*fields))
     if isinstance(kind, ArrayType):
         return F.transform(value, lambda item: comparable(item, kind.elementType))
@@ -254,5 +301,8 @@ def comparable(value: Column, kind: DataType) -> Column:
 
 def comparable_row(rows: DataFrame, names: list[str] | None = None) -> Column:
     """The values of a row, of all columns or of these, as one that Spark can compare."""
-    fields = [comparable(column(name), rows.schema[name].dataType).alias(f"_{i}") for i, name in enumerate(names or rows.columns)]
+    fields = [
+        comparable(column(name), rows.schema[name].dataType).alias(f"_{i}")
+        for i, name in enumerate(names or rows.columns)
+    ]
     return F.struct(*fields)

@@ -1,4 +1,6 @@
-"""Runs queries as they are written over bound inputs; Java classes compiled in the JVM of a session."""
+"""Runs queries as they are written over bound inputs; Java classes compiled in the JVM of a
+session.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +22,8 @@ def kept_in_jvm(
     *,
     of: str = "",
 ) -> Any:
-    """The object of a class that is kept in the session's JVM, made there once for all clients by this revision of its sources.
+    """The object of a class that is kept in the session's JVM, made there once for all clients by
+    this revision of its sources.
 
     Args:
         spark: A session of the JVM.
@@ -40,43 +43,64 @@ def kept_in_jvm(
 
 
 def made(context: Any, loader: Any, sources: Iterable[str], name: str) -> Any:
-    """A new object of a class of these sources, each compiled with those before it and what the loader has."""
+    """A new object of a class of these sources, each compiled with those before it and what the
+    loader has.
+    """
     for source in sources:
         compiler = context._jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(loader)
         compiler.cook(source)
         loader = compiler.getClassLoader()
-    maker = loader.loadClass(name).getDeclaredConstructor(context._gateway.new_array(context._jvm.java.lang.Class, 0))
+    maker = loader.loadClass(name).getDeclaredConstructor(
+        context._gateway.new_array(context._jvm.java.lang.Class, 0)
+    )
     return maker.newInstance(context._gateway.new_array(context._jvm.java.lang.Object, 0))
 
 
 SOURCE = Path(__file__).with_name("SqlBinder.java")
 
 
-def sql_over(spark: SparkSession, declared: str, sql: str, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """The query over frames by the names of its tables; in it a frame is called as the query calls the table.
+def sql_over(
+    spark: SparkSession, declared: str, sql: str, frames: Mapping[str, DataFrame]
+) -> DataFrame:
+    """The query over frames by the names of its tables; in it a frame is called as the query calls
+    the table.
 
     Raises:
-        DeclarationError: of what is `declared`: for text that is no query, or that reads anything but these tables.
+        DeclarationError: of what is `declared`: for text that is no query, or that reads anything
+            but these tables.
         ParseException: for text that is no Spark SQL.
     """
     binder, session = _binder(spark), cast(Any, spark)._jsparkSession
     plan = binder.parsed(session, sql)
     refused = binder.refused(plan)
     if refused is not None:
-        raise DeclarationError(declared, "sql", f"{refused}: write one SELECT over tables of the lake, which the run pins")
+        raise DeclarationError(
+            declared,
+            "sql",
+            f"{refused}: write one SELECT over tables of the lake, which the run pins",
+        )
     is_exact = spark.conf.get("spark.sql.caseSensitive") == "true"
     plans: dict[str, Any] = {}
     for name in binder.tables(plan):
         if (found := _called(name, frames, is_exact)) is None:
-            problem = f"reads {name} as Spark parses it, which is no input; the inputs are {', '.join(frames)}"
-            raise DeclarationError(declared, "sql", f"{problem}. Name it in reads=, or add its declaration to the lake")
+            problem = (
+                f"reads {name} as Spark parses it, which is no input; the inputs are "
+                f"{', '.join(frames)}"
+            )
+            raise DeclarationError(
+                declared, "sql", f"{problem}. Name it in reads=, or add its declaration to the lake"
+            )
         plans[name] = cast(Any, frames[found])._jdf.queryExecution().analyzed()
     return DataFrame(binder.bound(session, plan, plans), spark)
 
 
-def grouped_by(spark: SparkSession, sql: str, columns: Mapping[str, Mapping[str, str]]) -> dict[str, Column]:
-    """Columns of a grouped query as terms over one table: by name, with a column for each that the term mentions, in lower case."""
+def grouped_by(
+    spark: SparkSession, sql: str, columns: Mapping[str, Mapping[str, str]]
+) -> dict[str, Column]:
+    """Columns of a grouped query as terms over one table: by name, with a column for each that the
+    term mentions, in lower case.
+    """
     binder = _binder(spark)
     plan = binder.parsed(cast(Any, spark)._jsparkSession, sql)
     return {name: Column(binder.grouped_by(plan, name, dict(own))) for name, own in columns.items()}

@@ -86,7 +86,8 @@ def start_warm_driver(
         home: Folder of this deployment.
         jars: Folder of Spark's jars.
         clients_per_jvm: After so many the JVM is replaced for later clients.
-        idle_seconds: After so long without clients the JVM is ended until the next one; the settings' `idle_minutes` if None.
+        idle_seconds: After so long without clients the JVM is ended until the next one; the
+            settings' `idle_minutes` if None.
         is_exercised: Whether Delta is used once before the first client does.
     """
     home = home.absolute()
@@ -117,22 +118,39 @@ def start_warm_driver(
 
 
 def warm_up(spark: SparkSession, folder: Path) -> None:
-    """Exercises what the first run would otherwise wait for: a Delta write, its change feed, a MERGE, a group by."""
+    """Exercises what the first run would otherwise wait for: a Delta write, its change feed, a
+    MERGE, a group by.
+    """
     path = str(folder / "warm-up")
-    rows = spark.range(100).selectExpr("id", "id % 7 AS part", "cast(id AS string) AS name", "timestamp_seconds(id) AS ts")
-    rows.write.format("delta").option("delta.enableChangeDataFeed", "true").partitionBy("part").save(path)
-    rows.where("id < 50").selectExpr("id + 30 AS id", "part", "'new' AS name", "ts").createOrReplaceTempView("changes")
+    rows = spark.range(100).selectExpr(
+        "id", "id % 7 AS part", "cast(id AS string) AS name", "timestamp_seconds(id) AS ts"
+    )
+    rows.write.format("delta").option("delta.enableChangeDataFeed", "true").partitionBy(
+        "part"
+    ).save(path)
+    rows.where("id < 50").selectExpr(
+        "id + 30 AS id", "part", "'new' AS name", "ts"
+    ).createOrReplaceTempView("changes")
     spark.sql(
-        f"MERGE INTO delta.`{path}` AS target USING changes AS source ON target.id = source.id AND target.part = source.part "
-        "WHEN MATCHED AND source.name = 'gone' THEN DELETE WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        f"MERGE INTO delta.`{path}` AS target USING changes AS source ON target.id = source.id AND "
+        f"target.part = source.part "
+        "WHEN MATCHED AND source.name = 'gone' THEN DELETE WHEN MATCHED THEN UPDATE SET * WHEN NOT "
+        "MATCHED THEN INSERT *"
     ).collect()
-    changes = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1).load(path)
+    changes = (
+        spark.read.format("delta")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", 1)
+        .load(path)
+    )
     changes.groupBy("part", "_change_type").count().collect()
     shutil.rmtree(path, ignore_errors=True)
 
 
 class _Wish(BaseModel):
-    """What a host is to do: the first line of its standard input, since settings may hold keys of object stores."""
+    """What a host is to do: the first line of its standard input, since settings may hold keys of
+    object stores.
+    """
 
     settings: SparkSettings
     home: Path
@@ -175,25 +193,37 @@ class _Host:
                 self.start()
             return
         if self.jvm.process.poll() is not None or self.is_stopped():
-            _logger.warning("The warm driver's JVM ended (log: %s); starting another", self.jvm.log_file)
+            _logger.warning(
+                "The warm driver's JVM ended (log: %s); starting another", self.jvm.log_file
+            )
             self.replace_jvm()
             return
         if present_clients(self.clients):
             self.last_client = time.monotonic()
         elif time.monotonic() - self.last_client > self.wish.idle_seconds:
-            _logger.info("No client for %s s: the warm driver sleeps until the next one", self.wish.idle_seconds)
+            _logger.info(
+                "No client for %s s: the warm driver sleeps until the next one",
+                self.wish.idle_seconds,
+            )
             self.sleep()
             return
         if attachments(self.clients) >= self.wish.clients_per_jvm or self.is_filled():
-            _logger.info("The warm driver's JVM has had %s clients; starting another", attachments(self.clients))
+            _logger.info(
+                "The warm driver's JVM has had %s clients; starting another",
+                attachments(self.clients),
+            )
             self.replace_jvm()
 
     def start(self) -> None:
-        """Starts a JVM, lets clients in, and exercises it; the previous one, if any, serves its clients to their end."""
+        """Starts a JVM, lets clients in, and exercises it; the previous one, if any, serves its
+        clients to their end.
+        """
         wake_file(self.home).unlink(missing_ok=True)
         previous, previous_clients = self.jvm, self.clients
         try:
-            jvm = start_jvm(self.settings, find_java(self.settings.java), home=self.home, jars=self.wish.jars)
+            jvm = start_jvm(
+                self.settings, find_java(self.settings.java), home=self.home, jars=self.wish.jars
+            )
             connection = self.reconnect(jvm)
         except (SparkUnavailableError, Py4JError, OSError) as error:
             self.failed(error)
@@ -201,7 +231,13 @@ class _Host:
         self.generation += 1
         self.jvm, self.connection, self.last_client = jvm, connection, time.monotonic()
         gateway = jvm.gateway
-        up = replace(self.blank(), is_up=True, jvm_pid=jvm.process.pid, port=gateway.port, secret=gateway.secret)
+        up = replace(
+            self.blank(),
+            is_up=True,
+            jvm_pid=jvm.process.pid,
+            port=gateway.port,
+            secret=gateway.secret,
+        )
         self.publish(up)
         if previous is not None:
             self.retired.append((previous, previous_clients))
@@ -213,7 +249,9 @@ class _Host:
             return
         self.failures = 0
         self.publish(replace(up, is_warmed=True))
-        _logger.info("The warm driver is ready (Java %s, process %s)", jvm.java.version, jvm.process.pid)
+        _logger.info(
+            "The warm driver is ready (Java %s, process %s)", jvm.java.version, jvm.process.pid
+        )
 
     def reconnect(self, jvm: Jvm) -> Connection:
         self.disconnect()
@@ -235,7 +273,9 @@ class _Host:
         self.start()
 
     def sleep(self) -> None:
-        """Ends the JVM, unless a client attached at the last moment: it signs in under the lock, so it is seen or reads of the sleep."""
+        """Ends the JVM, unless a client attached at the last moment: it signs in under the lock, so
+        it is seen or reads of the sleep.
+        """
         try:
             with locked(warm_lock(self.home), 30):
                 if present_clients(self.clients):
@@ -270,7 +310,9 @@ class _Host:
             return True
 
     def is_filled(self) -> bool:
-        """Whether the heap stays filled after a collection, which is asked for only when it looks filled."""
+        """Whether the heap stays filled after a collection, which is asked for only when it looks
+        filled.
+        """
         if self.connection is None:
             return False
         jvm: Any = self.connection.context._jvm
@@ -304,7 +346,9 @@ class _Host:
         )
 
     def publish(self, file: WarmFile) -> None:
-        """Under the lock, so that a client has signed in with the JVM that it read about before another one is named."""
+        """Under the lock, so that a client has signed in with the JVM that it read about before
+        another one is named.
+        """
         with suppress(TimeoutError), locked(warm_lock(self.home), 30):
             file.write(self.home)
 

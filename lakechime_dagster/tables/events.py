@@ -1,4 +1,6 @@
-"""`event_stream` and `event_group`: event streams, groups of their types, and contracts as declared."""
+"""`event_stream` and `event_group`: event streams, groups of their types, and contracts as
+declared.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -21,27 +23,39 @@ from lakechime_dagster.tables.options import (
     checked_personal_paths,
     checked_storage,
 )
-from lakechime_dagster.tables.sources import AnySource, JsonLines, KafkaTopic, MessageTable, TableRows
+from lakechime_dagster.tables.sources import (
+    AnySource,
+    JsonLines,
+    KafkaTopic,
+    MessageTable,
+    TableRows,
+)
 from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.schedule import Schedule
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
 MAX_TABLE = 80  # characters of a table's name
 MAX_COLUMN = 128
-VARIANT = "__v_"  # between a column's name and the kind of the values that the column itself cannot hold
+VARIANT = (
+    "__v_"  # between a column's name and the kind of the values that the column itself cannot hold
+)
 _DIGITS = 12  # of a digest
 _WORDS = re.compile(r"[a-z0-9]+([._][a-z0-9]+)*", re.ASCII)
 _DIGESTED = re.compile(rf"__[0-9a-f]{{{_DIGITS}}}$")
 _CODE = re.compile(r"_x([0-9a-f]+)_")
-_LIKE_CODE = re.compile(r"_x[0-9a-f]+(?![^\W_])")  # with an underscore behind it, its own or a code's, it would be read as one
+_LIKE_CODE = re.compile(
+    r"_x[0-9a-f]+(?![^\W_])"
+)  # with an underscore behind it, its own or a code's, it would be read as one
 _NAMELESS = "_x_"  # of the field without a name
 
 
 def table_of(type_name: str) -> str:
-    """The name of the table of a type: of `[a-z0-9_]`, at most `MAX_TABLE` characters, no two types of one.
+    """The name of the table of a type: of `[a-z0-9_]`, at most `MAX_TABLE` characters, no two types
+    of one.
 
-    Words with single underscores and dots between them are kept, a dot as two underscores. Of any other name a digest stands
-    behind what is left of it; a kept one never ends as such a one does, nor as tables that come beside others.
+    Words with single underscores and dots between them are kept, a dot as two underscores. Of any
+    other name a digest stands behind what is left of it; a kept one never ends as such a one does,
+    nor as tables that come beside others.
     """
     plain = type_name.replace(".", "__")
     is_taken = _DIGESTED.search(plain) or plain.endswith(tuple(RESERVED))
@@ -53,12 +67,14 @@ def table_of(type_name: str) -> str:
 def column_of(field: str) -> str:
     """The name of the column of a field: its own, with codes for what no name of a column may hold.
 
-    It begins as no technical column does, and holds no `VARIANT`. One longer than `MAX_COLUMN` is cut, with a digest of the
-    field's name behind it.
+    It begins as no technical column does, and holds no `VARIANT`. One longer than `MAX_COLUMN` is
+    cut, with a digest of the field's name behind it.
     """
     if not field:
         return _NAMELESS
-    coded = "".join(one if _is_kept(field, at) else f"_x{ord(one):x}_" for at, one in enumerate(field))
+    coded = "".join(
+        one if _is_kept(field, at) else f"_x{ord(one):x}_" for at, one in enumerate(field)
+    )
     return coded if len(coded) <= MAX_COLUMN else _with_digest(coded, field, MAX_COLUMN)
 
 
@@ -68,7 +84,9 @@ def field_of(column: str) -> str:
 
 
 def _is_kept(field: str, at: int) -> bool:
-    """Whether a character stands for itself; an underscore does not where one would be read as something else."""
+    """Whether a character stands for itself; an underscore does not where one would be read as
+    something else.
+    """
     if field[at] != "_":
         return field[at].isalnum()
     return at > 0 and not _LIKE_CODE.match(field, at) and not field.startswith(VARIANT, at)
@@ -84,7 +102,9 @@ ANY = "*"
 
 def is_matched(match: str, type_name: str) -> bool:
     """Whether a pattern matches the name of a type; letters of another case are others."""
-    return re.fullmatch(".*".join(map(re.escape, match.split("*"))), type_name, re.DOTALL) is not None
+    return (
+        re.fullmatch(".*".join(map(re.escape, match.split("*"))), type_name, re.DOTALL) is not None
+    )
 
 
 def specificity(match: str) -> int:
@@ -114,7 +134,8 @@ class Mode(StrEnum):
 
     Attributes:
         EVOLVE: It gets a table, a column, or a variant column of one.
-        FREEZE: It gets none; its values are kept in `_rescued`, as frozen, and events of a new type wait in bronze.
+        FREEZE: It gets none; its values are kept in `_rescued`, as frozen, and events of a new type
+            wait in bronze.
         RESCUE: The same, as of an unknown path, without a word to anybody.
         DISCARD_VALUE: Its values are left out, and counted.
         DISCARD_ROW: Events with it are left out, and counted.
@@ -147,16 +168,20 @@ class Pin(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Contract:
-    """What may change: tables of new types, columns of new paths, variant columns for values of another type.
+    """What may change: tables of new types, columns of new paths, variant columns for values of
+    another type.
 
-    The fields of the events that create a table, or an object within it, are no change: they always get columns.
+    The fields of the events that create a table, or an object within it, are no change: they always
+    get columns.
 
     Attributes:
         is_double_first: New columns for numbers are doubles, unless they are pinned.
         pins: The types of new columns by path: `{"/items[]/price": "double"}`.
         problem: What is wrong with it when a lake is loaded; its group fails.
-        max_columns: The largest number of columns with single values of a type; by default the group's, or MAX_COLUMNS.
-        max_types: The largest number of tables of a group; events of further types wait in the stream's table.
+        max_columns: The largest number of columns with single values of a type; by default the
+            group's, or MAX_COLUMNS.
+        max_types: The largest number of tables of a group; events of further types wait in the
+            stream's table.
     """
 
     tables: str | Mode = Mode.EVOLVE
@@ -180,9 +205,17 @@ class Contract:
         object.__setattr__(self, "pins", _pins(self.pins))
         most = self.max_columns
         if most is not None and (type(most) is not int or not 1 <= most <= MOST_COLUMNS):
-            raise DeclarationError("Contract", "max_columns", f"{shown(most)} is no number of columns from 1 to {MOST_COLUMNS}")
+            raise DeclarationError(
+                "Contract",
+                "max_columns",
+                f"{shown(most)} is no number of columns from 1 to {MOST_COLUMNS}",
+            )
         if type(self.max_types) is not int or self.max_types < 1:
-            raise DeclarationError("Contract", "max_types", f"{shown(self.max_types)} is no number of tables, 1 or more")
+            raise DeclarationError(
+                "Contract",
+                "max_types",
+                f"{shown(self.max_types)} is no number of tables, 1 or more",
+            )
 
     @property
     def column_cap(self) -> int:
@@ -194,7 +227,9 @@ class Contract:
         return Mode(getattr(self, change))
 
     def within(self, group: "Contract") -> "Contract":
-        """The contract of a single type in that of its group, of which it keeps the pins, and doubles first."""
+        """The contract of a single type in that of its group, of which it keeps the pins, and
+        doubles first.
+        """
         return replace(
             self,
             pins={**group.pins, **self.pins},
@@ -206,7 +241,11 @@ class Contract:
         """The contract for people; a default is left out, but for the modes."""
         rules: dict[str, Any] = {name: str(getattr(self, name)) for name in MODES}
         rules |= {"max columns": self.column_cap} if self.column_cap != MAX_COLUMNS else {}
-        return {**rules, "double first": self.is_double_first, "pins": {path: str(pin) for path, pin in self.pins.items()}}
+        return {
+            **rules,
+            "double first": self.is_double_first,
+            "pins": {path: str(pin) for path, pin in self.pins.items()},
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +253,8 @@ class Hint:
     """What a person decided about a type, which overrides the declaration.
 
     Attributes:
-        of: A path, such as `/items[]/price`, of which `says` is a Pin; or `tables`, `columns`, `kinds`, of which it is a Mode.
+        of: A path, such as `/items[]/price`, of which `says` is a Pin; or `tables`, `columns`,
+            `kinds`, of which it is a Mode.
     """
 
     type: str
@@ -226,9 +266,15 @@ class Hint:
             _mode("Hint", self.of, self.says)
             return
         if not self.of.startswith("/"):
-            raise DeclarationError("Hint", "of", f"{shown(self.of)} is no path; write such as '/price' or '/items[]/price'")
+            raise DeclarationError(
+                "Hint",
+                "of",
+                f"{shown(self.of)} is no path; write such as '/price' or '/items[]/price'",
+            )
         if self.says not in tuple(Pin):
-            raise DeclarationError("Hint", "says", f"{shown(self.says)} is none of {', '.join(Pin)}")
+            raise DeclarationError(
+                "Hint", "says", f"{shown(self.says)} is none of {', '.join(Pin)}"
+            )
 
 
 def with_hint(contract: Contract, hint: Hint) -> Contract:
@@ -244,24 +290,39 @@ def _mode(who: str, name: str, value: object) -> Mode:
     except ValueError:
         raise DeclarationError(who, name, f"{shown(value)} is none of {', '.join(Mode)}") from None
     if name == "tables" and mode not in (Mode.EVOLVE, Mode.FREEZE):
-        raise DeclarationError(who, name, f"{shown(value)} is neither {Mode.EVOLVE} nor {Mode.FREEZE}, in which events wait in bronze")
+        raise DeclarationError(
+            who,
+            name,
+            f"{shown(value)} is neither {Mode.EVOLVE} nor {Mode.FREEZE}, in which events wait in "
+            f"bronze",
+        )
     return mode
 
 
 def _pins(pins: object) -> dict[str, Pin]:
     if not isinstance(pins, Mapping):
-        raise DeclarationError("Contract", "pins", f'{shown(pins)} is no map of paths, such as {{"/price": "double"}}')
+        raise DeclarationError(
+            "Contract", "pins", f'{shown(pins)} is no map of paths, such as {{"/price": "double"}}'
+        )
     for path, kind in pins.items():
         if not isinstance(path, str) or not path.startswith("/"):
-            raise DeclarationError("Contract", "pins", f"{shown(path)} is no path; write such as '/price' or '/items[]/price'")
+            raise DeclarationError(
+                "Contract",
+                "pins",
+                f"{shown(path)} is no path; write such as '/price' or '/items[]/price'",
+            )
         if kind not in tuple(Pin):
-            raise DeclarationError("Contract", "pins", f"{shown(kind)} of {path} is none of {', '.join(Pin)}")
+            raise DeclarationError(
+                "Contract", "pins", f"{shown(kind)} of {path} is none of {', '.join(Pin)}"
+            )
     return {path: Pin(kind) for path, kind in pins.items()}
 
 
 EVENTS = "events"  # the table of a stream's events, `<stream>.events`
 CLUSTERED = ("type", "hash")  # by which its rows lie together
-REFUSED_BEFORE = "refused_before"  # of a row that was reprocessed: why it was refused; null of others
+REFUSED_BEFORE = (
+    "refused_before"  # of a row that was reprocessed: why it was refused; null of others
+)
 OTHER = "_other"  # what the name of the group ends with that has what no other takes
 MAX_GROUP_NAME = 40
 Option = TypeVar("Option", bound="Contract | GroupOptions")
@@ -274,9 +335,12 @@ class GroupOptions:
 
     Attributes:
         every: How often the stream is looked at; as events arrive, unless given.
-        verify: When its tables are compared with the whole of the stream's, such as `every(days=1)`; on request only, unless given.
-        maintenance: How the files of all its tables are kept, with one budget of a run; they are left alone, unless given.
-        spark: The driver of its runs, such as the URL of a cluster's master; that of the settings, unless given.
+        verify: When its tables are compared with the whole of the stream's, such as
+            `every(days=1)`; on request only, unless given.
+        maintenance: How the files of all its tables are kept, with one budget of a run; they are
+            left alone, unless given.
+        spark: The driver of its runs, such as the URL of a cluster's master; that of the settings,
+            unless given.
         dagster: Arguments of its asset, such as a pool.
     """
 
@@ -294,14 +358,17 @@ class GroupOptions:
             _schedule("GroupOptions", self.verify, "verify")
             checked_maintenance("GroupOptions", self.maintenance)
             if self.spark is not None and not is_driver(self.spark):
-                raise DeclarationError("GroupOptions", "spark", f"{shown(self.spark)} is no driver; {REMEDY}")
+                raise DeclarationError(
+                    "GroupOptions", "spark", f"{shown(self.spark)} is no driver; {REMEDY}"
+                )
         except DeclarationError as error:
             keep_or_raise(self, error)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EventTable(MessageTable):
-    """The events of a stream as they arrived: what its source holds, appended, with what is known of each payload.
+    """The events of a stream as they arrived: what its source holds, appended, with what is known
+    of each payload.
 
     Attributes:
         type_field: The names that lead to an event's type.
@@ -322,7 +389,8 @@ class EventStream:
 
 @dataclass(frozen=True, kw_only=True)
 class EventGroup:
-    """Types of a stream that are loaded into tables together: `<group>.<type>` each, made when its first event arrives.
+    """Types of a stream that are loaded into tables together: `<group>.<type>` each, made when its
+    first event arrives.
 
     Attributes:
         match: A pattern of the types' names, in which `*` stands for any text.
@@ -330,8 +398,8 @@ class EventGroup:
         contracts: The same of single types, in place of it.
         personal: Patterns of paths at which values are personal.
         allowed: Types that people allowed a table beyond `max_types`.
-        problem: What is wrong with its declaration. It still owns the types that it matches; their events wait in the
-            stream's table.
+        problem: What is wrong with its declaration. It still owns the types that it matches; their
+            events wait in the stream's table.
     """
 
     name: str
@@ -375,8 +443,16 @@ class EventGroup:
             DeclarationError: the group's pattern does not match the type.
         """
         if not is_matched(self.match, type_name):
-            raise DeclarationError(self.name, "table", f"{shown(type_name)} is no type of {self.match}; ask the group that has it")
-        asset = Asset(owner=self.owner, group=self.name, description=f"Events {type_name} of {self.stream.name}")
+            raise DeclarationError(
+                self.name,
+                "table",
+                f"{shown(type_name)} is no type of {self.match}; ask the group that has it",
+            )
+        asset = Asset(
+            owner=self.owner,
+            group=self.name,
+            description=f"Events {type_name} of {self.stream.name}",
+        )
         return SourceTable(f"{self.name}.{table_of(type_name)}", asset=asset)
 
     @property
@@ -386,8 +462,13 @@ class EventGroup:
 
 
 def owner_of(groups: Iterable[EventGroup], type_name: str) -> EventGroup:
-    """The group that has a type: of those that match it the one whose pattern is the most specific."""
-    return max((group for group in groups if is_matched(group.match, type_name)), key=lambda group: specificity(group.match))
+    """The group that has a type: of those that match it the one whose pattern is the most
+    specific.
+    """
+    return max(
+        (group for group in groups if is_matched(group.match, type_name)),
+        key=lambda group: specificity(group.match),
+    )
 
 
 def event_stream(
@@ -399,42 +480,63 @@ def event_stream(
     storage: Storage = Storage(),
     asset: Asset = Asset(),
 ) -> EventStream:
-    """Declare a stream of JSON events, an object each, from files, a topic or rows of a table; `<name>.events` holds them as they arrived.
+    """Declare a stream of JSON events, an object each, from files, a topic or rows of a table;
+    `<name>.events` holds them as they arrived.
 
     Args:
         name: A single word.
-        source: `JsonLines`, `KafkaTopic` or `TableRows`: where the events are, and how often it is polled.
+        source: `JsonLines`, `KafkaTopic` or `TableRows`: where the events are, and how often it is
+            polled.
         type_field: The path of the name of an event's type, such as `$.header.type`.
         producer_field: The path of the name of the sender.
-        storage: The location, account and maintenance of its table. The maintenance also applies to the group of types
-            that no other group matches.
+        storage: The location, account and maintenance of its table. The maintenance also applies to
+            the group of types that no other group matches.
         asset: What the asset of its table shows; its group is the stream's name by default.
 
     Raises:
         DeclarationError: naming the stream, the field and the remedy.
     """
     if not isinstance(name, str) or not PART.fullmatch(name):
-        raise DeclarationError(f"event_stream {shown(name)}", "name", "is no single word of letters, digits and _, such as 'game'")
+        raise DeclarationError(
+            f"event_stream {shown(name)}",
+            "name",
+            "is no single word of letters, digits and _, such as 'game'",
+        )
     if len(name) > MAX_GROUP_NAME - len(OTHER):
         problem = f"has {len(name)} characters; use at most {MAX_GROUP_NAME - len(OTHER)}"
         raise DeclarationError(f"event_stream {shown(name)}", "name", problem)
     table_name = checked_table_name(f"{name}.{EVENTS}", "event_stream")
     if not isinstance(source, JsonLines | KafkaTopic | TableRows):
-        problem = f"{shown(source)} is none of JsonLines(folder), KafkaTopic(topic, bootstrap=…) and TableRows(table, payload=…)"
+        problem = (
+            f"{shown(source)} is none of JsonLines(folder), KafkaTopic(topic, bootstrap=…) and "
+            f"TableRows(table, payload=…)"
+        )
         raise DeclarationError(name, "source", problem)
     if getattr(source, "records", False):
-        raise DeclarationError(name, "source", "records=True is of tables that follow a database; each line of a stream is an event")
+        raise DeclarationError(
+            name,
+            "source",
+            "records=True is of tables that follow a database; each line of a stream is an event",
+        )
     of_cdc = ("shards", "database", "table", "transactions", "heartbeats")
-    given = [one for one in of_cdc if getattr(source, one, "")] if isinstance(source, JsonLines | KafkaTopic) else []
+    given = (
+        [one for one in of_cdc if getattr(source, one, "")]
+        if isinstance(source, JsonLines | KafkaTopic)
+        else []
+    )
     if given:
-        raise DeclarationError(name, "source", f"{given[0]}= is of tables that follow a database; leave it out")
+        raise DeclarationError(
+            name, "source", f"{given[0]}= is of tables that follow a database; leave it out"
+        )
     files = checked_storage(name, storage)
     about = checked_asset(name, asset, files)
     table = EventTable(
         name=table_name,
         source=source,
         type_field=_field(name, "type_field", type_field),
-        producer_field=() if producer_field is None else _field(name, "producer_field", producer_field),
+        producer_field=()
+        if producer_field is None
+        else _field(name, "producer_field", producer_field),
         storage=files,
         asset=replace(
             about,
@@ -456,35 +558,49 @@ def event_group(
     owner: str | None = None,
     options: GroupOptions | None = None,
 ) -> EventGroup:
-    """Declare types of a stream by a pattern of their names; each gets a table `<name>.<type>` when its first event arrives.
+    """Declare types of a stream by a pattern of their names; each gets a table `<name>.<type>` when
+    its first event arrives.
 
-    A type belongs to the group with the most specific matching pattern. If a change of patterns moves it to another
-    group, its table keeps its name, and its checkpoint moves with it.
+    A type belongs to the group with the most specific matching pattern. If a change of patterns
+    moves it to another group, its table keeps its name, and its checkpoint moves with it.
 
     Args:
         name: A single word; the folder of the tables.
         stream: The result of `event_stream`.
         match: A pattern of type names, in which `*` stands for any text.
-        contract: What events may change, how many columns and tables there may be, and the types of single paths.
+        contract: What events may change, how many columns and tables there may be, and the types of
+            single paths.
         types: Contracts of single types. They replace the group's contract except for its pins.
-        columns: At which paths values are personal, by patterns (`{"/user/email": personal("email")}`).
+        columns: At which paths values are personal, by patterns (`{"/user/email":
+            personal("email")}`).
         owner: Who receives alarms about failures and breaking changes.
         options: When it runs, is verified and maintained, by which driver, and how it is shown.
 
     Raises:
-        DeclarationError: naming the group, the field and the remedy. While a code location loads, a group with a wrong contract, types,
-            owner or options is kept with its `problem`, so that it fails alone.
+        DeclarationError: naming the group, the field and the remedy. While a code location loads, a
+            group with a wrong contract, types, owner or options is kept with its `problem`, so that
+            it fails alone.
     """
     if not isinstance(name, str) or not PART.fullmatch(name) or len(name) > MAX_GROUP_NAME:
-        problem = f"is no single word of at most {MAX_GROUP_NAME} letters, digits and _, such as 'shop'"
+        problem = (
+            f"is no single word of at most {MAX_GROUP_NAME} letters, digits and _, such as 'shop'"
+        )
         raise DeclarationError(f"event_group {shown(name)}", "name", problem)
     if not isinstance(stream, EventStream):
         raise DeclarationError(name, "stream", f"{shown(stream)} is no event_stream(…)")
     if name == stream.name:
-        raise DeclarationError(name, "name", f"is the stream's own name, whose table is {stream.table.name}; choose another")
+        raise DeclarationError(
+            name,
+            "name",
+            f"is the stream's own name, whose table is {stream.table.name}; choose another",
+        )
     if not isinstance(match, str) or not match:
-        raise DeclarationError(name, "match", f"{shown(match)} is no pattern of types, such as 'shop.*'")
-    group = EventGroup(name=name, stream=stream, match=match, personal=checked_personal_paths(name, columns or {}))
+        raise DeclarationError(
+            name, "match", f"{shown(match)} is no pattern of types, such as 'shop.*'"
+        )
+    group = EventGroup(
+        name=name, stream=stream, match=match, personal=checked_personal_paths(name, columns or {})
+    )
     try:
         own = _usable(name, "contract", Contract() if contract is None else contract, Contract)
         return replace(
@@ -492,7 +608,9 @@ def event_group(
             contract=own,
             contracts=_contracts_of_types(group, own, types),
             owner=checked_owner(name, owner),
-            options=_usable(name, "options", GroupOptions() if options is None else options, GroupOptions),
+            options=_usable(
+                name, "options", GroupOptions() if options is None else options, GroupOptions
+            ),
         )
     except DeclarationError as error:
         if not are_failures_kept():
@@ -501,7 +619,8 @@ def event_group(
 
 
 def checked_groups(stream: EventStream, groups: Iterable[EventGroup]) -> tuple[EventGroup, ...]:
-    """The groups of a stream; where none takes all types, one more does, kept as the stream's table is: `<stream>_other`.
+    """The groups of a stream; where none takes all types, one more does, kept as the stream's table
+    is: `<stream>_other`.
 
     Raises:
         DeclarationError: some type would be of two groups as much as of each other.
@@ -509,24 +628,44 @@ def checked_groups(stream: EventStream, groups: Iterable[EventGroup]) -> tuple[E
     several = list(groups)
     for at, one in enumerate(several):
         for other in several[:at]:
-            if specificity(one.match) == specificity(other.match) and overlap(one.match, other.match):
-                problem = f"{one.match!r} matches types that {other.match!r} of {other.name} matches too, and says as much of them"
+            if specificity(one.match) == specificity(other.match) and overlap(
+                one.match, other.match
+            ):
+                problem = (
+                    f"{one.match!r} matches types that {other.match!r} of {other.name} matches "
+                    f"too, and says as much of them"
+                )
                 raise DeclarationError(one.name, "match", f"{problem}; make one of them longer")
     if not any(group.match.strip("*") == "" for group in several):
         about, kept = f"Types of {stream.name} that no other group takes", stream.table.maintenance
-        several.append(event_group(stream.name + OTHER, stream, options=GroupOptions(description=about, maintenance=kept)))
+        several.append(
+            event_group(
+                stream.name + OTHER,
+                stream,
+                options=GroupOptions(description=about, maintenance=kept),
+            )
+        )
     return tuple(several)
 
 
 def _contracts_of_types(group: EventGroup, own: Contract, types: object) -> dict[str, Contract]:
     if types is not None and not isinstance(types, Mapping):
         raise DeclarationError(
-            group.name, "types", f'{shown(types)} is no map of types, such as {{"shop.buy": Contract(columns="freeze")}}'
+            group.name,
+            "types",
+            f'{shown(types)} is no map of types, such as {{"shop.buy": Contract(columns="freeze")}}',
         )
     for kind in types or ():
         if not isinstance(kind, str) or not is_matched(group.match, kind):
-            raise DeclarationError(group.name, "types", f"{shown(kind)} is not matched by {group.match!r}; it is of another group")
-    return {kind: _usable(group.name, f"types[{kind!r}]", one, Contract).within(own) for kind, one in (types or {}).items()}
+            raise DeclarationError(
+                group.name,
+                "types",
+                f"{shown(kind)} is not matched by {group.match!r}; it is of another group",
+            )
+    return {
+        kind: _usable(group.name, f"types[{kind!r}]", one, Contract).within(own)
+        for kind, one in (types or {}).items()
+    }
 
 
 def _usable(name: str, field_name: str, value: object, wanted: type[Option]) -> Option:
@@ -540,12 +679,18 @@ def _usable(name: str, field_name: str, value: object, wanted: type[Option]) -> 
 
 def _field(name: str, field_name: str, path: object) -> tuple[str, ...]:
     if not isinstance(path, str) or not _FIELD.fullmatch(path):
-        raise DeclarationError(name, field_name, f"{shown(path)} leads to no field; write such as '$.type' or '$.header.type'")
+        raise DeclarationError(
+            name,
+            field_name,
+            f"{shown(path)} leads to no field; write such as '$.type' or '$.header.type'",
+        )
     return tuple(path.split(".")[1:])
 
 
 def _schedule(name: str, value: object, field_name: str = "every") -> Schedule | None:
     if value is not None and not isinstance(value, Schedule):
         remedy = "minutes=5" if field_name == "every" else "days=1"
-        raise DeclarationError(name, field_name, f"{shown(value)} is no schedule; write every({remedy})")
+        raise DeclarationError(
+            name, field_name, f"{shown(value)} is no schedule; write every({remedy})"
+        )
     return value

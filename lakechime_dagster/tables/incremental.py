@@ -1,4 +1,6 @@
-"""Which SQL each refresh mode can keep up to date; other SQL is refused with the clause that prevents it."""
+"""Which SQL each refresh mode can keep up to date; other SQL is refused with the clause that
+prevents it.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -9,7 +11,19 @@ from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.tables.sql import DIALECT, cte_of, dotted, is_table, leaves, output_columns
 from lakechime_dagster.tables.tables import RefreshMode
 
-AGGREGATES = frozenset({"mean", "std", "try_sum", "try_avg", "some", "every", "histogram_numeric", "count_min_sketch", "product"})
+AGGREGATES = frozenset(
+    {
+        "mean",
+        "std",
+        "try_sum",
+        "try_avg",
+        "some",
+        "every",
+        "histogram_numeric",
+        "count_min_sketch",
+        "product",
+    }
+)
 AGGREGATE_SKETCH = re.compile(r"\w+_agg(_\w+)?")  # bitmap_or_agg, kll_sketch_agg_bigint
 UNSTABLE = frozenset(
     {
@@ -40,11 +54,15 @@ UNSTABLE = frozenset(
         "input_file_block_length",
     }
 )
-WITHOUT_PARENTHESES = frozenset({"current_time", "localtimestamp"})  # functions that sqlglot takes for columns if they are called so
+WITHOUT_PARENTHESES = frozenset(
+    {"current_time", "localtimestamp"}
+)  # functions that sqlglot takes for columns if they are called so
 WITHOUT_ROWS = frozenset({"SEMI", "ANTI"})  # joins that give no columns of their right side
 
 
-def check_increment(table: str, query: exp.Query, mode: RefreshMode, changing: Iterable[str], keys: tuple[str, ...]) -> None:
+def check_increment(
+    table: str, query: exp.Query, mode: RefreshMode, changing: Iterable[str], keys: tuple[str, ...]
+) -> None:
     """Refuse SQL that this refresh mode would not keep equal to a full recomputation.
 
     Raises:
@@ -57,11 +75,23 @@ def check_increment(table: str, query: exp.Query, mode: RefreshMode, changing: I
     if mode is RefreshMode.ROWS:
         problem = problem or _row_wise_problem(query, changed)
     if problem:
-        raise DeclarationError(table, f"refresh={str(mode)!r}", f"cannot keep {problem} up to date; use {alternatives(mode)}")
+        raise DeclarationError(
+            table,
+            f"refresh={str(mode)!r}",
+            f"cannot keep {problem} up to date; use {alternatives(mode)}",
+        )
     columns = output_columns(query)
-    missing = [key for key in keys if columns is not None and key.lower() not in {column.lower() for column in columns}]
+    missing = [
+        key
+        for key in keys
+        if columns is not None and key.lower() not in {column.lower() for column in columns}
+    ]
     if missing:
-        raise DeclarationError(table, "keys", f"{missing[0]!r} is no column of the SQL; it gives {', '.join(columns or ())}")
+        raise DeclarationError(
+            table,
+            "keys",
+            f"{missing[0]!r} is no column of the SQL; it gives {', '.join(columns or ())}",
+        )
 
 
 def _unstable(query: exp.Query) -> str | None:
@@ -72,7 +102,12 @@ def _unstable(query: exp.Query) -> str | None:
 
 
 def _is_bare_call(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Column) and not node.table and not node.this.quoted and node.name.lower() in WITHOUT_PARENTHESES
+    return (
+        isinstance(node, exp.Column)
+        and not node.table
+        and not node.this.quoted
+        and node.name.lower() in WITHOUT_PARENTHESES
+    )
 
 
 def _row_wise_problem(query: exp.Query, changing: frozenset[str]) -> str | None:
@@ -113,8 +148,12 @@ def _select_problem(select: exp.Select, changing: frozenset[str]) -> str | None:
 
 def _join_problem(select: exp.Select, changing: frozenset[str]) -> str | None:
     parts = from_parts(select)
-    several = [dotted(leaf) for part, _ in parts for leaf in leaves(part) if dotted(leaf) in changing]
-    unions = any(isinstance(part, exp.Subquery) and isinstance(part.this, exp.Union) for part, _ in parts)
+    several = [
+        dotted(leaf) for part, _ in parts for leaf in leaves(part) if dotted(leaf) in changing
+    ]
+    unions = any(
+        isinstance(part, exp.Subquery) and isinstance(part.this, exp.Union) for part, _ in parts
+    )
     sides = [part for part, _ in parts if reads_any(part, changing)]
     if len(sides) > 1 or (len(several) > 1 and not unions and len(parts) > 1):
         return f"the JOIN of two changing inputs, {' and '.join(dict.fromkeys(several))},"
@@ -124,7 +163,9 @@ def _join_problem(select: exp.Select, changing: frozenset[str]) -> str | None:
         side = f"{join.side} {join.kind}".strip()
         left = any(reads_any(earlier, changing) for earlier, _ in parts[:index])
         right = reads_any(part, changing)
-        if (right and (join.side in ("LEFT", "FULL") or join.kind in WITHOUT_ROWS)) or (left and join.side in ("RIGHT", "FULL")):
+        if (right and (join.side in ("LEFT", "FULL") or join.kind in WITHOUT_ROWS)) or (
+            left and join.side in ("RIGHT", "FULL")
+        ):
             return f"the {side} JOIN with a changing input on the side that may be missing"
     return None
 
@@ -147,7 +188,9 @@ def from_parts(select: exp.Select) -> list[tuple[exp.Expr, exp.Join | None]]:
 
 
 def own_nodes(select: exp.Select) -> Iterable[exp.Expr]:
-    """The nodes of a SELECT without those of the queries nested in it (which themselves are given)."""
+    """The nodes of a SELECT without those of the queries nested in it (which themselves are
+    given).
+    """
     stack: list[exp.Expr] = [select]
     while stack:
         node = stack.pop()
@@ -160,16 +203,22 @@ def own_nodes(select: exp.Select) -> Iterable[exp.Expr]:
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    """Whether a node folds rows: an aggregate function that sqlglot knows, or one of Spark's that it does not."""
+    """Whether a node folds rows: an aggregate function that sqlglot knows, or one of Spark's that
+    it does not.
+    """
     if isinstance(node.parent, exp.Window):
         return False
     if isinstance(node, exp.Any):
         return not isinstance(node.parent, exp.Like | exp.ILike)
-    return isinstance(node, exp.AggFunc) or any(name in AGGREGATES or AGGREGATE_SKETCH.fullmatch(name) for name in function_names(node))
+    return isinstance(node, exp.AggFunc) or any(
+        name in AGGREGATES or AGGREGATE_SKETCH.fullmatch(name) for name in function_names(node)
+    )
 
 
 def function_names(node: exp.Expr) -> tuple[str, ...]:
-    """The names by which SQL calls the function of a node, in lower case; none for what is no call."""
+    """The names by which SQL calls the function of a node, in lower case; none for what is no
+    call.
+    """
     if isinstance(node, exp.Anonymous):
         return (node.name.lower(),)
     return tuple(name.lower() for name in node.sql_names()) if isinstance(node, exp.Func) else ()
@@ -181,16 +230,34 @@ def reads_any(node: exp.Expr, tables: frozenset[str]) -> bool:
 
 
 def group_terms(select: exp.Select) -> list[exp.Expr]:
-    """The terms of GROUP BY: ordinals and aliases of the select list replaced by what they mean; ALL spelled out."""
+    """The terms of GROUP BY: ordinals and aliases of the select list replaced by what they mean;
+    ALL spelled out.
+    """
     group = select.args["group"]
     projections = select.selects
     if group.args.get("all"):
-        return [projection.unalias() for projection in projections if not any(is_aggregate(node) for node in projection.walk())]
-    named = {projection.alias.lower(): projection.unalias() for projection in projections if isinstance(projection, exp.Alias)}
+        return [
+            projection.unalias()
+            for projection in projections
+            if not any(is_aggregate(node) for node in projection.walk())
+        ]
+    named = {
+        projection.alias.lower(): projection.unalias()
+        for projection in projections
+        if isinstance(projection, exp.Alias)
+    }
     terms = []
     for term in group.expressions:
-        meant = named.get(term.name.lower()) if isinstance(term, exp.Column) and not term.table else None
-        if isinstance(term, exp.Literal) and term.is_int and 1 <= int(term.name) <= len(projections):
+        meant = (
+            named.get(term.name.lower())
+            if isinstance(term, exp.Column) and not term.table
+            else None
+        )
+        if (
+            isinstance(term, exp.Literal)
+            and term.is_int
+            and 1 <= int(term.name) <= len(projections)
+        ):
             terms.append(projections[int(term.name) - 1].unalias())
         elif meant is not None and not _mentions(meant, term.name):
             terms.append(meant)
@@ -210,7 +277,11 @@ def _mentions(node: exp.Expr, column: str) -> bool:
 
 def alternatives(mode: RefreshMode) -> str:
     """The refresh modes to use instead of one that cannot be."""
-    others = [str(other) for other in (RefreshMode.AFFECTED_KEYS, RefreshMode.PARTITIONS, RefreshMode.FULL) if other is not mode]
+    others = [
+        str(other)
+        for other in (RefreshMode.AFFECTED_KEYS, RefreshMode.PARTITIONS, RefreshMode.FULL)
+        if other is not mode
+    ]
     return " or ".join((", ".join(others[:-1]), others[-1])) if len(others) > 1 else others[0]
 
 
@@ -221,10 +292,14 @@ def shortened(node: exp.Expr) -> str:
 
 
 ColumnOf = tuple[str, str]  # the alias of an input, and its column, in lower case
-KeyColumns = dict[str, dict[str, str]]  # key → column as the query writes it, in lower case → column of one input that gives it
+KeyColumns = dict[
+    str, dict[str, str]
+]  # key → column as the query writes it, in lower case → column of one input that gives it
 
 
-def group_key_columns(table: str, query: exp.Query, keys: tuple[str, ...], changing: Iterable[str]) -> dict[str, KeyColumns]:
+def group_key_columns(
+    table: str, query: exp.Query, keys: tuple[str, ...], changing: Iterable[str]
+) -> dict[str, KeyColumns]:
     """Per changing input and key, which columns of that input alone give the key (`keys_over`).
 
     Raises:
@@ -234,7 +309,10 @@ def group_key_columns(table: str, query: exp.Query, keys: tuple[str, ...], chang
     try:
         select = _checked_select(query, changed)
         terms = _key_terms(select, keys)
-        return {dotted(part): keys_over(select, terms, part) for part in _changing_parts(select, changed)}
+        return {
+            dotted(part): keys_over(select, terms, part)
+            for part in _changing_parts(select, changed)
+        }
     except ValueError as problem:
         field = f"refresh={str(RefreshMode.AFFECTED_KEYS)!r}"
         raise DeclarationError(table, field, f"{problem}; or use partitions or full") from None
@@ -242,19 +320,38 @@ def group_key_columns(table: str, query: exp.Query, keys: tuple[str, ...], chang
 
 def _checked_select(query: exp.Query, changed: frozenset[str]) -> exp.Select:
     if not isinstance(query, exp.Select):
-        raise ValueError(f"needs one SELECT … GROUP BY, and this is a {query.key.upper()}: write it as one")
+        raise ValueError(
+            f"needs one SELECT … GROUP BY, and this is a {query.key.upper()}: write it as one"
+        )
     if not query.args.get("group"):
         raise ValueError("needs GROUP BY the keys: add it")
     for name, shown in (("limit", "LIMIT"), ("offset", "OFFSET"), ("qualify", "QUALIFY")):
         if query.args.get(name):
             raise ValueError(f"cannot keep {shown} up to date: remove it")
     if any(isinstance(node, exp.Window) for node in own_nodes(query)):
-        raise ValueError("cannot keep a window over groups up to date: compute it in a table of its own")
-    if any(isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets) for node in query.args["group"].walk()):
-        raise ValueError("cannot keep ROLLUP, CUBE or GROUPING SETS up to date: group by plain terms")
-    unclear = next((node for node in own_nodes(query) if isinstance(node, exp.TableSample | exp.Pivot | exp.Lateral)), None)
+        raise ValueError(
+            "cannot keep a window over groups up to date: compute it in a table of its own"
+        )
+    if any(
+        isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets)
+        for node in query.args["group"].walk()
+    ):
+        raise ValueError(
+            "cannot keep ROLLUP, CUBE or GROUPING SETS up to date: group by plain terms"
+        )
+    unclear = next(
+        (
+            node
+            for node in own_nodes(query)
+            if isinstance(node, exp.TableSample | exp.Pivot | exp.Lateral)
+        ),
+        None,
+    )
     if unclear is not None:
-        raise ValueError(f"cannot find the groups touched through {shortened(unclear).strip()}: compute it in a table of its own")
+        raise ValueError(
+            f"cannot find the groups touched through {shortened(unclear).strip()}: compute it in a "
+            f"table of its own"
+        )
     problem = subquery_problem(query, changed)
     if problem:
         raise ValueError(f"cannot find the groups touched through {problem}: write it as a join")
@@ -267,16 +364,24 @@ def _changing_parts(select: exp.Select, changed: frozenset[str]) -> Iterator[exp
         if not reads_any(part, changed):
             continue
         if not isinstance(part, exp.Table) or not is_plain_source(part):
-            raise ValueError(f"cannot look through the query {part.alias_or_name!r} to a changing input: name the table in FROM itself")
+            raise ValueError(
+                f"cannot look through the query {part.alias_or_name!r} to a changing input: name "
+                f"the table in FROM itself"
+            )
         if dotted(part) in seen:
-            raise ValueError(f"cannot keep a join of {dotted(part)} with itself up to date: read one side as a snapshot of another table")
+            raise ValueError(
+                f"cannot keep a join of {dotted(part)} with itself up to date: read one side as a "
+                f"snapshot of another table"
+            )
         seen.add(dotted(part))
         yield part
 
 
 def _key_terms(select: exp.Select, keys: tuple[str, ...]) -> dict[str, exp.Expr]:
     """The expression of each key in the select list; they must be exactly the terms of GROUP BY."""
-    given = {projection.alias_or_name.lower(): projection.unalias() for projection in select.selects}
+    given = {
+        projection.alias_or_name.lower(): projection.unalias() for projection in select.selects
+    }
     missing = [key for key in keys if key.lower() not in given]
     if missing:
         raise ValueError(f"the key {missing[0]!r} is no column of the SQL: select it")
@@ -286,15 +391,21 @@ def _key_terms(select: exp.Select, keys: tuple[str, ...]) -> dict[str, exp.Expr]
     extra = [term.sql(DIALECT) for text, term in grouped.items() if text not in by_key]
     lost = [key for text, key in by_key.items() if text not in grouped]
     if extra or lost:
-        problem = f"groups by {extra[0]}, which is no key" if extra else f"does not group by the key {lost[0]!r}"
+        problem = (
+            f"groups by {extra[0]}, which is no key"
+            if extra
+            else f"does not group by the key {lost[0]!r}"
+        )
         raise ValueError(f"{problem}: GROUP BY and keys must be the same columns")
     return terms
 
 
 def keys_over(select: exp.Select, terms: dict[str, exp.Expr], part: exp.Expr) -> KeyColumns:
-    """For each term, by which column of one input of the SELECT each column that it mentions is given.
+    """For each term, by which column of one input of the SELECT each column that it mentions is
+    given.
 
-    Equal columns of a join stand for each other. The term itself is Spark's to read, from the text of the query.
+    Equal columns of a join stand for each other. The term itself is Spark's to read, from the text
+    of the query.
 
     Raises:
         ValueError: for a term that this input does not determine.
@@ -308,11 +419,21 @@ def keys_over(select: exp.Select, terms: dict[str, exp.Expr], part: exp.Expr) ->
         for column in term.find_all(exp.Column):
             home = home_of(select, column)
             if home[0] in optional:
-                raise ValueError(f"{key!r} comes from {home[0]!r}, which an outer join may leave empty: take the other side's")
-            own = column.name if home[0] == alias else next((name for other, name in equal.get(home, ()) if other == alias), None)
+                raise ValueError(
+                    f"{key!r} comes from {home[0]!r}, which an outer join may leave empty: take "
+                    f"the other side's"
+                )
+            own = (
+                column.name
+                if home[0] == alias
+                else next((name for other, name in equal.get(home, ()) if other == alias), None)
+            )
             if own is None:
                 name = dotted(part) if isinstance(part, exp.Table) else alias
-                raise ValueError(f"a change of {name} does not determine {key!r}: read {name} as a snapshot, or join by the key")
+                raise ValueError(
+                    f"a change of {name} does not determine {key!r}: read {name} as a snapshot, or "
+                    f"join by the key"
+                )
             found[key][".".join(part.name for part in column.parts).lower()] = own
     return found
 
@@ -333,9 +454,14 @@ def home_of(select: exp.Select, column: exp.Column) -> ColumnOf:
     if len(parts) == 1:
         return parts[0][0].alias_or_name.lower(), column.name.lower()
     for _, join in parts:
-        if join is not None and any(name.name.lower() == column.name.lower() for name in join.args.get("using") or ()):
+        if join is not None and any(
+            name.name.lower() == column.name.lower() for name in join.args.get("using") or ()
+        ):
             return parts[0][0].alias_or_name.lower(), column.name.lower()
-    raise ValueError(f"the column {column.name!r} may be of either side of the join: write it as alias.{column.name}")
+    raise ValueError(
+        f"the column {column.name!r} may be of either side of the join: write it as "
+        f"alias.{column.name}"
+    )
 
 
 def _optional_aliases(select: exp.Select) -> frozenset[str]:
@@ -359,22 +485,34 @@ def _equal_columns(select: exp.Select) -> dict[ColumnOf, list[ColumnOf]]:
     for part, join in from_parts(select):
         if join is None:
             continue
-        pairs = [((first, name.name.lower()), (part.alias_or_name.lower(), name.name.lower())) for name in join.args.get("using") or ()]
+        pairs = [
+            ((first, name.name.lower()), (part.alias_or_name.lower(), name.name.lower()))
+            for name in join.args.get("using") or ()
+        ]
         condition = join.args.get("on")
         for term in condition.flatten() if isinstance(condition, exp.And) else [condition]:
-            if isinstance(term, exp.EQ) and isinstance(term.this, exp.Column) and isinstance(term.expression, exp.Column):
+            if (
+                isinstance(term, exp.EQ)
+                and isinstance(term.this, exp.Column)
+                and isinstance(term.expression, exp.Column)
+            ):
                 pairs.append((home_of(select, term.this), home_of(select, term.expression)))
         for pair in pairs:
             touching = [group for group in groups if group & set(pair)]
-            groups = [group for group in groups if group not in touching] + [set(pair).union(*touching)]
+            groups = [group for group in groups if group not in touching] + [
+                set(pair).union(*touching)
+            ]
     return {column: sorted(group) for group in groups for column in group}
 
 
 Places = dict[str, int]  # partition column → where it stands in the list of a SELECT
 
 
-def check_partition_local(table: str, query: exp.Query, columns: tuple[str, ...], changing: Iterable[str]) -> None:
-    """Refuse SQL in which a changed partition of an input touches target partitions of other values.
+def check_partition_local(
+    table: str, query: exp.Query, columns: tuple[str, ...], changing: Iterable[str]
+) -> None:
+    """Refuse SQL in which a changed partition of an input touches target partitions of other
+    values.
 
     Queries nested in FROM, and common table expressions, must hold to the same.
 
@@ -385,11 +523,17 @@ def check_partition_local(table: str, query: exp.Query, columns: tuple[str, ...]
         _check(query, columns, frozenset(changing))
     except ValueError as problem:
         remedy = f"use {alternatives(RefreshMode.PARTITIONS)}"
-        raise DeclarationError(table, f"refresh={str(RefreshMode.PARTITIONS)!r}", f"{problem}; {remedy}") from None
+        raise DeclarationError(
+            table, f"refresh={str(RefreshMode.PARTITIONS)!r}", f"{problem}; {remedy}"
+        ) from None
 
 
-def _check(query: exp.Expr, columns: tuple[str, ...], changed: frozenset[str], places: Places | None = None) -> None:
-    """Check one query; in a set operation, whose branches are bound by position, `places` are the positions of the columns."""
+def _check(
+    query: exp.Expr, columns: tuple[str, ...], changed: frozenset[str], places: Places | None = None
+) -> None:
+    """Check one query; in a set operation, whose branches are bound by position, `places` are the
+    positions of the columns.
+    """
     if not reads_any(query, changed):
         return
     for clause in ("limit", "offset"):
@@ -412,24 +556,35 @@ def _places(query: exp.SetOperation, columns: tuple[str, ...]) -> Places:
     given = [projection.alias_or_name.lower() for projection in _written_out(query.left)]
     missing = [column for column in columns if column.lower() not in given]
     if missing:
-        raise ValueError(f"the partition column {missing[0]!r} is no column of the SQL in {shortened(query.left)}: select it")
+        raise ValueError(
+            f"the partition column {missing[0]!r} is no column of the SQL in "
+            f"{shortened(query.left)}: select it"
+        )
     return {column: given.index(column.lower()) for column in columns}
 
 
 def _written_out(branch: exp.Query) -> list[exp.Expr]:
     """The columns of a branch of a set operation, none of them behind a star."""
     if branch.is_star:
-        raise ValueError(f"cannot know which columns {shortened(branch)} brings to the UNION: name them")
+        raise ValueError(
+            f"cannot know which columns {shortened(branch)} brings to the UNION: name them"
+        )
     return branch.selects
 
 
-def _check_select(select: exp.Select, columns: tuple[str, ...], changed: frozenset[str], places: Places | None) -> None:
+def _check_select(
+    select: exp.Select, columns: tuple[str, ...], changed: frozenset[str], places: Places | None
+) -> None:
     terms = _terms(select, columns) if places is None else _terms_at(select, places)
-    if any(isinstance(node, exp.TableSample | exp.Pivot | exp.Lateral) for node in own_nodes(select)):
+    if any(
+        isinstance(node, exp.TableSample | exp.Pivot | exp.Lateral) for node in own_nodes(select)
+    ):
         raise ValueError("cannot look through TABLESAMPLE, PIVOT or LATERAL")
     problem = subquery_problem(select, changed)
     if problem:
-        raise ValueError(f"cannot keep {problem} up to date: write it as a join by the partition columns")
+        raise ValueError(
+            f"cannot keep {problem} up to date: write it as a join by the partition columns"
+        )
     for part, _ in from_parts(select):
         if not reads_any(part, changed):
             continue
@@ -438,7 +593,8 @@ def _check_select(select: exp.Select, columns: tuple[str, ...], changed: frozens
             term, own = terms[column], {name.lower() for name in given.values()}
             if not isinstance(term, exp.Column) or own != {column.lower()}:
                 raise ValueError(
-                    f"takes the partition column {column!r} from {shortened(term)}, and not from the inputs' column of the same name"
+                    f"takes the partition column {column!r} from {shortened(term)}, and not from "
+                    f"the inputs' column of the same name"
                 )
     _check_scopes(select, terms)
 
@@ -461,25 +617,34 @@ def _check_scopes(select: exp.Select, terms: dict[str, exp.Expr]) -> None:
         grouped = {bare(select, term) for term in group_terms(select)}
         outside = [column for text, column in by_text.items() if text not in grouped]
         if outside:
-            raise ValueError(f"cannot keep GROUP BY without the partition column {outside[0]!r} up to date")
+            raise ValueError(
+                f"cannot keep GROUP BY without the partition column {outside[0]!r} up to date"
+            )
     for node in own_nodes(select):
         if isinstance(node, exp.Window):
             within = {bare(select, term) for term in node.args.get("partition_by") or ()}
             if any(text not in within for text in by_text):
-                raise ValueError(f"cannot keep the window {shortened(node)} over more than one partition up to date")
+                raise ValueError(
+                    f"cannot keep the window {shortened(node)} over more than one partition up to "
+                    f"date"
+                )
 
 
 def _terms_at(select: exp.Select, places: Places) -> dict[str, exp.Expr]:
     """What gives each partition column in a branch of a set operation."""
     given = _written_out(select)
     if len(given) <= max(places.values()):
-        raise ValueError(f"has fewer columns in {shortened(select)} than in the first query of the UNION")
+        raise ValueError(
+            f"has fewer columns in {shortened(select)} than in the first query of the UNION"
+        )
     return {column: given[place].unalias() for column, place in places.items()}
 
 
 def _terms(select: exp.Select, columns: tuple[str, ...]) -> dict[str, exp.Expr]:
     """What gives each partition column; behind a star it is the input's column of that name."""
-    given = {projection.alias_or_name.lower(): projection.unalias() for projection in select.selects}
+    given = {
+        projection.alias_or_name.lower(): projection.unalias() for projection in select.selects
+    }
     starred = next((projection for projection in select.selects if projection.is_star), None)
     terms = {}
     for column in columns:
@@ -490,5 +655,7 @@ def _terms(select: exp.Select, columns: tuple[str, ...]) -> dict[str, exp.Expr]:
             terms[column] = exp.column(column, table=qualifier or None)
         else:
             nested = "" if select.parent is None else f" in {select.sql(DIALECT)[:40]}…"
-            raise ValueError(f"the partition column {column!r} is no column of the SQL{nested}: select it")
+            raise ValueError(
+                f"the partition column {column!r} is no column of the SQL{nested}: select it"
+            )
     return terms

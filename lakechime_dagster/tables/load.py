@@ -9,15 +9,20 @@ from lakechime_dagster.tables.lake import Lake
 
 NO_LAKE = (
     "no lake is declared here: run this in a project whose pyproject.toml names its definitions, "
-    "or set LAKECHIME_LAKE to your lake as module:attribute; lakechime_dagster.demo.flights:lake is the demo"
+    "or set LAKECHIME_LAKE to your lake as module:attribute; lakechime_dagster.demo.flights:lake "
+    "is the demo"
 )
 
 
-def find_lake(definitions: str | None, name: str | None, built: Callable[[str], Lake | None]) -> Lake:
-    """The lake of a project: the only one in the module of its definitions, else the one of which these are built; or the one of a name.
+def find_lake(
+    definitions: str | None, name: str | None, built: Callable[[str], Lake | None]
+) -> Lake:
+    """The lake of a project: the only one in the module of its definitions, else the one of which
+    these are built; or the one of a name.
 
     Raises:
-        LakeChimeError: neither is given, the lake cannot be found, or the definitions hold none or several.
+        LakeChimeError: neither is given, the lake cannot be found, or the definitions hold none or
+            several.
     """
     if definitions:
         return lake_in(definitions) or built(definitions) or _no_lake_in(definitions)
@@ -27,7 +32,8 @@ def find_lake(definitions: str | None, name: str | None, built: Callable[[str], 
 
 
 def load_lake(name: str) -> Lake:
-    """The lake that LAKECHIME_LAKE names; event groups whose declaration is wrong are in it with their `problem`.
+    """The lake that LAKECHIME_LAKE names; event groups whose declaration is wrong are in it with
+    their `problem`.
 
     Raises:
         InvalidValueError: when the module or the attribute is not there, or is no Lake.
@@ -39,9 +45,13 @@ def load_lake(name: str) -> Lake:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
-        raise InvalidValueError("LAKECHIME_LAKE", name, f"names no module {module}; is it installed or on PYTHONPATH?") from None
+        raise InvalidValueError(
+            "LAKECHIME_LAKE", name, f"names no module {module}; is it installed or on PYTHONPATH?"
+        ) from None
     if not isinstance(found, Lake):
-        raise InvalidValueError("LAKECHIME_LAKE", name, f"{module} has no Lake of the name {attribute}")
+        raise InvalidValueError(
+            "LAKECHIME_LAKE", name, f"{module} has no Lake of the name {attribute}"
+        )
     return found
 
 
@@ -52,10 +62,16 @@ def lake_in(module: str) -> Lake | None:
         InvalidValueError: it has several.
     """
     with failures_kept():
-        found = {id(value): value for value in vars(importlib.import_module(module)).values() if isinstance(value, Lake)}
+        found = {
+            id(value): value
+            for value in vars(importlib.import_module(module)).values()
+            if isinstance(value, Lake)
+        }
     if len(found) > 1:
         raise InvalidValueError(
-            "LAKECHIME_LAKE", "", f"is not set, and {module} has {len(found)} lakes; set it to yours, as module:attribute"
+            "LAKECHIME_LAKE",
+            "",
+            f"is not set, and {module} has {len(found)} lakes; set it to yours, as module:attribute",
         )
     return next(iter(found.values()), None)
 

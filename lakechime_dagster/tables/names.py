@@ -26,22 +26,30 @@ MAX_TARGET_NAME = 128  # of a computed table: its subscription has the same name
 def folded(column: str) -> str:
     """A column's name without its letters' case: Spark takes names that fold alike for one column.
 
-    Spark compares names character by character as Java's `equalsIgnoreCase` does, and whole names in lower case. Unlike
-    `str.casefold` neither expands a character, so that `maße` and `masse` are two columns; `ı` and `İ` are the letter `i`.
+    Spark compares names character by character as Java's `equalsIgnoreCase` does, and whole names
+    in lower case. Unlike `str.casefold` neither expands a character, so that `maße` and `masse` are
+    two columns; `ı` and `İ` are the letter `i`.
     """
     if column.isascii():
         return column.lower()
-    return "".join(map(_folded_character, column)).replace("i\u0307", "i")  # which is how `İ` is written in lower case
+    return "".join(map(_folded_character, column)).replace(
+        "i\u0307", "i"
+    )  # which is how `İ` is written in lower case
 
 
 def spelled_as(names: Iterable[str], columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by column, those of columns that Spark takes for one of the names under that name; others as they are.
+    """Values by column, those of columns that Spark takes for one of the names under that name;
+    others as they are.
 
-    Columns that would have one name are left as they are: a row of two such columns is none that a table can hold.
+    Columns that would have one name are left as they are: a row of two such columns is none that a
+    table can hold.
     """
     exact = dict.fromkeys(names)
     own = {folded(name): name for name in exact}
-    spelled = {column if column in exact else own.get(folded(column), column): value for column, value in columns.items()}
+    spelled = {
+        column if column in exact else own.get(folded(column), column): value
+        for column, value in columns.items()
+    }
     return spelled if len(spelled) == len(columns) else dict(columns)
 
 
@@ -58,25 +66,41 @@ def table_of_lake(declared: str, field: str, table: object) -> Any:
     """
     name = getattr(table, "name", table)
     if cluster := getattr(table, "cluster", ""):
-        remedy = "all tables of a lake are of its own cluster: leave the cluster out, or copy the table into the lake"
-        raise DeclarationError(declared, field, f"names {name} of the cluster {shown(cluster)}; {remedy}")
+        remedy = (
+            "all tables of a lake are of its own cluster: leave the cluster out, or copy the table "
+            "into the lake"
+        )
+        raise DeclarationError(
+            declared, field, f"names {name} of the cluster {shown(cluster)}; {remedy}"
+        )
     return name
 
 
 def checked_table_name(name: object, kind: str, limit: int = MAX_TARGET_NAME) -> str:
     """A table name of dotted parts, each of which can be a part of an asset key and a folder."""
     if not isinstance(name, str) or not name:
-        raise DeclarationError(f"{kind} {shown(name)}", "name", "is not a table name; write it first, such as 'bronze.orders'")
+        raise DeclarationError(
+            f"{kind} {shown(name)}",
+            "name",
+            "is not a table name; write it first, such as 'bronze.orders'",
+        )
     for part in name.split("."):
         if not PART.fullmatch(part):
             raise DeclarationError(
-                shown(name), "name", f"the part {shown(part)} must be of letters, digits and _ (A-Z a-z 0-9 _), at least one of them"
+                shown(name),
+                "name",
+                f"the part {shown(part)} must be of letters, digits and _ (A-Z a-z 0-9 _), at "
+                f"least one of them",
             )
     if len(name) > limit:
-        raise DeclarationError(shown(name), "name", f"has {len(name)} characters; use at most {limit}")
+        raise DeclarationError(
+            shown(name), "name", f"has {len(name)} characters; use at most {limit}"
+        )
     for suffix, kept in RESERVED.items():
         if name.lower().endswith(suffix):
-            raise DeclarationError(name, "name", f"ends with {suffix}, which is kept for {kept}; choose another")
+            raise DeclarationError(
+                name, "name", f"ends with {suffix}, which is kept for {kept}; choose another"
+            )
     return name
 
 
@@ -91,20 +115,30 @@ def checked_owner(table: str, value: object) -> str | None:
     """An owner as Dagster takes it: an e-mail address or `team:name`."""
     if value is None or (isinstance(value, str) and OWNER.fullmatch(value)):
         return value
-    raise DeclarationError(table, "owner", f"{shown(value)} is neither an e-mail address nor of the form 'team:name'")
+    raise DeclarationError(
+        table, "owner", f"{shown(value)} is neither an e-mail address nor of the form 'team:name'"
+    )
 
 
 def checked_columns(table: str, field: str, value: object) -> tuple[str, ...]:
     """Column names as a tuple, each once."""
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise DeclarationError(table, field, f"{shown(value)} is not a list of columns; write [{shown(value)}]")
+        raise DeclarationError(
+            table, field, f"{shown(value)} is not a list of columns; write [{shown(value)}]"
+        )
     columns = tuple(value)
     for column in columns:
         if not isinstance(column, str) or not column.strip():
             raise DeclarationError(table, field, f"{shown(column)} is not a column name")
-    repeated = [column for index, column in enumerate(columns) if folded(column) in map(folded, columns[:index])]
+    repeated = [
+        column
+        for index, column in enumerate(columns)
+        if folded(column) in map(folded, columns[:index])
+    ]
     if repeated:
-        raise DeclarationError(table, field, f"names column {shown(repeated[0])} twice; name each once")
+        raise DeclarationError(
+            table, field, f"names column {shown(repeated[0])} twice; name each once"
+        )
     return columns
 
 
@@ -114,7 +148,10 @@ def checked_levels(table: str, value: object) -> PartitionLevels:
         return value
     if value is not None and not isinstance(value, dict):
         raise DeclarationError(
-            table, "partitioned_by", f'{shown(value)} has no types; write {{"column": "type"}}, such as {{"flight_date": "date"}}'
+            table,
+            "partitioned_by",
+            f'{shown(value)} has no types; write {{"column": "type"}}, such as {{"flight_date": '
+            f'"date"}}',
         )
     try:
         levels = PartitionLevels.of(value)
@@ -124,12 +161,19 @@ def checked_levels(table: str, value: object) -> PartitionLevels:
     return levels
 
 
-START_AT, END_AT, START_SEQ, END_SEQ = SPAN = ("__START_AT", "__END_AT", "__START_SEQ", "__END_SEQ")  # of a row of a history
-DELETED_AT = "__DELETED_AT"  # of a row that stays though the database deleted it: when that was; null of one that is there
+START_AT, END_AT, START_SEQ, END_SEQ = SPAN = (
+    "__START_AT",
+    "__END_AT",
+    "__START_SEQ",
+    "__END_SEQ",
+)  # of a row of a history
+# of a row that stays though the database deleted it: when that was; null of one that is there
+DELETED_AT = "__DELETED_AT"
 HIDDEN = "__cdc"  # the state of a row without its values; see `cdc.wire.image_text`
 OWN_COLUMNS = frozenset((*SPAN, DELETED_AT, HIDDEN))
 _OWN = {folded(name) for name in OWN_COLUMNS}
-_OF_DELTA = {  # which a MERGE, its deletion vectors or the change data feed add to rows while they work
+# which a MERGE, its deletion vectors or the change data feed add to rows while they work
+_OF_DELTA = {
     "_metadata",
     "_change_type",
     "_commit_version",
@@ -150,7 +194,9 @@ _CHARACTERS = " ,;{}()\n\t="  # which no name in a Delta table has, nor one in a
 
 
 def is_own_column(name: str) -> bool:
-    """Whether a name is that of one of them, in letters of whatever case: Spark takes names for one that differ in that alone."""
+    """Whether a name is that of one of them, in letters of whatever case: Spark takes names for one
+    that differ in that alone.
+    """
     return folded(name) in _OWN
 
 
@@ -166,7 +212,9 @@ def why_refused(name: str) -> str | None:
 
 
 def refused_characters(name: str) -> str | None:
-    """Why a column, or a field of a struct, cannot have this name in a Delta table; None where it can."""
+    """Why a column, or a field of a struct, cannot have this name in a Delta table; None where it
+    can.
+    """
     found = [one for one in _CHARACTERS if one in name]
     return f"Delta takes no {', '.join(map(repr, found))} in names" if found else None
 
@@ -179,7 +227,12 @@ def is_variable(value: str) -> bool:
     return _VARIABLE.fullmatch(value) is not None
 
 
-def resolved(value: str, environment: Mapping[str, str], where: str, remedy: str = "set it where runs and sensors start") -> str:
+def resolved(
+    value: str,
+    environment: Mapping[str, str],
+    where: str,
+    remedy: str = "set it where runs and sensors start",
+) -> str:
     """A value, or that of the variable that its `$NAME` names.
 
     Raises:
@@ -189,13 +242,22 @@ def resolved(value: str, environment: Mapping[str, str], where: str, remedy: str
     if variable is None:
         return value
     if not environment.get(variable[1]):
-        raise InvalidValueError(where, value, f"is {'empty' if variable[1] in environment else 'not'} in the environment; {remedy}")
+        raise InvalidValueError(
+            where,
+            value,
+            f"is {'empty' if variable[1] in environment else 'not'} in the environment; {remedy}",
+        )
     return environment[variable[1]]
 
 
-OBEYED = {  # by scheme of file systems that take no account from settings: how the names of those begin that have an effect there
+# by scheme of file systems that take no account from settings: how the names of those begin that
+# have an effect there
+OBEYED = {
     "file": ("fs.permissions.", "fs.file.", "fs.local."),
-    **dict.fromkeys(("hdfs", "webhdfs", "swebhdfs", "viewfs"), ("fs.permissions.", "fs.hdfs.", "fs.webhdfs.", "fs.viewfs.")),
+    **dict.fromkeys(
+        ("hdfs", "webhdfs", "swebhdfs", "viewfs"),
+        ("fs.permissions.", "fs.hdfs.", "fs.webhdfs.", "fs.viewfs."),
+    ),
 }
 
 
@@ -205,8 +267,8 @@ class Account:
 
     Attributes:
         name: As people know it, such as `shop-writer`.
-        settings: Settings of Hadoop's file systems by name, such as `fs.s3a.access.key`. `$NAME` is read from the
-            environment of runs.
+        settings: Settings of Hadoop's file systems by name, such as `fs.s3a.access.key`. `$NAME` is
+            read from the environment of runs.
     """
 
     name: str
@@ -214,20 +276,34 @@ class Account:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
-            raise DeclarationError("Account", "name", f"{shown(self.name)} is no name, such as shop-writer")
+            raise DeclarationError(
+                "Account", "name", f"{shown(self.name)} is no name, such as shop-writer"
+            )
         if not isinstance(self.settings, Mapping) or not self.settings:
-            raise DeclarationError("Account", "settings", "is no map of settings, such as {'fs.s3a.access.key': '$SHOP_KEY'}")
+            raise DeclarationError(
+                "Account",
+                "settings",
+                "is no map of settings, such as {'fs.s3a.access.key': '$SHOP_KEY'}",
+            )
         for setting, value in self.settings.items():
             if not isinstance(setting, str) or not setting.startswith("fs."):
-                raise DeclarationError("Account", "settings", f"{shown(setting)} is none of a file system's, which begin with fs.")
+                raise DeclarationError(
+                    "Account",
+                    "settings",
+                    f"{shown(setting)} is none of a file system's, which begin with fs.",
+                )
             if not isinstance(value, str):
-                raise DeclarationError("Account", "settings", f"the value of {setting} is no text, or $NAME of a variable")
+                raise DeclarationError(
+                    "Account",
+                    "settings",
+                    f"the value of {setting} is no text, or $NAME of a variable",
+                )
 
     def confs(self, location: str, environment: Mapping[str, str]) -> dict[str, str]:
         """The confs of a session that writes to a location.
 
-        Hadoop keeps the file systems that it made, by their scheme and host, with the settings of whoever was first: for these a
-        new one is made each time.
+        Hadoop keeps the file systems that it made, by their scheme and host, with the settings of
+        whoever was first: for these a new one is made each time.
 
         Raises:
             InvalidValueError: The environment has no such variable.
@@ -236,22 +312,32 @@ class Account:
         scheme = _scheme(location)
         self.check_at(location, location)
         where = f"Account({self.name!r}), settings"
-        own = {name: resolved(value, environment, f"{where}[{name!r}]") for name, value in self.settings.items()}
+        own = {
+            name: resolved(value, environment, f"{where}[{name!r}]")
+            for name, value in self.settings.items()
+        }
         return {f"fs.{scheme}.impl.disable.cache": "true", **own}
 
     def check_at(self, table: str, location: str) -> None:
-        """Refuse settings that have no effect where a table lies: a local folder and HDFS take no account from settings.
+        """Refuse settings that have no effect where a table lies: a local folder and HDFS take no
+        account from settings.
 
         Raises:
             DeclarationError: naming the table, the setting and the remedy.
         """
         obeyed = OBEYED.get(_scheme(location))
-        lost = [name for name in self.settings if obeyed is not None and not name.startswith(obeyed)]
+        lost = [
+            name for name in self.settings if obeyed is not None and not name.startswith(obeyed)
+        ]
         if lost:
             problem = (
-                f"{lost[0]} of Account({self.name!r}) has no effect at {location}, which is written as the user of the driver's process"
+                f"{lost[0]} of Account({self.name!r}) has no effect at {location}, which is "
+                f"written as the user of the driver's process"
             )
-            remedy = "leave write_as out and run the driver as the user who may, or choose a location on s3a, abfs or gs"
+            remedy = (
+                "leave write_as out and run the driver as the user who may, or choose a location "
+                "on s3a, abfs or gs"
+            )
             raise DeclarationError(table, "write_as", f"{problem}; {remedy}")
 
 
@@ -275,7 +361,9 @@ def checked_account(table: str, value: object, location: str | None) -> Account 
 EVERY = ".*"  # at the end of an alias: all names below
 
 
-def checked_aliases(lake: str, aliases: Mapping[str, str], tables: Collection[str]) -> dict[str, str]:
+def checked_aliases(
+    lake: str, aliases: Mapping[str, str], tables: Collection[str]
+) -> dict[str, str]:
     """The declared aliases.
 
     Raises:
@@ -285,20 +373,31 @@ def checked_aliases(lake: str, aliases: Mapping[str, str], tables: Collection[st
         field = f"aliases[{shown(alias)}]"
         if not isinstance(alias, str) or not isinstance(meant, str) or not alias or not meant:
             raise DeclarationError(
-                f"Lake {lake}", field, "must be a name that means a name, such as {'hive.bronze.flights': 'bronze.flights'}"
+                f"Lake {lake}",
+                field,
+                "must be a name that means a name, such as {'hive.bronze.flights': "
+                "'bronze.flights'}",
             )
         if alias.endswith(EVERY) != (meant == "*" or meant.endswith(EVERY)):
-            problem = f"means {shown(meant)}; end both with .*, or neither, such as {{'hive.*': '*'}}"
+            problem = (
+                f"means {shown(meant)}; end both with .*, or neither, such as {{'hive.*': '*'}}"
+            )
             raise DeclarationError(f"Lake {lake}", field, problem)
         if not alias.endswith(EVERY) and meant not in tables:
             raise DeclarationError(
-                f"Lake {lake}", field, f"means {shown(meant)}, which is not in the lake; it has {', '.join(sorted(tables))}"
+                f"Lake {lake}",
+                field,
+                f"means {shown(meant)}, which is not in the lake; it has "
+                f"{', '.join(sorted(tables))}",
             )
     return dict(aliases)
 
 
 SEND = "send"  # the setting for the lake's own URLs
-REMEDY = "is neither a URL of apprise, such as mailto://user@host or slack://…, nor $NAME of a variable that holds one"
+REMEDY = (
+    "is neither a URL of apprise, such as mailto://user@host or slack://…, nor $NAME of a variable "
+    "that holds one"
+)
 _ALARM_VARIABLE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
 
@@ -320,23 +419,33 @@ def is_alarm(text: str) -> bool:
     return bool(_ALARM_VARIABLE.fullmatch(text) or _URL.fullmatch(text))
 
 
-def destinations(declared: Iterable[str], setting: str, environment: Mapping[str, str]) -> list[str]:
-    """To which URLs alarms go: by the setting `send` to the declared ones, otherwise to those that it names; none is a dry run.
+def destinations(
+    declared: Iterable[str], setting: str, environment: Mapping[str, str]
+) -> list[str]:
+    """To which URLs alarms go: by the setting `send` to the declared ones, otherwise to those that
+    it names; none is a dry run.
 
     Raises:
-        InvalidValueError: One is no URL, or the variable that holds one is not in the environment; no URL is shown.
+        InvalidValueError: One is no URL, or the variable that holds one is not in the environment;
+            no URL is shown.
     """
     named = list(declared) if setting == SEND else setting.split()
     if setting == SEND and not named:
         raise InvalidValueError(
-            "LAKECHIME_ALARMS", setting, "sends to the alarms of the lake, which declares none; write Lake(…, alarms=[…])"
+            "LAKECHIME_ALARMS",
+            setting,
+            "sends to the alarms of the lake, which declares none; write Lake(…, alarms=[…])",
         )
     found = []
     for number, one in enumerate(named, start=1):
         if not is_alarm(one):
-            raise InvalidValueError("LAKECHIME_ALARMS", "…", f"its part {number} {REMEDY}; or write {SEND} alone")
+            raise InvalidValueError(
+                "LAKECHIME_ALARMS", "…", f"its part {number} {REMEDY}; or write {SEND} alone"
+            )
         url = environment.get(one[1:], "") if one.startswith("$") else one
         if not url:
-            raise InvalidValueError("alarms", one, "is not in the environment; set it to a URL of apprise")
+            raise InvalidValueError(
+                "alarms", one, "is not in the environment; set it to a URL of apprise"
+            )
         found.append(url)
     return found

@@ -13,7 +13,15 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, keep_or_raise, needs, shown
 from lakechime_dagster.tables.databases import checked_readers
 from lakechime_dagster.tables.maintenance import Maintenance, checked_maintenance
-from lakechime_dagster.tables.names import Account, checked_account, checked_columns, checked_levels, checked_owner, checked_word, folded
+from lakechime_dagster.tables.names import (
+    Account,
+    checked_account,
+    checked_columns,
+    checked_levels,
+    checked_owner,
+    checked_word,
+    folded,
+)
 
 CATEGORY = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
 COLUMN = re.compile(r"[^:/$]+(:\$(\.[^.\[\]\s]+|\[\*?\])+)?")
@@ -22,14 +30,19 @@ PATH = re.compile(r"(/[^/]+)+")
 
 @dataclass(frozen=True)
 class Personal:
-    """That a column holds personal data of a category: a word such as `email`, which separates a person's values of several kinds."""
+    """That a column holds personal data of a category: a word such as `email`, which separates a
+    person's values of several kinds.
+    """
 
     category: str
     problem: str = field(default="", init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.category, str) or not CATEGORY.fullmatch(self.category):
-            problem = f"{shown(self.category)} is no word of small letters, digits and _, such as 'email'; write personal('email')"
+            problem = (
+                f"{shown(self.category)} is no word of small letters, digits and _, such as "
+                f"'email'; write personal('email')"
+            )
             keep_or_raise(self, DeclarationError("personal()", "category", problem))
 
 
@@ -42,16 +55,21 @@ PersonalColumns = Mapping[str, Personal]
 
 
 def column_of(name: str) -> str:
-    """The column of a name that may lead on into a JSON text, `payload:$.user.email`, or into a struct, `user.email`."""
+    """The column of a name that may lead on into a JSON text, `payload:$.user.email`, or into a
+    struct, `user.email`.
+    """
     return name.partition(":")[0].partition(".")[0]
 
 
-def checked_personal(table: str, value: object, *, levels: Iterable[str] = (), known: Collection[str] | None = None) -> PersonalColumns:
+def checked_personal(
+    table: str, value: object, *, levels: Iterable[str] = (), known: Collection[str] | None = None
+) -> PersonalColumns:
     """Personal columns by name, frozen.
 
     Args:
         table: Named in the error.
-        value: A map of column names to `personal(…)`. Behind a name, `.field` leads into a struct, `:$.path` into a JSON text.
+        value: A map of column names to `personal(…)`. Behind a name, `.field` leads into a struct,
+            `:$.path` into a JSON text.
         levels: The partition levels, which are in names of folders and in each entry of the log.
         known: The columns that there are, where that is known.
 
@@ -59,44 +77,73 @@ def checked_personal(table: str, value: object, *, levels: Iterable[str] = (), k
         DeclarationError: naming the column and the remedy.
     """
     if not isinstance(value, Mapping):
-        raise DeclarationError(table, "columns", f'{shown(value)} is no map of columns, such as {{"email": personal("email")}}')
+        raise DeclarationError(
+            table,
+            "columns",
+            f'{shown(value)} is no map of columns, such as {{"email": personal("email")}}',
+        )
     checked_columns(table, "columns", value.keys())
     for name, tag in value.items():
         if not isinstance(tag, Personal):
-            raise DeclarationError(table, "columns", f'{shown(tag)} of {shown(name)} is no personal("email")')
+            raise DeclarationError(
+                table, "columns", f'{shown(tag)} of {shown(name)} is no personal("email")'
+            )
         if tag.problem:
             raise DeclarationError(table, "columns", f"{shown(name)}: {tag.problem}")
         if not COLUMN.fullmatch(name):
-            problem = f"{shown(name)} is no column; write such as 'email', 'user.email' within a struct, 'payload:$.user.email' within JSON"
+            problem = (
+                f"{shown(name)} is no column; write such as 'email', 'user.email' within a struct, "
+                f"'payload:$.user.email' within JSON"
+            )
             raise DeclarationError(table, "columns", problem)
         if folded(column_of(name)) in {folded(level) for level in levels}:
-            problem = f"{name!r} is a partition level, whose values stand in names of folders; partition by another column"
+            problem = (
+                f"{name!r} is a partition level, whose values stand in names of folders; partition "
+                f"by another column"
+            )
             raise DeclarationError(table, "columns", problem)
         if known is not None and folded(column_of(name)) not in {folded(one) for one in known}:
-            raise DeclarationError(table, "columns", f"{name!r} is no column of it; it has {', '.join(known)}")
+            raise DeclarationError(
+                table, "columns", f"{name!r} is no column of it; it has {', '.join(known)}"
+            )
     return MappingProxyType(dict(value))
 
 
 def checked_personal_paths(group: str, value: object) -> PersonalColumns:
-    """Personal values of events by patterns of their paths, frozen: `{"/user/email": personal("email")}`.
+    """Personal values of events by patterns of their paths, frozen: `{"/user/email":
+    personal("email")}`.
 
     Raises:
         DeclarationError: naming the path and the remedy.
     """
     if not isinstance(value, Mapping):
-        raise DeclarationError(group, "columns", f'{shown(value)} is no map of paths, such as {{"/user/email": personal("email")}}')
+        raise DeclarationError(
+            group,
+            "columns",
+            f'{shown(value)} is no map of paths, such as {{"/user/email": personal("email")}}',
+        )
     for path, tag in value.items():
         if not isinstance(path, str) or not PATH.fullmatch(path):
-            raise DeclarationError(group, "columns", f"{shown(path)} is no path; write such as '/user/email' or '/items[]/email'")
+            raise DeclarationError(
+                group,
+                "columns",
+                f"{shown(path)} is no path; write such as '/user/email' or '/items[]/email'",
+            )
         if not isinstance(tag, Personal):
-            raise DeclarationError(group, "columns", f'{shown(tag)} of {shown(path)} is no personal("email")')
+            raise DeclarationError(
+                group, "columns", f'{shown(tag)} of {shown(path)} is no personal("email")'
+            )
         if tag.problem:
             raise DeclarationError(group, "columns", f"{shown(path)}: {tag.problem}")
     return MappingProxyType(dict(value))
 
 
-def check_unlisted(table: str, field: str, names: Iterable[str], tagged: PersonalColumns, why: str) -> None:
-    """Refuse personal columns where their values, or bounds of them, would be written outside of the rows."""
+def check_unlisted(
+    table: str, field: str, names: Iterable[str], tagged: PersonalColumns, why: str
+) -> None:
+    """Refuse personal columns where their values, or bounds of them, would be written outside of
+    the rows.
+    """
     columns = {folded(column_of(name)) for name in tagged}
     for name in names:
         if folded(name) in columns:
@@ -108,7 +155,10 @@ def check_public(table: str, is_public: object, tagged: PersonalColumns) -> None
     if not isinstance(is_public, bool):
         raise DeclarationError(table, "public", f"{shown(is_public)} is neither True nor False")
     if is_public and tagged:
-        problem = f"is for everybody, and {next(iter(tagged))!r} is personal; leave the column out of the table, or public=True"
+        problem = (
+            f"is for everybody, and {next(iter(tagged))!r} is personal; leave the column out of "
+            f"the table, or public=True"
+        )
         raise DeclarationError(table, "public", problem)
 
 
@@ -123,7 +173,9 @@ class ReadMode(StrEnum):
 
 
 class OnChange(StrEnum):
-    """What a change of an input means that is read whole: IGNORE leaves the rows written before as they are."""
+    """What a change of an input means that is read whole: IGNORE leaves the rows written before as
+    they are.
+    """
 
     IGNORE = "ignore"
 
@@ -132,8 +184,9 @@ class OnChange(StrEnum):
 class Read:
     """One input of a computed table.
 
-    A read of changes with `rejoin` adds the rows whose partner in the rejoined table changed, found by the columns
-    `on` that both tables have. `on_change` is what a change of a table means that is read as a snapshot.
+    A read of changes with `rejoin` adds the rows whose partner in the rejoined table changed, found
+    by the columns `on` that both tables have. `on_change` is what a change of a table means that is
+    read as a snapshot.
     """
 
     table: str
@@ -153,8 +206,21 @@ class Read:
 
 
 LEAVE_OUT, BY_PARAMETER = "leave it out", "annotate a parameter of the function with the resource"
-ENGINE_OWNED = {  # arguments of `@dg.asset` without which a declared table would not run, with what to do instead
-    **dict.fromkeys(("name", "key", "key_prefix", "deps", "ins", "partitions_def", "backfill_policy", "compute_fn"), LEAVE_OUT),
+# arguments of `@dg.asset` without which a declared table would not run, with what to do instead
+ENGINE_OWNED = {
+    **dict.fromkeys(
+        (
+            "name",
+            "key",
+            "key_prefix",
+            "deps",
+            "ins",
+            "partitions_def",
+            "backfill_policy",
+            "compute_fn",
+        ),
+        LEAVE_OUT,
+    ),
     **dict.fromkeys(("config_schema", "dagster_type", "output_required", "is_virtual"), LEAVE_OUT),
     **dict.fromkeys(("required_resource_keys", "resource_defs"), BY_PARAMETER),
     "check_specs": "write a check of your own with @dg.asset_check(asset=…)",
@@ -168,14 +234,18 @@ class Storage:
     A declaration checks the values, and refuses those that have no effect for its kind of table.
 
     Attributes:
-        partitioned_by: The type of each partition column, outermost first, such as `{"flight_date": "date", "hour": "int"}`;
-            unpartitioned by default.
+        partitioned_by: The type of each partition column, outermost first, such as `{"flight_date":
+            "date", "hour": "int"}`; unpartitioned by default.
         location: A path or URL; `<warehouse>/<schema>/<table>` by default.
         format: `delta` (the default), `iceberg` or `hive`.
-        cluster_by: Columns by whose values rows are clustered (Delta's liquid clustering), of CDC tables.
-        maintenance: How files are compacted and removed, of tables that this lake writes; by default nothing does.
-        write_as: The account that writes the files, of tables that this lake writes; that of the driver's process by default.
-        readers: Engines other than Spark that read a CDC table, such as `polars`, by which Delta's table features are chosen.
+        cluster_by: Columns by whose values rows are clustered (Delta's liquid clustering), of CDC
+            tables.
+        maintenance: How files are compacted and removed, of tables that this lake writes; by
+            default nothing does.
+        write_as: The account that writes the files, of tables that this lake writes; that of the
+            driver's process by default.
+        readers: Engines other than Spark that read a CDC table, such as `polars`, by which Delta's
+            table features are chosen.
     """
 
     partitioned_by: Mapping[str, str] | PartitionLevels | None = field(default=None, hash=False)
@@ -195,18 +265,20 @@ class Asset:
 
     Attributes:
         owner: An e-mail address or `team:name`.
-        description: By default the docstring of a `spark_table`'s function, or the leading comment of a `sql_table`'s text.
+        description: By default the docstring of a `spark_table`'s function, or the leading comment
+            of a `sql_table`'s text.
         group: Dagster's asset group; the first part of the table's name by default.
         kinds: Dagster's kinds, in place of those of its format and engine.
-        expect: SQL conditions that each row of a computed table must meet, by the names of the constraints. A row that does not is
-            quarantined.
+        expect: SQL conditions that each row of a computed table must meet, by the names of the
+            constraints. A row that does not is quarantined.
         watermark: The event-time column of a computed table.
-        fresh_within: The table is stale when its newest data are older: of a source by its newest event, of a computed table by the
-            `watermark`. At least a minute for a source.
-        columns: The columns that hold personal data, such as `{"email": personal("email")}`. They have no statistics in the
-            table's log.
+        fresh_within: The table is stale when its newest data are older: of a source by its newest
+            event, of a computed table by the `watermark`. At least a minute for a source.
+        columns: The columns that hold personal data, such as `{"email": personal("email")}`. They
+            have no statistics in the table's log.
         public: The table is for everybody, and may hold no personal data.
-        dagster: Further arguments of `dg.asset` (of `dg.AssetSpec` for a source). Its metadata are added to the declaration's.
+        dagster: Further arguments of `dg.asset` (of `dg.AssetSpec` for a source). Its metadata are
+            added to the declaration's.
     """
 
     owner: str | None = None
@@ -234,7 +306,11 @@ def checked_storage(table: str, value: object) -> Storage:
         raise DeclarationError(table, "storage", f"{shown(value)} is no Storage(…)")
     location = value.location
     if location is not None and (not isinstance(location, str) or not location.strip()):
-        raise DeclarationError(table, "location", f"{shown(location)} is not a path or URL; leave it out for the warehouse's own")
+        raise DeclarationError(
+            table,
+            "location",
+            f"{shown(location)} is not a path or URL; leave it out for the warehouse's own",
+        )
     return replace(
         value,
         partitioned_by=checked_levels(table, value.partitioned_by),
@@ -247,7 +323,8 @@ def checked_storage(table: str, value: object) -> Storage:
 
 
 def checked_asset(table: str, value: object, storage: Storage) -> Asset:
-    """What the asset of a table of this (checked) storage shows and checks, with its values checked and frozen.
+    """What the asset of a table of this (checked) storage shows and checks, with its values checked
+    and frozen.
 
     Raises:
         DeclarationError: naming the table, the field and the remedy.
@@ -260,15 +337,31 @@ def checked_asset(table: str, value: object, storage: Storage) -> Asset:
         raise DeclarationError(table, "description", f"{shown(value.description)} is not text")
     within = value.fresh_within
     if within is not None and not (isinstance(within, dt.timedelta) and within > dt.timedelta(0)):
-        raise DeclarationError(table, "fresh_within", f"{shown(within)} is not a positive timedelta")
+        raise DeclarationError(
+            table, "fresh_within", f"{shown(within)} is not a positive timedelta"
+        )
     levels = checked_levels(table, storage.partitioned_by).names
-    personal = checked_personal(table, {} if value.columns is None else value.columns, levels=levels)
+    personal = checked_personal(
+        table, {} if value.columns is None else value.columns, levels=levels
+    )
     check_public(table, value.public, personal)
     if value.watermark is not None:
         named = checked_columns(table, "watermark", [value.watermark])
-        check_unlisted(table, "watermark", named, personal, "its newest value stands in the log; name another time")
+        check_unlisted(
+            table,
+            "watermark",
+            named,
+            personal,
+            "its newest value stands in the log; name another time",
+        )
     clustered = tuple(storage.cluster_by)
-    check_unlisted(table, "cluster_by", clustered, personal, "rows lie together by statistics, which it has none of; leave it out")
+    check_unlisted(
+        table,
+        "cluster_by",
+        clustered,
+        personal,
+        "rows lie together by statistics, which it has none of; leave it out",
+    )
     return replace(
         value,
         kinds=checked_columns(table, "kinds", value.kinds),
@@ -287,30 +380,51 @@ def check_effective(table: str, kind: str, value: Options, unused: Iterable[str]
     for one in fields(value):
         given = getattr(value, one.name)
         if one.name in unused and given and given != one.default:
-            raise DeclarationError(table, one.name, f"{shown(given)} has no effect for {kind}; leave it out of {type(value).__name__}(…)")
+            raise DeclarationError(
+                table,
+                one.name,
+                f"{shown(given)} has no effect for {kind}; leave it out of "
+                f"{type(value).__name__}(…)",
+            )
 
 
 def _format(table: str, value: object) -> TableFormat:
     try:
         return TableFormat(str(value).upper())
     except ValueError:
-        raise DeclarationError(table, "format", f"{shown(value)} is none of {', '.join(kind.lower() for kind in TableFormat)}") from None
+        raise DeclarationError(
+            table,
+            "format",
+            f"{shown(value)} is none of {', '.join(kind.lower() for kind in TableFormat)}",
+        ) from None
 
 
 def _checked_dagster(table: str, value: object) -> Passthrough:
     if not isinstance(value, Mapping):
         raise DeclarationError(table, "dagster", f"{shown(value)} is not a map of arguments")
     if not isinstance(value.get("metadata", {}), Mapping):
-        raise DeclarationError(table, "dagster", f"the metadata {shown(value['metadata'])} are no map of names to values")
+        raise DeclarationError(
+            table,
+            "dagster",
+            f"the metadata {shown(value['metadata'])} are no map of names to values",
+        )
     owned = [argument for argument in value if argument in ENGINE_OWNED]
     if owned:
-        raise DeclarationError(table, "dagster", f"{shown(owned[0])} is set from the declaration itself; {ENGINE_OWNED[owned[0]]}")
+        raise DeclarationError(
+            table,
+            "dagster",
+            f"{shown(owned[0])} is set from the declaration itself; {ENGINE_OWNED[owned[0]]}",
+        )
     return MappingProxyType(dict(value))
 
 
 def _checked_expect(table: str, expect: object) -> Mapping[str, str]:
     if not isinstance(expect, Mapping):
-        raise DeclarationError(table, "expect", f'{shown(expect)} is no map of constraints, such as {{"positive": "amount > 0"}}')
+        raise DeclarationError(
+            table,
+            "expect",
+            f'{shown(expect)} is no map of constraints, such as {{"positive": "amount > 0"}}',
+        )
     if not expect:
         return MappingProxyType({})
     with needs("a constraint in expect=", extra="spark"):
@@ -322,13 +436,23 @@ def _checked_expect(table: str, expect: object) -> Mapping[str, str]:
     for constraint, condition in expect.items():
         field = f"expect[{constraint!r}]"
         if not isinstance(constraint, str) or not constraint.strip():
-            raise DeclarationError(table, "expect", f"{shown(constraint)} is not the name of a constraint")
+            raise DeclarationError(
+                table, "expect", f"{shown(constraint)} is not the name of a constraint"
+            )
         if not isinstance(condition, str) or not condition.strip():
             raise DeclarationError(table, field, f"{shown(condition)} is not a SQL condition")
         try:
             [understood] = parsed(condition, into=exp.Condition)
         except SqlglotError:
-            raise DeclarationError(table, field, f"{shown(condition)} is not a SQL condition") from None
-        if understood.find(exp.Query, exp.Window) or any(is_aggregate(node) for node in understood.walk()):
-            raise DeclarationError(table, field, f"{shown(condition)} looks at more than one row; a constraint is checked row by row")
+            raise DeclarationError(
+                table, field, f"{shown(condition)} is not a SQL condition"
+            ) from None
+        if understood.find(exp.Query, exp.Window) or any(
+            is_aggregate(node) for node in understood.walk()
+        ):
+            raise DeclarationError(
+                table,
+                field,
+                f"{shown(condition)} looks at more than one row; a constraint is checked row by row",
+            )
     return MappingProxyType(dict(expect))

@@ -11,15 +11,28 @@ from sqlglot.errors import SqlglotError, TokenError
 from lakechime_dagster.errors import DeclarationError, shown
 
 DIALECT = "spark"
-DIALECTS = (DIALECT, "databricks")  # the second knows paths into variants, `doc:a[0]`, which Spark 4 has as well
+DIALECTS = (
+    DIALECT,
+    "databricks",
+)  # the second knows paths into variants, `doc:a[0]`, which Spark 4 has as well
 KEYWORD = re.compile(r"[A-Za-z_\s]+")
-NAME = re.compile(r"\s*((?:`[^`]+`|\w+)(?:\s*\.\s*(?:`[^`]+`|\w+\b))+)(?!\s*[.(])")  # of two or more parts, and no call
-QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.TABLE, TokenType.L_PAREN)
+NAME = re.compile(
+    r"\s*((?:`[^`]+`|\w+)(?:\s*\.\s*(?:`[^`]+`|\w+\b))+)(?!\s*[.(])"
+)  # of two or more parts, and no call
+QUERY_STARTS = (
+    TokenType.SELECT,
+    TokenType.WITH,
+    TokenType.FROM,
+    TokenType.TABLE,
+    TokenType.L_PAREN,
+)
 
 
 @dataclass(frozen=True)
 class Unparsed:
-    """A query that only Spark can parse: its tables as far as they are known, and why it is not understood."""
+    """A query that only Spark can parse: its tables as far as they are known, and why it is not
+    understood.
+    """
 
     tables: tuple[str, ...]
     why: str
@@ -35,29 +48,51 @@ def parse_query(table: str, sql: object) -> exp.Query | Unparsed:
         raise DeclarationError(table, "sql", "is empty; write one SELECT")
     try:
         statements = parsed(sql)
-        has_pipes = any(token.token_type is TokenType.PIPE_GT for token in sqlglot.tokenize(sql, dialect=DIALECT))
+        has_pipes = any(
+            token.token_type is TokenType.PIPE_GT
+            for token in sqlglot.tokenize(sql, dialect=DIALECT)
+        )
     except SqlglotError as error:
         return Unparsed(_named_tables(sql), _where(error))
     if has_pipes:
         return Unparsed(_named_tables(sql), "the parser makes other queries of pipes, |>")
     if len(statements) != 1:
-        raise DeclarationError(table, "sql", f"holds {len(statements)} statements; write one SELECT")
+        raise DeclarationError(
+            table, "sql", f"holds {len(statements)} statements; write one SELECT"
+        )
     query = statements[0]
     if not isinstance(query, exp.Query):
-        raise DeclarationError(table, "sql", f"is a {query.key.upper()} statement; write one SELECT, the table is written from it")
+        raise DeclarationError(
+            table,
+            "sql",
+            f"is a {query.key.upper()} statement; write one SELECT, the table is written from it",
+        )
     for named in query.find_all(exp.Table):
-        if any(isinstance(part, exp.Anonymous) and part.name.upper() == "IDENTIFIER" for part in named.parts):
-            problem = "names a table by IDENTIFIER(…), which hides the input from the lake; write the table's own name"
+        if any(
+            isinstance(part, exp.Anonymous) and part.name.upper() == "IDENTIFIER"
+            for part in named.parts
+        ):
+            problem = (
+                "names a table by IDENTIFIER(…), which hides the input from the lake; write the "
+                "table's own name"
+            )
             raise DeclarationError(table, "sql", problem)
         if named.args.get("version") or named.args.get("when"):
-            raise DeclarationError(table, "sql", f"{named.name} AS OF: inputs are pinned by the run; remove the clause")
+            raise DeclarationError(
+                table, "sql", f"{named.name} AS OF: inputs are pinned by the run; remove the clause"
+            )
         if "/" in named.name:
-            raise DeclarationError(table, "sql", f"reads the path {shown(named.name)}; declare it as a SourceTable with location=")
+            raise DeclarationError(
+                table,
+                "sql",
+                f"reads the path {shown(named.name)}; declare it as a SourceTable with location=",
+            )
     return query
 
 
 def parsed(sql: str, into: type[exp.Expr] | None = None) -> list[exp.Expr]:
-    """The statements of a text, or what else it is, for understanding only: what is generated of them may mean something else.
+    """The statements of a text, or what else it is, for understanding only: what is generated of
+    them may mean something else.
 
     Raises:
         SqlglotError: for text that the parser does not know, though Spark may.
@@ -65,11 +100,21 @@ def parsed(sql: str, into: type[exp.Expr] | None = None) -> list[exp.Expr]:
     first: SqlglotError | None = None
     for dialect in DIALECTS:
         try:
-            found = Dialect.get_or_raise(dialect).parse_into(into, sql) if into else sqlglot.parse(sql, dialect=dialect)
+            found = (
+                Dialect.get_or_raise(dialect).parse_into(into, sql)
+                if into
+                else sqlglot.parse(sql, dialect=dialect)
+            )
             return [statement for statement in found if statement is not None]
         except SqlglotError as error:
             first = first or error
-        except (AttributeError, IndexError, RecursionError, TypeError, ValueError) as error:  # faults of the parser itself
+        except (
+            AttributeError,
+            IndexError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ) as error:  # faults of the parser itself
             first = first or SqlglotError(f"{type(error).__name__}: {error}")
     assert first is not None
     raise first
@@ -83,22 +128,39 @@ def normalized(sql: str) -> str:
         return sql
     text = ""
     for before, one in zip([None, *tokens], tokens, strict=False):
-        quotes_itself = before is not None and before.token_type is one.token_type is TokenType.STRING and before.end + 1 == one.start
-        text += ("" if quotes_itself else "\n") + _normalized(one.token_type, sql[one.start : one.end + 1])  # 'O''Brien' is one string
+        quotes_itself = (
+            before is not None
+            and before.token_type is one.token_type is TokenType.STRING
+            and before.end + 1 == one.start
+        )
+        text += ("" if quotes_itself else "\n") + _normalized(
+            one.token_type, sql[one.start : one.end + 1]
+        )  # 'O''Brien' is one string
     return text
 
 
 def with_named(query: exp.Query | Unparsed, sql: str, names: Iterable[str]) -> exp.Query | Unparsed:
-    """The query with those of the named tables that its text mentions and that were not found in it: then it is not understood."""
+    """The query with those of the named tables that its text mentions and that were not found in
+    it: then it is not understood.
+    """
     tables = tables_of(query)
-    found = [name for name in names if name not in tables and name.rpartition(".")[2].lower() in sql.lower()]
+    found = [
+        name
+        for name in names
+        if name not in tables and name.rpartition(".")[2].lower() in sql.lower()
+    ]
     if not found:
         return query
-    return Unparsed((*tables, *found), query.why if isinstance(query, Unparsed) else f"only reads= finds {found[0]} in it")
+    return Unparsed(
+        (*tables, *found),
+        query.why if isinstance(query, Unparsed) else f"only reads= finds {found[0]} in it",
+    )
 
 
 def tables_of(query: exp.Expr | Unparsed) -> tuple[str, ...]:
-    """The names of the tables that a query reads, each once, in the order of the text; CTEs are not tables."""
+    """The names of the tables that a query reads, each once, in the order of the text; CTEs are not
+    tables.
+    """
     if isinstance(query, Unparsed):
         return query.tables
     return tuple(dict.fromkeys(dotted(leaf) for leaf in leaves(query)))
@@ -117,7 +179,9 @@ def leaves(node: exp.Expr) -> Iterator[exp.Table]:
 
 
 def is_table(table: exp.Table) -> bool:
-    """Whether this names a table, rather than calling a function such as range(10) or giving a hint such as BROADCAST(x)."""
+    """Whether this names a table, rather than calling a function such as range(10) or giving a hint
+    such as BROADCAST(x).
+    """
     return isinstance(table.this, exp.Identifier) and table.find_ancestor(exp.Hint) is None
 
 
@@ -136,7 +200,9 @@ def cte_of(table: exp.Table) -> exp.CTE | None:
         visible: list[exp.Expr] = []
         if isinstance(parent, exp.With):
             siblings = parent.expressions
-            visible = siblings if parent.args.get("recursive") else siblings[: siblings.index(child)]
+            visible = (
+                siblings if parent.args.get("recursive") else siblings[: siblings.index(child)]
+            )
         elif isinstance(with_ := parent.args.get("with_"), exp.With) and with_ is not child:
             visible = with_.expressions
         for cte in reversed(visible):
@@ -165,11 +231,16 @@ def _where(error: SqlglotError) -> str:
     if not details:
         return str(error).splitlines()[0]
     first = details[0]
-    return f"line {first.get('line')}, column {first.get('col')}: {first.get('description')} near {shown(first.get('highlight'))}"
+    return (
+        f"line {first.get('line')}, column {first.get('col')}: {first.get('description')} near "
+        f"{shown(first.get('highlight'))}"
+    )
 
 
 def _named_tables(sql: str) -> tuple[str, ...]:
-    """The tables of a text that only Spark can parse, by FROM, JOIN and TABLE: the names of two or more parts behind them."""
+    """The tables of a text that only Spark can parse, by FROM, JOIN and TABLE: the names of two or
+    more parts behind them.
+    """
     try:
         tokens = sqlglot.tokenize(sql, dialect=DIALECT)
     except TokenError:
@@ -183,8 +254,12 @@ def _named_tables(sql: str) -> tuple[str, ...]:
         elif kind is TokenType.R_PAREN:
             are_queries = are_queries[:-1] or [True]
         is_distinct_from = before is not None and before.token_type is TokenType.DISTINCT
-        begins = kind is TokenType.FROM and are_queries[-1] and not is_distinct_from  # nor is that of extract(day FROM at) one
-        if (begins or kind in (TokenType.JOIN, TokenType.TABLE)) and (name := NAME.match(sql, one.end + 1)):
+        begins = (
+            kind is TokenType.FROM and are_queries[-1] and not is_distinct_from
+        )  # nor is that of extract(day FROM at) one
+        if (begins or kind in (TokenType.JOIN, TokenType.TABLE)) and (
+            name := NAME.match(sql, one.end + 1)
+        ):
             found.append(re.sub(r"[`\s]", "", name[1]))
     return tuple(dict.fromkeys(found))
 

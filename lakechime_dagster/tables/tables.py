@@ -18,7 +18,13 @@ from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.tables.maintenance import Maintenance
-from lakechime_dagster.tables.names import MAX_TABLE_NAME, Account, checked_columns, checked_table_name, table_of_lake
+from lakechime_dagster.tables.names import (
+    MAX_TABLE_NAME,
+    Account,
+    checked_columns,
+    checked_table_name,
+    table_of_lake,
+)
 from lakechime_dagster.tables.options import (
     Asset,
     OnChange,
@@ -38,8 +44,9 @@ from lakechime_dagster.triggers.triggers import Trigger
 class RefreshMode(StrEnum):
     """How a computed table is kept equal to its definition.
 
-    ROWS computes the rows of the range only (append, or merge by key); AFFECTED_KEYS recomputes the groups that the
-    range touched; PARTITIONS the partitions that it touched, replacing them; FULL everything.
+    ROWS computes the rows of the range only (append, or merge by key); AFFECTED_KEYS recomputes the
+    groups that the range touched; PARTITIONS the partitions that it touched, replacing them; FULL
+    everything.
     """
 
     ROWS = "rows"
@@ -49,7 +56,8 @@ class RefreshMode(StrEnum):
 
 
 class DeclaredTable:
-    """What every declared table offers to those that read it or wait for it, and to those that show and store it.
+    """What every declared table offers to those that read it or wait for it, and to those that show
+    and store it.
 
     `storage` and `asset` are checked and frozen at construction.
     """
@@ -58,7 +66,9 @@ class DeclaredTable:
     storage: Storage
     asset: Asset
     kind: ClassVar[str]
-    unused: ClassVar[tuple[str, ...]]  # the fields of `storage` and `asset` that have no effect for this kind of table
+    unused: ClassVar[
+        tuple[str, ...]
+    ]  # the fields of `storage` and `asset` that have no effect for this kind of table
 
     def __post_init__(self) -> None:
         storage = checked_storage(self.name, self.storage)
@@ -135,30 +145,52 @@ class DeclaredTable:
         return self.asset.dagster or {}
 
     def changes(self, *, rejoin: NamedTable | str | None = None, on: Iterable[str] = ()) -> Read:
-        """The rows that changed, and with `rejoin` those whose partner, by the columns `on`, changed."""
+        """The rows that changed, and with `rejoin` those whose partner, by the columns `on`,
+        changed.
+        """
         columns = checked_columns(self.name, "changes(on=)", on)
-        other = rejoin if rejoin is None or isinstance(rejoin, str) else table_of_lake(self.name, "changes(rejoin=)", rejoin)
+        other = (
+            rejoin
+            if rejoin is None or isinstance(rejoin, str)
+            else table_of_lake(self.name, "changes(rejoin=)", rejoin)
+        )
         if (other is None) != (not columns):
-            remedy = "needs on=[columns that both tables have]" if other else "joins nothing; give rejoin=table too"
+            remedy = (
+                "needs on=[columns that both tables have]"
+                if other
+                else "joins nothing; give rejoin=table too"
+            )
             raise DeclarationError(self.name, "changes(rejoin=, on=)", remedy)
         if other == self.name:
-            raise DeclarationError(self.name, "changes(rejoin=)", "is the table itself; rejoin another one")
+            raise DeclarationError(
+                self.name, "changes(rejoin=)", "is the table itself; rejoin another one"
+            )
         return Read(table=self.name, mode=ReadMode.CHANGES, rejoin=other, on=columns)
 
     def snapshot(self, *, on_change: str | None = None) -> Read:
-        """The whole table at a pinned snapshot; with `on_change="ignore"` its change alone changes nothing."""
+        """The whole table at a pinned snapshot; with `on_change="ignore"` its change alone changes
+        nothing.
+        """
         try:
             meaning = None if on_change is None else OnChange(on_change)
         except ValueError:
             raise DeclarationError(
-                self.name, "snapshot(on_change=)", f"{shown(on_change)} is not {' or '.join(repr(str(choice)) for choice in OnChange)}"
+                self.name,
+                "snapshot(on_change=)",
+                f"{shown(on_change)} is not {' or '.join(repr(str(choice)) for choice in OnChange)}",
             ) from None
         return Read(table=self.name, mode=ReadMode.SNAPSHOT, on_change=meaning)
 
     def partitions(self, **levels: LevelSpec) -> PartitionCondition:
-        """The partitions that a partition trigger waits for: per level a literal, a tick, or several (all must be there)."""
+        """The partitions that a partition trigger waits for: per level a literal, a tick, or
+        several (all must be there).
+        """
         if not self.levels:
-            raise DeclarationError(self.name, "partitions", "is not partitioned; declare partitioned_by=, or use a SnapshotTrigger")
+            raise DeclarationError(
+                self.name,
+                "partitions",
+                "is not partitioned; declare partitioned_by=, or use a SnapshotTrigger",
+            )
         return PartitionCondition.of(self.name, levels, self.levels)
 
 
@@ -185,19 +217,31 @@ class SourceTable(DeclaredTable):
     storage: Storage = field(default=Storage(), kw_only=True)
     asset: Asset = field(default=Asset(), kw_only=True)
     kind: ClassVar[str] = "a table that is written externally"
-    unused: ClassVar[tuple[str, ...]] = ("cluster_by", "maintenance", "write_as", "readers", "expect", "watermark")
+    unused: ClassVar[tuple[str, ...]] = (
+        "cluster_by",
+        "maintenance",
+        "write_as",
+        "readers",
+        "expect",
+        "watermark",
+    )
 
     def __post_init__(self) -> None:
         checked_table_name(self.name, "SourceTable", MAX_TABLE_NAME)
         super().__post_init__()
         if self.fresh_within is not None and self.fresh_within < dt.timedelta(minutes=1):
-            remedy = f"{shown(self.fresh_within)} is less than a minute, the least that Dagster watches a source by"
+            remedy = (
+                f"{shown(self.fresh_within)} is less than a minute, the least that Dagster watches "
+                f"a source by"
+            )
             raise DeclarationError(self.name, "fresh_within", remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Injection:
-    """A parameter of a table's function that is not an input: `context`, a config, or a resource by its annotation."""
+    """A parameter of a table's function that is not an input: `context`, a config, or a resource by
+    its annotation.
+    """
 
     name: str
     annotation: Any = field(default=None, hash=False)
@@ -207,9 +251,10 @@ class Injection:
 class LakeTable(WrittenTable):
     """A table that this lake computes, by a Python function over DataFrames or by Spark SQL.
 
-    `reads` maps each input's name in the function or the SQL to how it is read. `key_columns` are, for `affected_keys`,
-    per table read as changes and per key, the columns of that table that give the key: one for each that the function's
-    result, or the key's term in the SQL, mentions. Calling the table calls its function.
+    `reads` maps each input's name in the function or the SQL to how it is read. `key_columns` are,
+    for `affected_keys`, per table read as changes and per key, the columns of that table that give
+    the key: one for each that the function's result, or the key's term in the SQL, mentions.
+    Calling the table calls its function.
     """
 
     keys: tuple[str, ...] = ()
@@ -217,7 +262,9 @@ class LakeTable(WrittenTable):
     reads: Mapping[str, Read] = field(default_factory=dict, hash=False)
     compute: Callable[..., Any] | None = None
     sql: str | None = None
-    key_columns: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict, hash=False)
+    key_columns: Mapping[str, Mapping[str, Mapping[str, str]]] = field(
+        default_factory=dict, hash=False
+    )
     injected: tuple[Injection, ...] = ()
     trigger: Trigger | None = None
     kind: ClassVar[str] = "a computed table"
@@ -231,14 +278,22 @@ class LakeTable(WrittenTable):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
         super().__post_init__()
         if self.fresh_within is not None and self.watermark is None:
-            raise DeclarationError(self.name, "fresh_within", "is measured by the watermark; give watermark=, the event-time column, too")
+            raise DeclarationError(
+                self.name,
+                "fresh_within",
+                "is measured by the watermark; give watermark=, the event-time column, too",
+            )
 
     @property
     def description(self) -> str:
-        """As declared; by default the docstring of its function, or the leading comment of its SQL."""
+        """As declared; by default the docstring of its function, or the leading comment of its
+        SQL.
+        """
         if self.asset.description is not None:
             return self.asset.description
-        return (inspect.getdoc(self.compute) or "") if self.sql is None else _leading_comment(self.sql)
+        return (
+            (inspect.getdoc(self.compute) or "") if self.sql is None else _leading_comment(self.sql)
+        )
 
     @property
     def expect(self) -> Mapping[str, str]:
@@ -252,8 +307,15 @@ class LakeTable(WrittenTable):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The tables it reads, rejoined ones included, each once, in the order of the declaration."""
-        named = [name for read in self.reads.values() for name in (read.table, read.rejoin) if name is not None]
+        """The tables it reads, rejoined ones included, each once, in the order of the
+        declaration.
+        """
+        named = [
+            name
+            for read in self.reads.values()
+            for name in (read.table, read.rejoin)
+            if name is not None
+        ]
         return tuple(dict.fromkeys(named))
 
     @property
@@ -263,14 +325,18 @@ class LakeTable(WrittenTable):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the decorated function returns for these DataFrames."""
         if self.compute is None:
-            raise DeclarationError(self.name, "call", "is written in SQL; give its text, `.sql`, to spark.sql()")
+            raise DeclarationError(
+                self.name, "call", "is written in SQL; give its text, `.sql`, to spark.sql()"
+            )
         return self.compute(*args, **kwargs)
 
 
 def code_digest(table: LakeTable) -> str:
-    """A digest of what a table is computed by: its `code_version` if it declares one, else its SQL, else its function's own source.
+    """A digest of what a table is computed by: its `code_version` if it declares one, else its SQL,
+    else its function's own source.
 
-    Comments, docstrings, layout and decorators do not count, nor does what the function calls or keeps of where it was made.
+    Comments, docstrings, layout and decorators do not count, nor does what the function calls or
+    keeps of where it was made.
     """
     version = table.dagster.get("code_version")
     if version is not None:
@@ -287,7 +353,9 @@ def code_digest(table: LakeTable) -> str:
 def _source(compute: Callable[..., Any]) -> str:
     function = inspect.unwrap(compute.func if isinstance(compute, functools.partial) else compute)
     try:
-        source = textwrap.dedent(inspect.getsource(function if inspect.isroutine(function) else type(function)))
+        source = textwrap.dedent(
+            inspect.getsource(function if inspect.isroutine(function) else type(function))
+        )
     except (OSError, TypeError):  # such as typed in a shell
         code = getattr(function, "__code__", None)
         return repr(function) if code is None else f"{code.co_code.hex()} {code.co_names}"
@@ -308,9 +376,13 @@ def checked_refresh(table: str, value: object) -> RefreshMode:
     try:
         return RefreshMode(str(value))
     except ValueError:
-        raise DeclarationError(table, "refresh", f"{shown(value)} is none of {', '.join(RefreshMode)}") from None
+        raise DeclarationError(
+            table, "refresh", f"{shown(value)} is none of {', '.join(RefreshMode)}"
+        ) from None
 
 
 def _leading_comment(sql: str) -> str:
-    comments = takewhile(lambda line: line.startswith("--"), map(str.strip, sql.strip().splitlines()))
+    comments = takewhile(
+        lambda line: line.startswith("--"), map(str.strip, sql.strip().splitlines())
+    )
     return "\n".join(line.removeprefix("--").strip() for line in comments)

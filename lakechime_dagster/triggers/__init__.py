@@ -4,4 +4,14 @@ from lakechime_dagster.triggers.conditions import PartitionCondition, TableName
 from lakechime_dagster.triggers.schedule import Schedule, every, hours_of, tick
 from lakechime_dagster.triggers.triggers import Late, PartitionTrigger, SnapshotTrigger
 
-__all__ = ["Late", "PartitionCondition", "PartitionTrigger", "Schedule", "SnapshotTrigger", "TableName", "every", "hours_of", "tick"]
+__all__ = [
+    "Late",
+    "PartitionCondition",
+    "PartitionTrigger",
+    "Schedule",
+    "SnapshotTrigger",
+    "TableName",
+    "every",
+    "hours_of",
+    "tick",
+]

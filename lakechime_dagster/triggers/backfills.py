@@ -13,14 +13,22 @@ from lakechime_dagster.errors import InvalidValueError, NotFoundError
 from lakechime_dagster.triggers.consumers import Action, BackfillRequest, RequestState, Span
 from lakechime_dagster.triggers.interventions import By, record
 from lakechime_dagster.triggers.ledger import Ledger
-from lakechime_dagster.triggers.registry import SUBSCRIPTIONS, SubscriptionRow, change, record_of, subscription_from
+from lakechime_dagster.triggers.registry import (
+    SUBSCRIPTIONS,
+    SubscriptionRow,
+    change,
+    record_of,
+    subscription_from,
+)
 from lakechime_dagster.triggers.requests import cancel_unclaimed
 from lakechime_dagster.triggers.schema import lc_backfill, lc_consumer, lc_request, lc_subscription
 
 
 @dataclass(frozen=True, kw_only=True)
 class Backfill:
-    """A backfill as people see it: `asked` is what was asked for, `states` how many requests are in which state."""
+    """A backfill as people see it: `asked` is what was asked for, `states` how many requests are in
+    which state.
+    """
 
     backfill_id: str
     asked: Mapping[str, Any]
@@ -42,8 +50,16 @@ class Backfills:
 
     ledger: Ledger
 
-    def request(self, requests: Sequence[BackfillRequest], asked: Mapping[str, Any], by: By, *, max_in_flight: int = 4) -> str:
-        """Write the requests, all or none of them, and give the backfill's id; every subscription has been activated.
+    def request(
+        self,
+        requests: Sequence[BackfillRequest],
+        asked: Mapping[str, Any],
+        by: By,
+        *,
+        max_in_flight: int = 4,
+    ) -> str:
+        """Write the requests, all or none of them, and give the backfill's id; every subscription
+        has been activated.
 
         A key that fired since it was planned for later is requested like one that had fired before.
 
@@ -57,7 +73,8 @@ class Backfills:
         backfill_id = f"bf-{secrets.token_hex(4)}"
         with writing(self.ledger.engine) as connection:
             subscriptions = {
-                name: self.ledger.subscription_in(connection, name) for name in dict.fromkeys(one.subscription for one in requests)
+                name: self.ledger.subscription_in(connection, name)
+                for name in dict.fromkeys(one.subscription for one in requests)
             }
             values = {
                 "backfill_id": backfill_id,
@@ -70,23 +87,51 @@ class Backfills:
             }
             connection.execute(sa.insert(lc_backfill).values(**values))
             fired = _fired(
-                connection, {subscriptions[one.subscription].subscription_id for one in requests if one.state is RequestState.LATER}
+                connection,
+                {
+                    subscriptions[one.subscription].subscription_id
+                    for one in requests
+                    if one.state is RequestState.LATER
+                },
             )
-            connection.execute(sa.insert(lc_request), [_row(backfill_id, subscriptions[one.subscription], one, fired) for one in requests])
-            for name, subscription in subscriptions.items():  # which also lets whoever evaluates many subscriptions look at it again
+            connection.execute(
+                sa.insert(lc_request),
+                [
+                    _row(backfill_id, subscriptions[one.subscription], one, fired)
+                    for one in requests
+                ],
+            )
+            for (
+                name,
+                subscription,
+            ) in (
+                subscriptions.items()
+            ):  # which also lets whoever evaluates many subscriptions look at it again
                 consumers = sum(1 for one in requests if one.subscription == name)
-                record(connection, subscription, Action.BACKFILL, by, {}, {"backfill": backfill_id, "consumers": consumers})
+                record(
+                    connection,
+                    subscription,
+                    Action.BACKFILL,
+                    by,
+                    {},
+                    {"backfill": backfill_id, "consumers": consumers},
+                )
         return backfill_id
 
     def cancel(self, backfill_id: str, by: By) -> int:
-        """Drop what nobody has claimed, and return how many consumers that were; what is in flight ends unchanged.
+        """Drop what nobody has claimed, and return how many consumers that were; what is in flight
+        ends unchanged.
 
         Raises:
             NotFoundError: there is no such backfill.
         """
         this = lc_request.c.backfill_id == backfill_id
-        waiting = sa.select(lc_request.c.subscription_id).where(this, lc_request.c.state == RequestState.WAITING)
-        known = SUBSCRIPTIONS.where(lc_subscription.c.subscription_id.in_(waiting)).order_by(lc_subscription.c.name)
+        waiting = sa.select(lc_request.c.subscription_id).where(
+            this, lc_request.c.state == RequestState.WAITING
+        )
+        known = SUBSCRIPTIONS.where(lc_subscription.c.subscription_id.in_(waiting)).order_by(
+            lc_subscription.c.name
+        )
         with writing(self.ledger.engine) as connection:
             self._found(connection, backfill_id)
             subscriptions = [subscription_from(row) for row in connection.execute(known)]
@@ -111,7 +156,9 @@ class Backfills:
         backfill = lc_backfill
         query = sa.select(backfill).where(backfill.c.deployment == self.ledger.deployment)
         with reading(self.ledger.engine) as connection:
-            rows = connection.execute(query.order_by(backfill.c.created_ts.desc(), backfill.c.backfill_id).limit(50)).all()
+            rows = connection.execute(
+                query.order_by(backfill.c.created_ts.desc(), backfill.c.backfill_id).limit(50)
+            ).all()
             return [_backfill(connection, row) for row in rows]
 
     def requests(self, backfill_id: str) -> list[BackfillRequest]:
@@ -125,10 +172,16 @@ class Backfills:
             return _requests(connection, lc_request.c.execution_id == execution_id)
 
     def _found(self, connection: Connection, backfill_id: str) -> Backfill:
-        this = (lc_backfill.c.deployment == self.ledger.deployment, lc_backfill.c.backfill_id == backfill_id)
+        this = (
+            lc_backfill.c.deployment == self.ledger.deployment,
+            lc_backfill.c.backfill_id == backfill_id,
+        )
         row = connection.execute(sa.select(lc_backfill).where(*this)).one_or_none()
         if row is None:
-            raise NotFoundError(f"there is no backfill {backfill_id!r}; `lakechime backfill show` lists those that are there")
+            raise NotFoundError(
+                f"there is no backfill {backfill_id!r}; `lakechime backfill show` lists those that "
+                f"are there"
+            )
         return _backfill(connection, row)
 
 
@@ -146,8 +199,16 @@ def _fired(connection: Connection, subscription_ids: Set[int]) -> set[tuple[int,
     return {(row.subscription_id, row.key) for row in connection.execute(query) if row.fired}
 
 
-def _row(backfill_id: str, subscription: SubscriptionRow, request: BackfillRequest, fired: Set[tuple[int, str]]) -> dict[str, Any]:
-    is_later = request.state is RequestState.LATER and (subscription.subscription_id, request.key) not in fired
+def _row(
+    backfill_id: str,
+    subscription: SubscriptionRow,
+    request: BackfillRequest,
+    fired: Set[tuple[int, str]],
+) -> dict[str, Any]:
+    is_later = (
+        request.state is RequestState.LATER
+        and (subscription.subscription_id, request.key) not in fired
+    )
     return {
         "backfill_id": backfill_id,
         "number": request.number,
@@ -163,7 +224,9 @@ def _row(backfill_id: str, subscription: SubscriptionRow, request: BackfillReque
 def _backfill(connection: Connection, row: sa.Row[Any]) -> Backfill:
     request = lc_request.c
     counts = (
-        sa.select(request.state, sa.func.count().label("requests")).where(request.backfill_id == row.backfill_id).group_by(request.state)
+        sa.select(request.state, sa.func.count().label("requests"))
+        .where(request.backfill_id == row.backfill_id)
+        .group_by(request.state)
     )
     states = {RequestState(one.state): one.requests for one in connection.execute(counts)}
     return record_of(Backfill, row, states=states)

@@ -45,7 +45,9 @@ class Atom:
 
 @dataclass(frozen=True)
 class PartitionCondition:
-    """The partitions of a table that must be there: per level a literal, a tick, or several of them (all must be)."""
+    """The partitions of a table that must be there: per level a literal, a tick, or several of them
+    (all must be).
+    """
 
     table: str
     specs: tuple[tuple[str, LevelSpec], ...]
@@ -54,9 +56,14 @@ class PartitionCondition:
 
     @classmethod
     def of(
-        cls, table: str, specs: Mapping[str, LevelSpec], levels: PartitionLevels | None = None, cluster: str = ""
+        cls,
+        table: str,
+        specs: Mapping[str, LevelSpec],
+        levels: PartitionLevels | None = None,
+        cluster: str = "",
     ) -> "PartitionCondition":
-        """A condition as a user writes it; levels may come in any order when the table declares them.
+        """A condition as a user writes it; levels may come in any order when the table declares
+        them.
 
         Raises:
             DeclarationError: for a level that the table does not have, or one that is not given.
@@ -68,14 +75,27 @@ class PartitionCondition:
             unknown = [name for name in specs if name not in declared.names]
             missing = [name for name in declared.names if name not in specs]
             if unknown or missing:
-                problem = f"has no level {unknown[0]!r}" if unknown else f"needs a value for level {missing[0]!r}"
-                raise DeclarationError(table, "partitions", f"{problem}; its levels are {', '.join(declared.names)}")
+                problem = (
+                    f"has no level {unknown[0]!r}"
+                    if unknown
+                    else f"needs a value for level {missing[0]!r}"
+                )
+                raise DeclarationError(
+                    table, "partitions", f"{problem}; its levels are {', '.join(declared.names)}"
+                )
             specs = {name: specs[name] for name in declared.names}
         if not specs:
-            raise DeclarationError(table, "partitions", "names no level; give a value per partition level")
+            raise DeclarationError(
+                table, "partitions", "names no level; give a value per partition level"
+            )
         for name in specs:
             checked_text("partition level name", name, limit=128)
-        return cls(table, tuple((name, _frozen(f"{table}.{name}", spec)) for name, spec in specs.items()), declared, cluster)
+        return cls(
+            table,
+            tuple((name, _frozen(f"{table}.{name}", spec)) for name, spec in specs.items()),
+            declared,
+            cluster,
+        )
 
     def in_cluster(self, cluster: str) -> "PartitionCondition":
         """This condition on the table of a cluster, where it names none itself."""
@@ -96,7 +116,10 @@ class PartitionCondition:
     @property
     def has_changing_sets(self) -> bool:
         """Whether some level has several values that depend on the tick."""
-        return any(isinstance(spec, HoursOf) or (isinstance(spec, tuple) and any(map(_depends, spec))) for _, spec in self.specs)
+        return any(
+            isinstance(spec, HoursOf) or (isinstance(spec, tuple) and any(map(_depends, spec)))
+            for _, spec in self.specs
+        )
 
     def __str__(self) -> str:
         shown = ", ".join(f"{name}={_shown(spec)}" for name, spec in self.specs)
@@ -109,7 +132,11 @@ class PartitionCondition:
             several = spec if isinstance(spec, tuple) else (spec,)
             values: dict[str, Any] = {}
             for item in several:
-                for value in item.resolve(moment, zone) if isinstance(item, HoursOf) else (_at(item, moment, zone),):
+                for value in (
+                    item.resolve(moment, zone)
+                    if isinstance(item, HoursOf)
+                    else (_at(item, moment, zone),)
+                ):
                     typed = _typed(f"{self.table}.{name}", value, kinds.get(name))
                     values[canonical_json(typed)] = typed
             resolved.append((name, list(values.values())))
@@ -123,23 +150,38 @@ def _atoms(condition: PartitionCondition, moment: dt.datetime, zone: str) -> tup
     for several in values:
         count *= len(several)
     if count > MAX_PARTITIONS:
-        raise DeclarationError(condition.table, "partitions", f"asks for {count} partitions at once; ask for at most {MAX_PARTITIONS}")
+        raise DeclarationError(
+            condition.table,
+            "partitions",
+            f"asks for {count} partitions at once; ask for at most {MAX_PARTITIONS}",
+        )
     levels = condition.levels or None
-    return tuple(Atom(condition.table, canonical_partition(row, levels), condition.cluster) for row in itertools.product(*values))
+    return tuple(
+        Atom(condition.table, canonical_partition(row, levels), condition.cluster)
+        for row in itertools.product(*values)
+    )
 
 
 def _frozen(field: str, spec: LevelSpec) -> LevelSpec:
-    """A single value or tick, or several of them as a tuple; those of a set in an order that each process finds alike."""
+    """A single value or tick, or several of them as a tuple; those of a set in an order that each
+    process finds alike.
+    """
     if isinstance(spec, str | bytes | Mapping) or not isinstance(spec, Iterable):
         return _checked(field, spec)
     frozen = tuple(_checked(field, item) for item in spec)
     if not frozen:
-        raise DeclarationError("partitions", "level", "is an empty list, which nothing can meet; give at least one value")
+        raise DeclarationError(
+            "partitions",
+            "level",
+            "is an empty list, which nothing can meet; give at least one value",
+        )
     return tuple(sorted(frozen, key=repr)) if isinstance(spec, Set) else frozen
 
 
 def _checked(field: str, item: LevelSpec) -> LevelSpec:
-    """The tick, or the literal as an event's partition has it; a date or time is read by its level's type."""
+    """The tick, or the literal as an event's partition has it; a date or time is read by its
+    level's type.
+    """
     if _depends(item):
         return item
     try:
@@ -168,6 +210,10 @@ def _typed(field: str, value: object, kind: LevelType | None) -> object:
 def _shown(spec: LevelSpec) -> str:
     if not isinstance(spec, tuple):
         return "the hours of the day" if isinstance(spec, HoursOf) else str(spec)
-    if len(spec) > 3 and all(isinstance(value, int) for value in spec) and spec == tuple(range(spec[0], spec[-1] + 1)):
+    if (
+        len(spec) > 3
+        and all(isinstance(value, int) for value in spec)
+        and spec == tuple(range(spec[0], spec[-1] + 1))
+    ):
         return f"{spec[0]}…{spec[-1]}"
     return "|".join(map(str, spec))

@@ -13,10 +13,12 @@ from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
 
 
 class RequestState(StrEnum):
-    """WAITING and TAKEN are open. A SKIPPED one ended with a step that a person gave up, a CANCELLED one was never taken.
+    """WAITING and TAKEN are open. A SKIPPED one ended with a step that a person gave up, a
+    CANCELLED one was never taken.
 
-    LATER is of a key whose partitions are not all there: it holds the key like a waiting one, but nobody waits for it, as it may never
-    fire, and it is void once no request of its backfill is open.
+    LATER is of a key whose partitions are not all there: it holds the key like a waiting one, but
+    nobody waits for it, as it may never fire, and it is void once no request of its backfill is
+    open.
     """
 
     LATER = "LATER"
@@ -31,8 +33,8 @@ class RequestState(StrEnum):
 class Span:
     """Which rows of its inputs a consumer without a fire key is to take as if they had changed.
 
-    Those of `tables` whose `column` is at or after `since` and before `until`, ISO dates or times, of which None is no bound; all
-    rows of a table that has no such column.
+    Those of `tables` whose `column` is at or after `since` and before `until`, ISO dates or times,
+    of which None is no bound; all rows of a table that has no such column.
     """
 
     tables: tuple[str, ...]
@@ -41,15 +43,33 @@ class Span:
     until: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {"tables": list(self.tables), "column": self.column, "since": self.since, "until": self.until}
+        return {
+            "tables": list(self.tables),
+            "column": self.column,
+            "since": self.since,
+            "until": self.until,
+        }
 
     @classmethod
     def from_json(cls, wire: Mapping[str, Any]) -> "Span":
-        return cls(tables=tuple(wire["tables"]), column=wire["column"], since=wire["since"], until=wire["until"])
+        return cls(
+            tables=tuple(wire["tables"]),
+            column=wire["column"],
+            since=wire["since"],
+            until=wire["until"],
+        )
 
     def __str__(self) -> str:
-        bounds = [f"{sign} {bound}" for sign, bound in ((">=", self.since), ("<", self.until)) if bound is not None]
-        which = f" with {self.column} {' and '.join(bounds)}" if self.column is not None and bounds else ""
+        bounds = [
+            f"{sign} {bound}"
+            for sign, bound in ((">=", self.since), ("<", self.until))
+            if bound is not None
+        ]
+        which = (
+            f" with {self.column} {' and '.join(bounds)}"
+            if self.column is not None and bounds
+            else ""
+        )
         return f"rows of {', '.join(self.tables)}{which}"
 
 
@@ -81,7 +101,9 @@ class BackfillRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerRequests:
-    """The requests that wait for a consumer's next claim: their ids, and why they may not be taken now, "" where they may."""
+    """The requests that wait for a consumer's next claim: their ids, and why they may not be taken
+    now, "" where they may.
+    """
 
     ids: tuple[int, ...] = ()
     backfills: tuple[str, ...] = ()
@@ -91,7 +113,11 @@ class ConsumerRequests:
     def sentence(self) -> str:
         """Why the consumer is to run; empty where nothing is requested, or is held back."""
         several = len(self.backfills) > 1
-        return f"requested by backfill{'s' if several else ''} {', '.join(self.backfills)}" if self.ids and not self.held_back else ""
+        return (
+            f"requested by backfill{'s' if several else ''} {', '.join(self.backfills)}"
+            if self.ids and not self.held_back
+            else ""
+        )
 
 
 def first_day_after(moment: dt.datetime) -> dt.date:
@@ -106,7 +132,9 @@ MessageSpan = tuple[int, int]  # start inclusive, end exclusive
 
 
 class DeclaredSource(Protocol):
-    """A source as a subscription names it; its kinds are declared in `tables.sources`, and polled in `sources`."""
+    """A source as a subscription names it; its kinds are declared in `tables.sources`, and polled
+    in `sources`.
+    """
 
     def __str__(self) -> str:
         """What it is, for people; without a secret."""
@@ -118,21 +146,27 @@ class FileOffsets:
     """Up to where the files of a folder are read.
 
     Attributes:
-        files: By the file's name below the folder, with `/` between its parts: the bytes that were read, all of whole lines.
+        files: By the file's name below the folder, with `/` between its parts: the bytes that were
+            read, all of whole lines.
     """
 
     files: Mapping[str, int] = field(default_factory=dict)
 
     def spans_after(self, checkpoint: "FileOffsets") -> dict[str, MessageSpan]:
         """What lies between a checkpoint and this one, by file, in the order of their names."""
-        spans = {name: (checkpoint.files.get(name, 0), end) for name, end in sorted(self.files.items())}
+        spans = {
+            name: (checkpoint.files.get(name, 0), end) for name, end in sorted(self.files.items())
+        }
         return {name: (start, end) for name, (start, end) in spans.items() if start < end}
 
     def to_json(self) -> dict[str, Any]:
         return {"files": dict(sorted(self.files.items()))}
 
     def __str__(self) -> str:
-        return f"{sum(self.files.values()):,} bytes of {len(self.files)} file{'' if len(self.files) == 1 else 's'}"
+        return (
+            f"{sum(self.files.values()):,} bytes of {len(self.files)} "
+            f"file{'' if len(self.files) == 1 else 's'}"
+        )
 
 
 @dataclass(frozen=True)
@@ -145,30 +179,41 @@ class TopicOffsets:
 
 @dataclass(frozen=True)
 class KafkaOffsets:
-    """Up to where topics are read, by their ids: a topic that was created again under its name is another one."""
+    """Up to where topics are read, by their ids: a topic that was created again under its name is
+    another one.
+    """
 
     topics: Mapping[str, TopicOffsets] = field(default_factory=dict)
 
     def spans_after(self, checkpoint: "KafkaOffsets") -> dict[tuple[str, int], MessageSpan]:
-        """What lies between a checkpoint and this one, by topic id and partition, in the order of the topics' names."""
+        """What lies between a checkpoint and this one, by topic id and partition, in the order of
+        the topics' names.
+        """
         read = {topic_id: topic.offsets for topic_id, topic in checkpoint.topics.items()}
         spans = {
             (topic_id, partition): (read.get(topic_id, {}).get(partition, 0), end)
-            for topic_id, topic in sorted(self.topics.items(), key=lambda one: (one[1].name, one[0]))
+            for topic_id, topic in sorted(
+                self.topics.items(), key=lambda one: (one[1].name, one[0])
+            )
             for partition, end in sorted(topic.offsets.items())
         }
         return {where: (start, end) for where, (start, end) in spans.items() if start < end}
 
     def to_json(self) -> dict[str, Any]:
         topics = {
-            topic_id: [topic.name, {str(partition): offset for partition, offset in sorted(topic.offsets.items())}]
+            topic_id: [
+                topic.name,
+                {str(partition): offset for partition, offset in sorted(topic.offsets.items())},
+            ]
             for topic_id, topic in sorted(self.topics.items())
         }
         return {"topics": topics}
 
     def __str__(self) -> str:
         checkpoints = (
-            (topic.name, *checkpoint) for _, topic in sorted(self.topics.items()) for checkpoint in sorted(topic.offsets.items())
+            (topic.name, *checkpoint)
+            for _, topic in sorted(self.topics.items())
+            for checkpoint in sorted(topic.offsets.items())
         )
         return ", ".join(f"{name}[{partition}]@{offset}" for name, partition, offset in checkpoints)
 
@@ -179,9 +224,14 @@ SourceOffsets = FileOffsets | KafkaOffsets
 def spans_between(start: SourceOffsets | None, end: SourceOffsets) -> list[tuple[str, MessageSpan]]:
     """What lies between two checkpoints, by file, or by topic and partition."""
     if isinstance(end, FileOffsets):
-        return list(end.spans_after(start if isinstance(start, FileOffsets) else FileOffsets()).items())
+        return list(
+            end.spans_after(start if isinstance(start, FileOffsets) else FileOffsets()).items()
+        )
     spans = end.spans_after(start if isinstance(start, KafkaOffsets) else KafkaOffsets())
-    return [(f"{end.topics[topic_id].name}[{partition}]", span) for (topic_id, partition), span in spans.items()]
+    return [
+        (f"{end.topics[topic_id].name}[{partition}]", span)
+        for (topic_id, partition), span in spans.items()
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +241,8 @@ class SourceLag:
     Attributes:
         unread: Offsets of topics, or bytes of files.
         unit: `events` of topics, `bytes` of files.
-        since_ms: When something unread was seen first, in milliseconds of the store's clock; None where there is nothing.
+        since_ms: When something unread was seen first, in milliseconds of the store's clock; None
+            where there is nothing.
         step: How many executions of the consumer were complete then.
     """
 
@@ -202,7 +253,14 @@ class SourceLag:
 
     @classmethod
     def seen(
-        cls, start: SourceOffsets | None, end: SourceOffsets, *, step: int, now_ms: int, before: "SourceLag | None", has_more: bool
+        cls,
+        start: SourceOffsets | None,
+        end: SourceOffsets,
+        *,
+        step: int,
+        now_ms: int,
+        before: "SourceLag | None",
+        has_more: bool,
     ) -> "SourceLag":
         """What a poll of the source found, given the last one.
 
@@ -212,21 +270,34 @@ class SourceLag:
             step: How many executions are complete.
             now_ms: The time of the poll.
             before: What the last poll found; None where there was none.
-            has_more: The last execution left something of what was there, which has waited since then.
+            has_more: The last execution left something of what was there, which has waited since
+                then.
         """
         unread = sum(stop - first for _, (first, stop) in spans_between(start, end))
         unit = "bytes" if isinstance(end, FileOffsets) else "events"
         since_ms = now_ms if unread else None
-        if unread and before is not None and before.since_ms is not None and (before.step == step or has_more):
+        if (
+            unread
+            and before is not None
+            and before.since_ms is not None
+            and (before.step == step or has_more)
+        ):
             since_ms = before.since_ms
         return cls(unread=unread, unit=unit, since_ms=since_ms, step=step)
 
     def to_json(self) -> dict[str, Any]:
-        return {"unread": self.unread, "unit": self.unit, "since_ms": self.since_ms, "step": self.step}
+        return {
+            "unread": self.unread,
+            "unit": self.unit,
+            "since_ms": self.since_ms,
+            "step": self.step,
+        }
 
     @classmethod
     def from_json(cls, wire: Mapping[str, Any]) -> "SourceLag":
-        return cls(unread=wire["unread"], unit=wire["unit"], since_ms=wire["since_ms"], step=wire["step"])
+        return cls(
+            unread=wire["unread"], unit=wire["unit"], since_ms=wire["since_ms"], step=wire["step"]
+        )
 
 
 def source_offsets(wire: Mapping[str, Any]) -> SourceOffsets:
@@ -241,22 +312,35 @@ def source_offsets(wire: Mapping[str, Any]) -> SourceOffsets:
         case {"topics": topics}:
             return KafkaOffsets(
                 {
-                    topic_id: TopicOffsets(name, {int(partition): offset for partition, offset in offsets.items()})
+                    topic_id: TopicOffsets(
+                        name, {int(partition): offset for partition, offset in offsets.items()}
+                    )
                     for topic_id, (name, offsets) in topics.items()
                 }
             )
-    raise ValueError(f"a checkpoint in a source is of files or of topics, not of {', '.join(wire)}; a newer program wrote it")
+    raise ValueError(
+        f"a checkpoint in a source is of files or of topics, not of {', '.join(wire)}; a newer "
+        f"program wrote it"
+    )
 
 
 COMMIT_METADATA_FORMAT = 1
-COMPLETE = "complete"  # among the facts of commit metadata: from when up to when (milliseconds) nothing of a source can arrive any more
-LATE = "late"  # among its facts: [hour since 1970, changes] for each hour that was complete before, and that the commit changes
+# among the facts of commit metadata: from when up to when (milliseconds) nothing of a source can
+# arrive any more
+COMPLETE = "complete"
+# among its facts: [hour since 1970, changes] for each hour that was complete before, and that the
+# commit changes
+LATE = "late"
 HOUR_MS = 3_600_000
-HOURS = "__hours"  # what the name ends with of the table whose partitions are the hours that are complete in another one
+# what the name ends with of the table whose partitions are the hours that are complete in another
+# one
+HOURS = "__hours"
 
 
 class ConsumerState(StrEnum):
-    """Whether a consumer may claim: BLOCKED waits for a person, STALE lost events to a forced purge."""
+    """Whether a consumer may claim: BLOCKED waits for a person, STALE lost events to a forced
+    purge.
+    """
 
     ACTIVE = "ACTIVE"
     BLOCKED = "BLOCKED"
@@ -293,14 +377,18 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class ConsumerId:
-    """The name of a consumer: deployment, subscription, and the fire key ("" for a snapshot trigger)."""
+    """The name of a consumer: deployment, subscription, and the fire key ("" for a snapshot
+    trigger).
+    """
 
     deployment: str
     subscription: str
     key: str = ""
 
     def __str__(self) -> str:
-        """The text that names the consumer in a target's transaction id (`txnAppId`) and in run tags."""
+        """The text that names the consumer in a target's transaction id (`txnAppId`) and in run
+        tags.
+        """
         return canonical_json([self.deployment, self.subscription, self.key])
 
     @classmethod
@@ -311,10 +399,12 @@ class ConsumerId:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """Up to where a consumer has consumed: a store position, and a snapshot per source table, or offsets in a source.
+    """Up to where a consumer has consumed: a store position, and a snapshot per source table, or
+    offsets in a source.
 
-    The position decides whether to run, the snapshots what is read; of a subscription that reads a source its offsets decide both. All
-    move together, at completing only. The source of one that `has_more` held more: the limit of an execution ended there.
+    The position decides whether to run, the snapshots what is read; of a subscription that reads a
+    source its offsets decide both. All move together, at completing only. The source of one that
+    `has_more` held more: the limit of an execution ended there.
     """
 
     position: Position = Position.ORIGIN
@@ -323,7 +413,10 @@ class Checkpoint:
     has_more: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        sources = {name: [checkpoint.table_uid, checkpoint.snapshot_id] for name, checkpoint in sorted(self.sources.items())}
+        sources = {
+            name: [checkpoint.table_uid, checkpoint.snapshot_id]
+            for name, checkpoint in sorted(self.sources.items())
+        }
         wire: dict[str, Any] = {"position": str(self.position), "sources": sources}
         wire |= {} if self.offsets is None else {"offsets": self.offsets.to_json()}
         return wire | {"more": True} if self.has_more else wire
@@ -331,20 +424,28 @@ class Checkpoint:
     @classmethod
     def from_json(cls, wire: Mapping[str, Any]) -> "Checkpoint":
         sources = {
-            name: SnapshotCheckpoint(table_uid=uid and TableUid(uid), snapshot_id=snapshot and SnapshotId(snapshot))
+            name: SnapshotCheckpoint(
+                table_uid=uid and TableUid(uid), snapshot_id=snapshot and SnapshotId(snapshot)
+            )
             for name, (uid, snapshot) in wire["sources"].items()
         }
         offsets = source_offsets(wire["offsets"]) if "offsets" in wire else None
-        return cls(position=Position.parse(wire["position"]), sources=sources, offsets=offsets, has_more=wire.get("more", False))
+        return cls(
+            position=Position.parse(wire["position"]),
+            sources=sources,
+            offsets=offsets,
+            has_more=wire.get("more", False),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
     """The n-th execution of a consumer: the frozen range (start, end] and which run works on it.
 
-    `attempt` counts its Dagster runs from 1. `run_id` is the run that began the newest attempt. `backfill` names
-    those whose requests it took, with commas between. `dagster_backfill` is the backfill of Dagster that a run of it was launched for.
-    Times are milliseconds of the store's clock.
+    `attempt` counts its Dagster runs from 1. `run_id` is the run that began the newest attempt.
+    `backfill` names those whose requests it took, with commas between. `dagster_backfill` is the
+    backfill of Dagster that a run of it was launched for. Times are milliseconds of the store's
+    clock.
     """
 
     execution_id: str
@@ -394,14 +495,20 @@ class Execution:
 
 
 def ranges_between(start: Checkpoint, end: Checkpoint) -> dict[str, SnapshotRange]:
-    """Per source table the snapshots between two checkpoints; a source without a new snapshot is not in it."""
+    """Per source table the snapshots between two checkpoints; a source without a new snapshot is
+    not in it.
+    """
     ranges: dict[str, SnapshotRange] = {}
     for table, until in end.sources.items():
         begun = start.sources.get(table, SnapshotCheckpoint())
         if until.snapshot_id is None or until == begun:
             continue
         ranges[table] = SnapshotRange(
-            table=table, table_uid=until.table_uid, start=begun.snapshot_id, end=until.snapshot_id, start_uid=begun.table_uid
+            table=table,
+            table_uid=until.table_uid,
+            start=begun.snapshot_id,
+            end=until.snapshot_id,
+            start_uid=begun.table_uid,
         )
     return ranges
 
@@ -410,8 +517,9 @@ def ranges_between(start: Checkpoint, end: Checkpoint) -> dict[str, SnapshotRang
 class CommitMetadata:
     """What every commit of a target says about the attempt that wrote it (Delta: `userMetadata`).
 
-    The end recorded in the commit that the target holds of an execution becomes the checkpoint of its consumer, whoever wrote it.
-    `watermark` is event time in milliseconds: everything below it has been seen.
+    The end recorded in the commit that the target holds of an execution becomes the checkpoint of
+    its consumer, whoever wrote it. `watermark` is event time in milliseconds: everything below it
+    has been seen.
     """
 
     consumer: ConsumerId
@@ -466,10 +574,12 @@ class CommitMetadata:
 
 @dataclass(frozen=True, kw_only=True)
 class Committed:
-    """A commit of an execution found in its target's log: the version it made and the commit metadata it carries.
+    """A commit of an execution found in its target's log: the version it made and the commit
+    metadata it carries.
 
-    `is_commit_metadata_lost`: the table's state says that the execution committed, but its log no longer holds the commit. Then the
-    metadata names consumer and number only (attempt 0, empty end): the ledger's own end of the execution stands.
+    `is_commit_metadata_lost`: the table's state says that the execution committed, but its log no
+    longer holds the commit. Then the metadata names consumer and number only (attempt 0, empty
+    end): the ledger's own end of the execution stands.
     """
 
     version: SnapshotId

@@ -6,7 +6,12 @@ from dataclasses import dataclass, field, replace
 
 from lakechime_dagster.dce.events import Position, RegisteredEvent
 from lakechime_dagster.triggers.conditions import Atom
-from lakechime_dagster.triggers.consumers import NO_REQUESTS, Checkpoint, ConsumerRequests, SourceOffsets
+from lakechime_dagster.triggers.consumers import (
+    NO_REQUESTS,
+    Checkpoint,
+    ConsumerRequests,
+    SourceOffsets,
+)
 from lakechime_dagster.triggers.schedule import Schedule, from_milliseconds, to_milliseconds
 from lakechime_dagster.triggers.triggers import FireKey, Late, PartitionTrigger, SnapshotTrigger
 
@@ -15,7 +20,9 @@ AT_THE_LATEST = dt.timedelta(days=1)
 
 @dataclass(frozen=True, kw_only=True)
 class Unread:
-    """How many such events of one table wait, when they were registered, and which columns they changed."""
+    """How many such events of one table wait, when they were registered, and which columns they
+    changed.
+    """
 
     count: int = 0
     first_ts: int | None = None
@@ -27,7 +34,8 @@ NOTHING_UNREAD = Unread()
 
 
 def due_ms(unread: Unread, every: Schedule | None) -> int:
-    """When they wake the consumer all the same: a day after the first of them, or at the last tick before that.
+    """When they wake the consumer all the same: a day after the first of them, or at the last tick
+    before that.
 
     Where no tick is within that day, waiting is of no use: they wake it as any other event.
     """
@@ -44,9 +52,10 @@ def due_ms(unread: Unread, every: Schedule | None) -> int:
 class Firing:
     """One execution that should be claimed: its consumer's key, and why.
 
-    `completed` is how many steps of the consumer the decision knew of: a consumer that moved on since needs another decision. `offsets`
-    are up to where the subscription's source is to be read, which is polled before a claim, never within; the source `has_more` where an
-    execution does not take all that it holds.
+    `completed` is how many steps of the consumer the decision knew of: a consumer that moved on
+    since needs another decision. `offsets` are up to where the subscription's source is to be read,
+    which is polled before a claim, never within; the source `has_more` where an execution does not
+    take all that it holds.
     """
 
     key: str = ""
@@ -61,8 +70,9 @@ class Firing:
 class Decision:
     """What an evaluation found. `reasons` is never empty; the first sentence says most.
 
-    `refused` would fire, could it be launched. `through` is the position up to which events were evaluated; `waits` says
-    that events up to there may still fire the trigger later, so that they must be evaluated again.
+    `refused` would fire, could it be launched. `through` is the position up to which events were
+    evaluated; `waits` says that events up to there may still fire the trigger later, so that they
+    must be evaluated again.
     """
 
     trigger: str
@@ -81,7 +91,8 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """The matching events of one table after a consumer's checkpoint: how many, and their registration times.
+    """The matching events of one table after a consumer's checkpoint: how many, and their
+    registration times.
 
     `unread` are the others, which changed only columns that the consumer does not read.
     """
@@ -113,8 +124,9 @@ class Waiting:
 class ConsumerView:
     """What the ledger says of a consumer when its trigger is evaluated.
 
-    `blocked` is a sentence when the consumer may not claim (paused, held, stale); `open` one when an execution is open. A consumer
-    that is held is both: its open execution waits for a person. `requests` are those of backfills that its next claim takes.
+    `blocked` is a sentence when the consumer may not claim (paused, held, stale); `open` one when
+    an execution is open. A consumer that is held is both: its open execution waits for a person.
+    `requests` are those of backfills that its next claim takes.
     """
 
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
@@ -125,11 +137,19 @@ class ConsumerView:
 
 
 def decide_snapshot(
-    name: str, trigger: SnapshotTrigger, consumer: ConsumerView, waiting: Sequence[Waiting], *, now_ms: int, through: Position
+    name: str,
+    trigger: SnapshotTrigger,
+    consumer: ConsumerView,
+    waiting: Sequence[Waiting],
+    *,
+    now_ms: int,
+    through: Position,
 ) -> Decision:
-    """Fire when a matching event waits whose tick has passed and whose quiet time is over, or when a backfill requested it.
+    """Fire when a matching event waits whose tick has passed and whose quiet time is over, or when
+    a backfill requested it.
 
-    Events of columns that the consumer does not read fire nothing, until they would have waited for more than a day.
+    Events of columns that the consumer does not read fire nothing, until they would have waited for
+    more than a day.
     """
     unread = [table for table in waiting if table.unread.count]
     read_at = min((due_ms(table.unread, trigger.every) for table in unread), default=0)
@@ -144,7 +164,14 @@ def decide_snapshot(
         firings = (Firing(reason=reasons[0], completed=consumer.completed),) if fires else ()
         waits = bool(total or unread or consumer.open or consumer.requests.ids)
         reasons = (*reasons, *passed_over)
-        return Decision(trigger=name, fires=fires, reasons=reasons, firings=firings, through=through, waits=waits)
+        return Decision(
+            trigger=name,
+            fires=fires,
+            reasons=reasons,
+            firings=firings,
+            through=through,
+            waits=waits,
+        )
 
     if hindrance := consumer.blocked or consumer.open or consumer.requests.held_back:
         return answer(False, hindrance, *([counted] if total else []))
@@ -160,7 +187,9 @@ def decide_snapshot(
 
 
 def _paced(trigger: SnapshotTrigger, now_ms: int, first_ts: int, last_ts: int) -> str:
-    """Why events that wait since `first_ts`, the newest since `last_ts`, do not fire a trigger yet; empty where they do."""
+    """Why events that wait since `first_ts`, the newest since `last_ts`, do not fire a trigger yet;
+    empty where they do.
+    """
     if trigger.every is not None:
         now = from_milliseconds(now_ms)
         tick = trigger.every.last(now)
@@ -168,9 +197,14 @@ def _paced(trigger: SnapshotTrigger, now_ms: int, first_ts: int, last_ts: int) -
             return _next_tick(trigger.every, now, "the next tick is")
     if trigger.wait_after_last is not None:
         quiet, waited = (dt.timedelta(milliseconds=now_ms - since) for since in (last_ts, first_ts))
-        if quiet < trigger.wait_after_last and (trigger.max_wait is None or waited < trigger.max_wait):
+        if quiet < trigger.wait_after_last and (
+            trigger.max_wait is None or waited < trigger.max_wait
+        ):
             newest = _shown_time(from_milliseconds(last_ts))
-            return f"waiting until none arrives for {trigger.wait_after_last} (the last one arrived {newest})"
+            return (
+                f"waiting until none arrives for {trigger.wait_after_last} (the last one arrived "
+                f"{newest})"
+            )
     return ""
 
 
@@ -180,7 +214,9 @@ def _next_tick(every: Schedule, now: dt.datetime, what: str) -> str:
 
 
 def source_rests(every: Schedule | None, asked_ms: int | None, now_ms: int) -> str:
-    """Why a source is not to be polled now, which was polled last at that time; empty where it is."""
+    """Why a source is not to be polled now, which was polled last at that time; empty where it
+    is.
+    """
     if every is None:
         return ""
     now = from_milliseconds(now_ms)
@@ -192,7 +228,9 @@ def source_rests(every: Schedule | None, asked_ms: int | None, now_ms: int) -> s
 
 @dataclass(frozen=True, kw_only=True)
 class AtomState:
-    """What is known of one partition: whether it is there with the tags, and if not, what is known instead."""
+    """What is known of one partition: whether it is there with the tags, and if not, what is known
+    instead.
+    """
 
     available: bool
     seen: bool = False
@@ -229,7 +267,8 @@ def decide_partition(
     blocked: str = "",
     accepts: Callable[[Firing], bool] = lambda firing: True,
 ) -> Decision:
-    """Fire for each complete key that has not fired, oldest first, and for late changes of fired keys and what backfills requested.
+    """Fire for each complete key that has not fired, oldest first, and for late changes of fired
+    keys and what backfills requested.
 
     What `accepts` says cannot be launched takes no room; it is asked until there is no room left.
     """
@@ -239,7 +278,8 @@ def decide_partition(
     waiting: list[str] = []
     expired: list[str] = []
     busy = 0
-    kept = False  # late events, requests, or an open execution, that a blocked consumer must not forget
+    # late events, requests, or an open execution, that a blocked consumer must not forget
+    kept = False
     for evidence in keys:
         consumer, text = evidence.consumer, evidence.key.text
         hindrance = consumer.requests.held_back or consumer.blocked
@@ -249,28 +289,53 @@ def decide_partition(
             hindered.append(f"{text}: {hindrance}")
             kept = kept or bool(consumer.open or consumer.requests.ids or evidence.late_events)
         elif reason := _reason(trigger, evidence):
-            firings.append(Firing(key=text, fire_key=evidence.key, reason=reason, completed=consumer.completed))
+            firings.append(
+                Firing(key=text, fire_key=evidence.key, reason=reason, completed=consumer.completed)
+            )
         elif not evidence.fired:
             end = _deadline(trigger, evidence.key, activated_ms)
             if end is not None and end < now:
-                expired.append(f"{text} expired at {_shown_time(end)}: {_missing(trigger, evidence)}")
+                expired.append(
+                    f"{text} expired at {_shown_time(end)}: {_missing(trigger, evidence)}"
+                )
             else:
                 waiting.append(f"{text}: {_missing(trigger, evidence)}")
     done = sum(evidence.fired and not evidence.consumer.open for evidence in keys)
     counts = ", ".join(
         [f"{done} of {len(keys)} keys fired"]
-        + [f"{count} {what}" for count, what in ((busy, "in flight"), (len(expired), "expired")) if count]
+        + [
+            f"{count} {what}"
+            for count, what in ((busy, "in flight"), (len(expired), "expired"))
+            if count
+        ]
     )
     if blocked:
-        return Decision(trigger=name, fires=False, reasons=(blocked, counts), through=through, waits=True)
+        return Decision(
+            trigger=name, fires=False, reasons=(blocked, counts), through=through, waits=True
+        )
     chosen, refused = _launchable(firings, max(0, trigger.max_in_flight - in_flight), accepts)
     left = len(firings) - len(chosen) - len(refused)
-    more = [f"{_keys(left)} more {'is' if left == 1 else 'are'} ready; {trigger.max_in_flight} may run at once"] if left else []
+    more = (
+        [
+            (
+                f"{_keys(left)} more {'is' if left == 1 else 'are'} ready; {trigger.max_in_flight} may "
+                f"run at once"
+            )
+        ]
+        if left
+        else []
+    )
     lacking = _first([*hindered, *waiting])  # what only a person can move is said first
     return Decision(
         trigger=name,
         fires=bool(chosen),
-        reasons=(*(firing.reason for firing in chosen), *more, *lacking, *reversed(expired[-SHOWN:]), counts),
+        reasons=(
+            *(firing.reason for firing in chosen),
+            *more,
+            *lacking,
+            *reversed(expired[-SHOWN:]),
+            counts,
+        ),
         firings=chosen,
         refused=refused,
         through=through,
@@ -283,18 +348,28 @@ def _is_complete(evidence: KeyEvidence) -> bool:
 
 
 def _is_wanted(trigger: PartitionTrigger, evidence: KeyEvidence) -> bool:
-    """Whether a consumer that may not claim is missed: it is at work or requested, or would fire, or may have lost late changes."""
+    """Whether a consumer that may not claim is missed: it is at work or requested, or would fire,
+    or may have lost late changes.
+    """
     consumer = evidence.consumer
     if consumer.open or consumer.requests.held_back:
         return True
-    return trigger.late is Late.REFIRE or bool(consumer.requests.ids) if evidence.fired else _is_complete(evidence)
+    return (
+        trigger.late is Late.REFIRE or bool(consumer.requests.ids)
+        if evidence.fired
+        else _is_complete(evidence)
+    )
 
 
 def _reason(trigger: PartitionTrigger, evidence: KeyEvidence) -> str:
     """Why a key fires whose consumer may claim; empty where it does not."""
     text = evidence.key.text
     if not evidence.fired:
-        return f"all {len(evidence.key.atoms)} partitions of {text} are there" if _is_complete(evidence) else ""
+        return (
+            f"all {len(evidence.key.atoms)} partitions of {text} are there"
+            if _is_complete(evidence)
+            else ""
+        )
     if evidence.consumer.requests.ids:
         return f"{text} is {evidence.consumer.requests.sentence}"
     if trigger.late is Late.REFIRE and evidence.late_events:
@@ -304,11 +379,18 @@ def _reason(trigger: PartitionTrigger, evidence: KeyEvidence) -> str:
 
 def _first(sentences: Sequence[str]) -> list[str]:
     left = len(sentences) - SHOWN
-    return [*sentences[:SHOWN], *([f"{_keys(left)} more {'waits' if left == 1 else 'wait'}"] if left > 0 else [])]
+    return [
+        *sentences[:SHOWN],
+        *([f"{_keys(left)} more {'waits' if left == 1 else 'wait'}"] if left > 0 else []),
+    ]
 
 
-def _launchable(firings: Sequence[Firing], room: int, accepts: Callable[[Firing], bool]) -> tuple[tuple[Firing, ...], tuple[Firing, ...]]:
-    """The first firings that can be launched, as many as there is room for, and those before the last of them that cannot."""
+def _launchable(
+    firings: Sequence[Firing], room: int, accepts: Callable[[Firing], bool]
+) -> tuple[tuple[Firing, ...], tuple[Firing, ...]]:
+    """The first firings that can be launched, as many as there is room for, and those before the
+    last of them that cannot.
+    """
     chosen: list[Firing] = []
     refused: list[Firing] = []
     for firing in firings:
@@ -319,7 +401,9 @@ def _launchable(firings: Sequence[Firing], room: int, accepts: Callable[[Firing]
 
 
 def _missing(trigger: PartitionTrigger, evidence: KeyEvidence) -> str:
-    """What a key lacks, first partition named: "47 of 48 partitions; bronze.weather[…, 5] lacks tag complete=true"."""
+    """What a key lacks, first partition named: "47 of 48 partitions; bronze.weather[…, 5] lacks tag
+    complete=true".
+    """
     states = [(atom, evidence.state(atom)) for atom in evidence.key.atoms]
     there = sum(state.available for _, state in states)
     atom, state = next((atom, state) for atom, state in states if not state.available)
@@ -335,7 +419,11 @@ def _missing(trigger: PartitionTrigger, evidence: KeyEvidence) -> str:
 
 def _deadline(trigger: PartitionTrigger, key: FireKey, activated_ms: int) -> dt.datetime | None:
     """When the wait for a key ends."""
-    return None if trigger.deadline is None else max(key.point, from_milliseconds(activated_ms)) + trigger.deadline
+    return (
+        None
+        if trigger.deadline is None
+        else max(key.point, from_milliseconds(activated_ms)) + trigger.deadline
+    )
 
 
 def _nothing(trigger: SnapshotTrigger, waiting: Sequence[Waiting]) -> str:
@@ -355,10 +443,15 @@ def _counted(total: int, matching: Sequence[Waiting], verb: str = "") -> str:
 def _passed_over(name: str, tables: Sequence[Waiting], read_at: int) -> str:
     """What does not wake a consumer, and until when at the latest."""
     count = sum(table.unread.count for table in tables)
-    columns = ", ".join(f"{table.table}.{column}" for table in tables for column in table.unread.columns)
+    columns = ", ".join(
+        f"{table.table}.{column}" for table in tables for column in table.unread.columns
+    )
     they, are = ("it", "is") if count == 1 else ("they", "are")
     at = _shown_time(from_milliseconds(read_at))
-    return f"{_events(count)} changed only what {name} does not read ({columns}); {they} {are} read with the next, at the latest at {at}"
+    return (
+        f"{_events(count)} changed only what {name} does not read ({columns}); {they} {are} read "
+        f"with the next, at the latest at {at}"
+    )
 
 
 def _events(count: int) -> str:

@@ -51,14 +51,28 @@ from lakechime_dagster.triggers.registry import (
 )
 from lakechime_dagster.triggers.requests import consumer_requests
 from lakechime_dagster.triggers.schedule import from_milliseconds
-from lakechime_dagster.triggers.schema import lc_attempt, lc_consumer, lc_execution, lc_intervention, lc_subscription
+from lakechime_dagster.triggers.schema import (
+    lc_attempt,
+    lc_consumer,
+    lc_execution,
+    lc_intervention,
+    lc_subscription,
+)
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import FireKey, Late, PartitionTrigger, SnapshotTrigger, StartFrom
+from lakechime_dagster.triggers.triggers import (
+    FireKey,
+    Late,
+    PartitionTrigger,
+    SnapshotTrigger,
+    StartFrom,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """The time and head of the store, and a subscription as it stands at both; consumers and what belongs to them by key."""
+    """The time and head of the store, and a subscription as it stands at both; consumers and what
+    belongs to them by key.
+    """
 
     subscription: str
     now: int  # milliseconds
@@ -70,7 +84,9 @@ class Moment:
 
     @property
     def views(self) -> dict[str, ConsumerView]:
-        """What a decision needs of each consumer: its checkpoint, and whether it is open or may not claim."""
+        """What a decision needs of each consumer: its checkpoint, and whether it is open or may not
+        claim.
+        """
         return {
             key: ConsumerView(
                 checkpoint=consumer.checkpoint,
@@ -86,11 +102,18 @@ class Moment:
 def present(connection: Connection, rows: Sequence[SubscriptionRow]) -> dict[str, Moment]:
     """Subscriptions as they stand now, by the clock of the store."""
     now, through = now_ms(connection), head_within(connection)
-    moments = {row.subscription_id: Moment(subscription=row.name, now=now, through=through, blocked=row.blocked_sentence) for row in rows}
+    moments = {
+        row.subscription_id: Moment(
+            subscription=row.name, now=now, through=through, blocked=row.blocked_sentence
+        )
+        for row in rows
+    }
     is_own = among(connection, lc_consumer.c.subscription_id, list(moments))
     for row in connection.execute(sa.select(lc_consumer).where(is_own)):
         moments[row.subscription_id].consumers[row.key] = consumer_from(row)
-    for row in connection.execute(EXECUTIONS.add_columns(lc_consumer.c.subscription_id).where(is_own, IS_OPEN)):
+    for row in connection.execute(
+        EXECUTIONS.add_columns(lc_consumer.c.subscription_id).where(is_own, IS_OPEN)
+    ):
         moments[row.subscription_id].opened[row.key] = execution_from(row)
     for (subscription_id, key), requests in consumer_requests(connection, list(moments)).items():
         moments[subscription_id].requests[key] = requests
@@ -109,13 +132,20 @@ def past(connection: Connection, row: SubscriptionRow, at_ms: int) -> Moment:
         through=head_at(connection, at_ms),
         blocked=_paused_at(connection, row, at_ms),
         consumers=_consumers_at(connection, row, at_ms, attempted),
-        opened={key: _as_of(execution, attempt, at_ms) for key, (execution, attempt) in attempted.items()},
+        opened={
+            key: _as_of(execution, attempt, at_ms)
+            for key, (execution, attempt) in attempted.items()
+        },
     )
 
 
 def _open_sentence(execution: Execution) -> str:
     key = f" for {execution.consumer.key}" if execution.consumer.key else ""
-    state = f"is running in run {execution.run_id}" if execution.run_id else "waits for its run to start"
+    state = (
+        f"is running in run {execution.run_id}"
+        if execution.run_id
+        else "waits for its run to start"
+    )
     return f"execution {execution.step}{key} {state} (attempt {execution.attempt})"
 
 
@@ -142,15 +172,31 @@ def _paused_at(connection: Connection, row: SubscriptionRow, at_ms: int) -> str:
         .limit(1)
     )
     newest = connection.execute(query).one_or_none()
-    return f"paused: {newest.reason}" if newest is not None and newest.action == Action.PAUSE else ""
+    return (
+        f"paused: {newest.reason}" if newest is not None and newest.action == Action.PAUSE else ""
+    )
 
 
 def _consumers_at(
-    connection: Connection, row: SubscriptionRow, at_ms: int, attempted: Mapping[str, tuple[Execution, Attempt | None]]
+    connection: Connection,
+    row: SubscriptionRow,
+    at_ms: int,
+    attempted: Mapping[str, tuple[Execution, Attempt | None]],
 ) -> dict[str, ConsumerRow]:
-    """The consumers that were there then: their checkpoints, whether they had fired, and their states as far as that is kept."""
-    executions = [execution_from(one) for one in connection.execute(EXECUTIONS.where(lc_consumer.c.subscription_id == row.subscription_id))]
-    completed = [_Move(one.completed_ts, one.consumer.key, one.start, one.end) for one in executions if one.completed_ts is not None]
+    """The consumers that were there then: their checkpoints, whether they had fired, and their
+    states as far as that is kept.
+    """
+    executions = [
+        execution_from(one)
+        for one in connection.execute(
+            EXECUTIONS.where(lc_consumer.c.subscription_id == row.subscription_id)
+        )
+    ]
+    completed = [
+        _Move(one.completed_ts, one.consumer.key, one.start, one.end)
+        for one in executions
+        if one.completed_ts is not None
+    ]
     moves = sorted([*completed, *_seeks(connection, row)], key=lambda move: move.ts)
     numbers = Counter(move.key for move in completed)
     consumers: dict[str, ConsumerRow] = {}
@@ -159,29 +205,63 @@ def _consumers_at(
             continue
         own = [move for move in moves if move.key == key]
         checkpoint = next((move.before for move in own if move.ts > at_ms), consumer.checkpoint)
-        put_back = max((move.ts for move in own if move.ts <= at_ms and move.after.position < move.before.position), default=-1)
-        # one rebuilt from its target has completed executions that the ledger lost: it had fired when it was made
+        put_back = max(
+            (
+                move.ts
+                for move in own
+                if move.ts <= at_ms and move.after.position < move.before.position
+            ),
+            default=-1,
+        )
+        # one rebuilt from its target has completed executions that the ledger lost: it had fired
+        # when it was made
         fired_ts = [consumer.created_ts] if consumer.completed > numbers[key] else []
-        fired_ts += [one.claimed_ts for one in executions if one.consumer.key == key and one.claimed_ts <= at_ms]
+        fired_ts += [
+            one.claimed_ts
+            for one in executions
+            if one.consumer.key == key and one.claimed_ts <= at_ms
+        ]
         state, reason = _state_at(consumer, *attempted.get(key, (None, None)), at_ms)
         fired = max(fired_ts, default=-1) > put_back
-        consumers[key] = replace(consumer, checkpoint=checkpoint, fired=fired, state=state, state_reason=reason)
+        consumers[key] = replace(
+            consumer, checkpoint=checkpoint, fired=fired, state=state, state_reason=reason
+        )
     return consumers
 
 
-def _state_at(consumer: ConsumerRow, execution: Execution | None, attempt: Attempt | None, at_ms: int) -> tuple[ConsumerState, str]:
+def _state_at(
+    consumer: ConsumerRow, execution: Execution | None, attempt: Attempt | None, at_ms: int
+) -> tuple[ConsumerState, str]:
     """The state of a consumer whose execution was open then at this attempt, with its reason.
 
-    That a consumer is STALE, or BLOCKED for another reason than its last attempt, is known of today only.
+    That a consumer is STALE, or BLOCKED for another reason than its last attempt, is known of today
+    only.
     """
-    is_last_lost = attempt is not None and attempt.number >= MAX_ATTEMPTS and attempt.outcome == "lost"
-    if execution is not None and attempt is not None and attempt.ended_ts is not None and attempt.ended_ts <= at_ms:
+    is_last_lost = (
+        attempt is not None and attempt.number >= MAX_ATTEMPTS and attempt.outcome == "lost"
+    )
+    if (
+        execution is not None
+        and attempt is not None
+        and attempt.ended_ts is not None
+        and attempt.ended_ts <= at_ms
+    ):
         if is_last_lost:
-            return ConsumerState.BLOCKED, f"attempt {attempt.number} of execution {execution.step} failed: {attempt.error}"
+            return (
+                ConsumerState.BLOCKED,
+                f"attempt {attempt.number} of execution {execution.step} failed: {attempt.error}",
+            )
         if attempt.outcome == BLOCKED:
             return ConsumerState.BLOCKED, attempt.error or ""
-    is_same = execution is not None and attempt is not None and execution.completed_ts is None and execution.attempt == attempt.number
-    if consumer.state is ConsumerState.STALE or (consumer.state is ConsumerState.BLOCKED and is_same and not is_last_lost):
+    is_same = (
+        execution is not None
+        and attempt is not None
+        and execution.completed_ts is None
+        and execution.attempt == attempt.number
+    )
+    if consumer.state is ConsumerState.STALE or (
+        consumer.state is ConsumerState.BLOCKED and is_same and not is_last_lost
+    ):
         return consumer.state, f"{consumer.state_reason} (so it is now; since when is not kept)"
     return ConsumerState.ACTIVE, ""
 
@@ -193,31 +273,49 @@ def _as_of(execution: Execution, attempt: Attempt | None, at_ms: int) -> Executi
     return replace(execution, attempt=attempt.number, run_id=attempt.run_id if has_begun else None)
 
 
-def _attempted(connection: Connection, row: SubscriptionRow, at_ms: int) -> dict[str, tuple[Execution, Attempt | None]]:
-    """The executions that were open then, by consumer, each with its newest attempt that was due then."""
+def _attempted(
+    connection: Connection, row: SubscriptionRow, at_ms: int
+) -> dict[str, tuple[Execution, Attempt | None]]:
+    """The executions that were open then, by consumer, each with its newest attempt that was due
+    then.
+    """
     was_open = (
         lc_consumer.c.subscription_id == row.subscription_id,
         lc_execution.c.claimed_ts <= at_ms,
         sa.or_(lc_execution.c.completed_ts.is_(None), lc_execution.c.completed_ts > at_ms),
     )
     query = (
-        sa.select(lc_attempt).select_from(lc_attempt.join(lc_execution).join(lc_consumer)).where(*was_open, lc_attempt.c.due_ts <= at_ms)
+        sa.select(lc_attempt)
+        .select_from(lc_attempt.join(lc_execution).join(lc_consumer))
+        .where(*was_open, lc_attempt.c.due_ts <= at_ms)
     )
-    attempts = {attempt.execution_id: attempt_from(attempt) for attempt in connection.execute(query.order_by(lc_attempt.c.number))}
-    opened = [execution_from(execution) for execution in connection.execute(EXECUTIONS.where(*was_open))]
-    return {execution.consumer.key: (execution, attempts.get(execution.execution_id)) for execution in opened}
+    attempts = {
+        attempt.execution_id: attempt_from(attempt)
+        for attempt in connection.execute(query.order_by(lc_attempt.c.number))
+    }
+    opened = [
+        execution_from(execution) for execution in connection.execute(EXECUTIONS.where(*was_open))
+    ]
+    return {
+        execution.consumer.key: (execution, attempts.get(execution.execution_id))
+        for execution in opened
+    }
 
 
 def _seeks(connection: Connection, row: SubscriptionRow) -> Iterator[_Move]:
     """Where people put consumers, by `seek` or by `resume` from another checkpoint."""
     actions = [Action.SEEK, Action.RESUME]
     query = sa.select(lc_intervention).where(
-        lc_intervention.c.subscription_id == row.subscription_id, lc_intervention.c.action.in_(actions)
+        lc_intervention.c.subscription_id == row.subscription_id,
+        lc_intervention.c.action.in_(actions),
     )
     for one in connection.execute(query.order_by(lc_intervention.c.intervention_id)):
         if one.action == Action.SEEK:
             yield _Move(
-                one.ts, one.consumer_key, Checkpoint.from_json(one.before["checkpoint"]), Checkpoint.from_json(one.after["checkpoint"])
+                one.ts,
+                one.consumer_key,
+                Checkpoint.from_json(one.before["checkpoint"]),
+                Checkpoint.from_json(one.after["checkpoint"]),
             )
             continue
         after = dict(one.after["checkpoints"])
@@ -225,7 +323,9 @@ def _seeks(connection: Connection, row: SubscriptionRow) -> Iterator[_Move]:
             yield _Move(one.ts, key, Checkpoint.from_json(before), Checkpoint.from_json(after[key]))
 
 
-AskTarget = Callable[[ConsumerId], Committed | None]  # the newest commit of a consumer in the subscription's target
+AskTarget = Callable[
+    [ConsumerId], Committed | None
+]  # the newest commit of a consumer in the subscription's target
 Accepts = Callable[[str], bool]  # whether a partition key can be launched
 
 
@@ -242,12 +342,15 @@ class Evaluator:
     ledger: Ledger
 
     def activate(self, subscription: Subscription) -> SubscriptionRow:
-        """The subscription's row; a new subscription starts where its declaration says, which is asked once.
+        """The subscription's row; a new subscription starts where its declaration says, which is
+        asked once.
 
         Raises:
             InvalidValueError: for a new subscription that starts from a time in the future.
         """
-        return self.ledger.ensure_subscription(subscription, lambda connection: self._start(connection, subscription))
+        return self.ledger.ensure_subscription(
+            subscription, lambda connection: self._start(connection, subscription)
+        )
 
     def start_of(self, subscription: Subscription) -> Checkpoint:
         """Where the subscription would start, were it activated now."""
@@ -255,7 +358,8 @@ class Evaluator:
             return self._start(connection, subscription)
 
     def checkpoint_at(self, subscription: Subscription, where: StartFrom) -> CheckpointAt:
-        """How to find the checkpoint of a point in the past, or of now, in the transaction that puts a consumer there.
+        """How to find the checkpoint of a point in the past, or of now, in the transaction that
+        puts a consumer there.
 
         It raises InvalidValueError for a position or a time that the store has not reached yet.
         """
@@ -263,53 +367,96 @@ class Evaluator:
         def checkpoint(connection: Connection, consumer: ConsumerRow) -> Checkpoint:
             head = head_within(connection)
             if where.position is not None and where.position > head:
-                raise InvalidValueError("position", where.where, f"the store has reached {head} only; give a position up to that, or now")
+                raise InvalidValueError(
+                    "position",
+                    where.where,
+                    f"the store has reached {head} only; give a position up to that, or now",
+                )
             _check_past(connection, "time", where)
             return self._checkpoint(connection, subscription, where)
 
         return checkpoint
 
     def moment(self, row: SubscriptionRow, at_ms: int | None = None) -> Moment:
-        """The time of the store, and how the subscription's consumers stand now, or stood at a past time (milliseconds)."""
+        """The time of the store, and how the subscription's consumers stand now, or stood at a past
+        time (milliseconds).
+        """
         with reading(self.engine) as connection:
-            return present(connection, [row])[row.name] if at_ms is None else past(connection, row, at_ms)
+            return (
+                present(connection, [row])[row.name]
+                if at_ms is None
+                else past(connection, row, at_ms)
+            )
 
-    def evaluate(self, subscription: Subscription, row: SubscriptionRow, *, at_ms: int | None = None) -> Decision:
-        """Whether the subscription fires, now or as it was at a past time (milliseconds), and why."""
+    def evaluate(
+        self, subscription: Subscription, row: SubscriptionRow, *, at_ms: int | None = None
+    ) -> Decision:
+        """Whether the subscription fires, now or as it was at a past time (milliseconds), and
+        why.
+        """
         with reading(self.engine) as connection:
             if at_ms is not None:
-                row = replace(row, looked=Position.ORIGIN)  # up to where it was looked through since says nothing of then
-                return self.evaluate_all(connection, [(subscription, row)], {}, {row.name: past(connection, row, at_ms)})[row.name]
+                row = replace(
+                    row, looked=Position.ORIGIN
+                )  # up to where it was looked through since says nothing of then
+                return self.evaluate_all(
+                    connection, [(subscription, row)], {}, {row.name: past(connection, row, at_ms)}
+                )[row.name]
             decision = self.evaluate_all(connection, [(subscription, row)], {})[row.name]
             held_back = "" if decision.fires else evidence.held_back_events(connection)
-            return replace(decision, reasons=(*decision.reasons, held_back)) if held_back else decision
+            return (
+                replace(decision, reasons=(*decision.reasons, held_back)) if held_back else decision
+            )
 
-    def with_requests(self, subscription: Subscription, row: SubscriptionRow, decision: Decision) -> Decision:
+    def with_requests(
+        self, subscription: Subscription, row: SubscriptionRow, decision: Decision
+    ) -> Decision:
         """A decision that also fires for the subscription's requests, where nothing new fires it.
 
-        Requests that are not due, or that an execution handles which follows anyway, are reasons of the decision.
+        Requests that are not due, or that an execution handles which follows anyway, are reasons of
+        the decision.
         """
         if subscription.requests is None:
             return decision
         asked = subscription.requests(self.ledger)
         firing, reasons = self._requested(row, asked.due), (*asked.due, *asked.later)
-        if firing is None or decision.fires or row.paused_ts is not None or self.ledger.open_executions(row):
+        if (
+            firing is None
+            or decision.fires
+            or row.paused_ts is not None
+            or self.ledger.open_executions(row)
+        ):
             return replace(decision, reasons=(*decision.reasons, *reasons))
         return replace(decision, fires=True, reasons=reasons, firings=(firing,))
 
     def requested(self, subscription: Subscription, row: SubscriptionRow) -> Firing | None:
-        """What is to be claimed for requests alone, with nothing new; None where none is due, or the consumer is blocked."""
-        return None if subscription.requests is None else self._requested(row, subscription.requests(self.ledger).due)
+        """What is to be claimed for requests alone, with nothing new; None where none is due, or
+        the consumer is blocked.
+        """
+        return (
+            None
+            if subscription.requests is None
+            else self._requested(row, subscription.requests(self.ledger).due)
+        )
 
     def _requested(self, row: SubscriptionRow, due: Sequence[str]) -> Firing | None:
         consumer = self.ledger.consumers(row).get("") if due else None
         if consumer is None or consumer.state is not ConsumerState.ACTIVE:
             return None
         return Firing(
-            reason=due[0], completed=consumer.completed, offsets=consumer.checkpoint.offsets, has_more=consumer.checkpoint.has_more
+            reason=due[0],
+            completed=consumer.completed,
+            offsets=consumer.checkpoint.offsets,
+            has_more=consumer.checkpoint.has_more,
         )
 
-    def fire(self, subscription: Subscription, row: SubscriptionRow, decision: Decision, ask_target: AskTarget) -> list[Execution]:
+    def fire(
+        self,
+        subscription: Subscription,
+        row: SubscriptionRow,
+        decision: Decision,
+        ask_target: AskTarget,
+    ) -> list[Execution]:
         """Claim what the decision fires. What another daemon claimed first is left out."""
         claimed = []
         for firing in decision.firings:
@@ -319,10 +466,17 @@ class Evaluator:
         return claimed
 
     def claim(
-        self, subscription: Subscription, row: SubscriptionRow, firing: Firing, ask_target: AskTarget, *, cause: Cause, fired: bool = True
+        self,
+        subscription: Subscription,
+        row: SubscriptionRow,
+        firing: Firing,
+        ask_target: AskTarget,
+        *,
+        cause: Cause,
+        fired: bool = True,
     ) -> Execution | None:
-        """Claim one consumer's next step, up to the newest position or as much as the subscription takes, and the requests that wait for
-        it.
+        """Claim one consumer's next step, up to the newest position or as much as the subscription
+        takes, and the requests that wait for it.
 
         None when somebody moved the consumer first, or a request of its inputs must be done before.
         """
@@ -332,10 +486,15 @@ class Evaluator:
             committed = ask_target(ConsumerId(self.ledger.deployment, row.name, firing.key))
             known = self.ledger.ensure_consumer(row, firing.key, committed, atoms)
             if committed is not None:
-                return None  # the ledger was lost; the next evaluation sees what its target already has
+                # the ledger was lost; the next evaluation sees what its target already has
+                return None
         if firing.completed is not None and known.completed != firing.completed:
-            return None  # somebody claimed and completed between the decision and this claim: what it saw is consumed
-        waiting = self.requests(row, firing.key)  # before the end is read: what the requests of its inputs made is within it
+            # somebody claimed and completed between the decision and this claim: what it saw is
+            # consumed
+            return None
+        waiting = self.requests(
+            row, firing.key
+        )  # before the end is read: what the requests of its inputs made is within it
         if waiting.held_back:
             return None
         knows_all = all(table in known.checkpoint.sources for table in subscription.trigger.tables)
@@ -352,7 +511,9 @@ class Evaluator:
                     end=end,
                     cause=cause,
                     reason=firing.reason,
-                    partition_key=subscription.dagster_key(firing.fire_key) if firing.fire_key else None,
+                    partition_key=subscription.dagster_key(firing.fire_key)
+                    if firing.fire_key
+                    else None,
                     fired=fired,
                     atoms=atoms,
                     requests=waiting.ids,
@@ -361,8 +522,15 @@ class Evaluator:
         except ConsumerConflictError:
             return None
 
-    def end_of(self, subscription: Subscription, row: SubscriptionRow, consumer: ConsumerRow, most: int | None = None) -> Checkpoint:
-        """The checkpoint that a claim of this consumer ends at, now: the newest position, and per source the snapshot to read up to.
+    def end_of(
+        self,
+        subscription: Subscription,
+        row: SubscriptionRow,
+        consumer: ConsumerRow,
+        most: int | None = None,
+    ) -> Checkpoint:
+        """The checkpoint that a claim of this consumer ends at, now: the newest position, and per
+        source the snapshot to read up to.
 
         With `most` it is that after so many commits, where more arrived.
         """
@@ -370,43 +538,86 @@ class Evaluator:
             through = head_within(connection)
             if most is not None:
                 tables = [(subscription.cluster, table) for table in subscription.trigger.tables]
-                through = evidence.through_commits(connection, tables, consumer.checkpoint.position, through, most)
-            # what any consumer of the subscription has seen already need not be searched again for the newest snapshot
-            consumers = [consumer, *consumers_of(connection, row.subscription_id).values()] if subscription.is_partitioned else [consumer]
-            known = max((one.checkpoint for one in consumers), key=lambda checkpoint: checkpoint.position)
-            return Checkpoint(position=through, sources=self._sources(connection, subscription, known, known.position, through))
+                through = evidence.through_commits(
+                    connection, tables, consumer.checkpoint.position, through, most
+                )
+            # what any consumer of the subscription has seen already need not be searched again for
+            # the newest snapshot
+            consumers = (
+                [consumer, *consumers_of(connection, row.subscription_id).values()]
+                if subscription.is_partitioned
+                else [consumer]
+            )
+            known = max(
+                (one.checkpoint for one in consumers), key=lambda checkpoint: checkpoint.position
+            )
+            return Checkpoint(
+                position=through,
+                sources=self._sources(connection, subscription, known, known.position, through),
+            )
 
     def requests(self, row: SubscriptionRow, key: str) -> ConsumerRequests:
         """The requests of backfills that wait for a consumer."""
         with reading(self.engine) as connection:
-            return consumer_requests(connection, [row.subscription_id], key).get((row.subscription_id, key), NO_REQUESTS)
+            return consumer_requests(connection, [row.subscription_id], key).get(
+                (row.subscription_id, key), NO_REQUESTS
+            )
 
-    def waits(self, subscription: Subscription, row: SubscriptionRow, consumer: ConsumerRow, key: FireKey | None) -> bool:
-        """Whether something waits for a consumer, whatever the pace of its trigger and however many others run."""
+    def waits(
+        self,
+        subscription: Subscription,
+        row: SubscriptionRow,
+        consumer: ConsumerRow,
+        key: FireKey | None,
+    ) -> bool:
+        """Whether something waits for a consumer, whatever the pace of its trigger and however many
+        others run.
+        """
         if key is None:
             with reading(self.engine) as connection:
                 through = head_within(connection)
                 tables = [(subscription.cluster, table) for table in subscription.trigger.tables]
-                questions = [evidence.Question(table, consumer.checkpoint.position, subscription.trigger.tags) for table in tables]
-                return any(table.count for table in evidence.waiting_events(connection, questions, through))
+                questions = [
+                    evidence.Question(
+                        table, consumer.checkpoint.position, subscription.trigger.tags
+                    )
+                    for table in tables
+                ]
+                return any(
+                    table.count for table in evidence.waiting_events(connection, questions, through)
+                )
         return bool(self.ready(subscription, row, [key]))
 
-    def ready(self, subscription: Subscription, row: SubscriptionRow, keys: Sequence[FireKey]) -> list[FireKey]:
-        """Those of the keys for which something waits, as `waits` says: first all that have not fired, then what arrived late."""
+    def ready(
+        self, subscription: Subscription, row: SubscriptionRow, keys: Sequence[FireKey]
+    ) -> list[FireKey]:
+        """Those of the keys for which something waits, as `waits` says: first all that have not
+        fired, then what arrived late.
+        """
         with reading(self.engine) as connection:
             through = head_within(connection)
             consumers = consumers_of(connection, row.subscription_id)
             fired = {
-                key.text: consumers[key.text].checkpoint.position for key in keys if key.text in consumers and consumers[key.text].fired
+                key.text: consumers[key.text].checkpoint.position
+                for key in keys
+                if key.text in consumers and consumers[key.text].fired
             }
-            late = evidence.late_consumers(connection, row.subscription_id, min(fired.values(), default=through), through)
+            late = evidence.late_consumers(
+                connection, row.subscription_id, min(fired.values(), default=through), through
+            )
             pending = [key for key in keys if key.text not in fired]
-            states = evidence.atom_states(connection, [atom for key in pending for atom in key.atoms], subscription.trigger.tags, through)
+            states = evidence.atom_states(
+                connection,
+                [atom for key in pending for atom in key.atoms],
+                subscription.trigger.tags,
+                through,
+            )
         complete = [key for key in pending if all(_available(states, atom) for atom in key.atoms)]
         return [*complete, *(key for key in keys if key.text in late)]
 
     def looked_through(self, rows: Iterable[SubscriptionRow], position: Position) -> None:
-        """Remember that nothing up to a position can fire these subscriptions any more, but for what their consumers' checkpoints say.
+        """Remember that nothing up to a position can fire these subscriptions any more, but for
+        what their consumers' checkpoints say.
 
         It is a statement for those that were looked through up to the same position before.
         """
@@ -437,7 +648,9 @@ class Evaluator:
 
         A subscription whose keys cannot be resolved says so, waits, and hinders no other.
         """
-        moments = present(connection, [row for _, row in subscriptions]) if moments is None else moments
+        moments = (
+            present(connection, [row for _, row in subscriptions]) if moments is None else moments
+        )
         found: dict[str, Decision] = {}
         snapshots: list[tuple[str, SnapshotTrigger, ConsumerView]] = []
         questions: list[evidence.Question] = []
@@ -450,21 +663,44 @@ class Evaluator:
                 moment = replace(moment, blocked=blocked)
             if isinstance(trigger, PartitionTrigger):
                 try:
-                    found[name] = self._partition(connection, subscription, trigger, row, moment, accepts.get(name, any_key))
+                    found[name] = self._partition(
+                        connection, subscription, trigger, row, moment, accepts.get(name, any_key)
+                    )
                 except (DeclarationError, InvalidValueError) as error:
-                    found[name] = Decision(trigger=name, fires=False, reasons=(str(error),), through=through, waits=True)
+                    found[name] = Decision(
+                        trigger=name,
+                        fires=False,
+                        reasons=(str(error),),
+                        through=through,
+                        waits=True,
+                    )
                 continue
-            consumer = moment.views.get("") or ConsumerView(checkpoint=row.start, requests=moment.requests.get("", NO_REQUESTS))
-            snapshots.append((name, trigger, replace(consumer, blocked=moment.blocked) if moment.blocked else consumer))
+            consumer = moment.views.get("") or ConsumerView(
+                checkpoint=row.start, requests=moment.requests.get("", NO_REQUESTS)
+            )
+            snapshots.append(
+                (
+                    name,
+                    trigger,
+                    replace(consumer, blocked=moment.blocked) if moment.blocked else consumer,
+                )
+            )
             since = max(consumer.checkpoint.position, row.looked)
             questions += [
-                evidence.Question((subscription.cluster, table), since, trigger.tags, subscription.unread.get(table, frozenset()))
+                evidence.Question(
+                    (subscription.cluster, table),
+                    since,
+                    trigger.tags,
+                    subscription.unread.get(table, frozenset()),
+                )
                 for table in trigger.tables
             ]
         answers = iter(evidence.waiting_events(connection, questions, through))
         for name, trigger, consumer in snapshots:
             waiting = [next(answers) for _ in trigger.tables]
-            found[name] = decide_snapshot(name, trigger, consumer, waiting, now_ms=moments[name].now, through=through)
+            found[name] = decide_snapshot(
+                name, trigger, consumer, waiting, now_ms=moments[name].now, through=through
+            )
         return found
 
     def _partition(
@@ -481,13 +717,23 @@ class Evaluator:
         pending = [key for key in keys if not (key.text in consumers and consumers[key.text].fired)]
         atoms = [atom for key in pending for atom in key.atoms]
         states = evidence.atom_states(connection, atoms, trigger.tags, through)
-        absent = [missing for key in pending if (missing := next((a for a in key.atoms if not _available(states, a)), None))]
+        absent = [
+            missing
+            for key in pending
+            if (missing := next((a for a in key.atoms if not _available(states, a)), None))
+        ]
         unseen = [atom for atom in absent if atom not in states]
         for atom, newest in evidence.newest_partitions(connection, unseen[:SHOWN]).items():
             states[atom] = AtomState(available=False, newest=newest)
-        late = evidence.late_consumers(connection, row.subscription_id, row.looked, through) if trigger.late is Late.REFIRE else {}
+        late = (
+            evidence.late_consumers(connection, row.subscription_id, row.looked, through)
+            if trigger.late is Late.REFIRE
+            else {}
+        )
         start = ConsumerView(checkpoint=row.start)
-        new = {text: replace(start, requests=requests) for text, requests in moment.requests.items()}  # which have no consumer yet
+        new = {
+            text: replace(start, requests=requests) for text, requests in moment.requests.items()
+        }  # which have no consumer yet
         found = [
             KeyEvidence(
                 key=key,
@@ -515,7 +761,9 @@ class Evaluator:
         _check_past(connection, "start_from", subscription.trigger.start_from)
         return self._checkpoint(connection, subscription, subscription.trigger.start_from)
 
-    def _checkpoint(self, connection: Connection, subscription: Subscription, where: StartFrom) -> Checkpoint:
+    def _checkpoint(
+        self, connection: Connection, subscription: Subscription, where: StartFrom
+    ) -> Checkpoint:
         """The checkpoint before whatever was registered from that point on."""
         head = head_within(connection)
         if where.where == "now":
@@ -526,12 +774,24 @@ class Evaluator:
             position = evidence.checkpoint_before(connection, where.time_ms, head)
         if position == Position.ORIGIN:
             return Checkpoint()
-        return Checkpoint(position=position, sources=self._sources(connection, subscription, Checkpoint(), Position.ORIGIN, position))
+        return Checkpoint(
+            position=position,
+            sources=self._sources(
+                connection, subscription, Checkpoint(), Position.ORIGIN, position
+            ),
+        )
 
     def _sources(
-        self, connection: Connection, subscription: Subscription, checkpoint: Checkpoint, after: Position, through: Position
+        self,
+        connection: Connection,
+        subscription: Subscription,
+        checkpoint: Checkpoint,
+        after: Position,
+        through: Position,
     ) -> dict[str, SnapshotCheckpoint]:
-        """Per source the snapshot to read up to: the newest that the trigger's tags vouch for, else where the consumer stands."""
+        """Per source the snapshot to read up to: the newest that the trigger's tags vouch for, else
+        where the consumer stands.
+        """
         sources: dict[str, SnapshotCheckpoint] = {}
         for table in subscription.pinned:
             stands = checkpoint.sources.get(table)
@@ -546,22 +806,35 @@ class Evaluator:
 
 
 def _check_past(connection: Connection, field: str, where: StartFrom) -> None:
-    """Refuse a time in the future by the store's clock: nobody knows the position that will be the newest then."""
+    """Refuse a time in the future by the store's clock: nobody knows the position that will be the
+    newest then.
+    """
     if where.where != "now" and where.position is None and where.time_ms > now_ms(connection):
-        raise InvalidValueError(field, where.where, "lies in the future; give `now` or a time that has passed, or wait until it has")
+        raise InvalidValueError(
+            field,
+            where.where,
+            "lies in the future; give `now` or a time that has passed, or wait until it has",
+        )
 
 
 def _available(states: Mapping[Atom, AtomState], atom: Atom) -> bool:
     return atom in states and states[atom].available
 
 
-def newer(stands: SnapshotCheckpoint | None, found: SnapshotCheckpoint, table_format: TableFormat) -> SnapshotCheckpoint:
-    """The later of a consumer's checkpoint in a table and the snapshot found after it, of this format.
+def newer(
+    stands: SnapshotCheckpoint | None, found: SnapshotCheckpoint, table_format: TableFormat
+) -> SnapshotCheckpoint:
+    """The later of a consumer's checkpoint in a table and the snapshot found after it, of this
+    format.
 
-    Another table uid is always later, an older Delta version never is; the ids of other formats say nothing of their
-    order, so that what was registered after the checkpoint is later.
+    Another table uid is always later, an older Delta version never is; the ids of other formats say
+    nothing of their order, so that what was registered after the checkpoint is later.
     """
-    if stands is None or (stands.table_uid != found.table_uid and stands.table_uid is not None and found.table_uid is not None):
+    if stands is None or (
+        stands.table_uid != found.table_uid
+        and stands.table_uid is not None
+        and found.table_uid is not None
+    ):
         return found
     old, new = version_of(stands.snapshot_id), version_of(found.snapshot_id)
     if table_format is TableFormat.DELTA and old is not None and new is not None and new < old:
@@ -570,8 +843,15 @@ def newer(stands: SnapshotCheckpoint | None, found: SnapshotCheckpoint, table_fo
 
 
 def _unreadable(connection: Connection, subscription: Subscription, moment: Moment) -> str:
-    """A sentence when the subscription reads a table that has no snapshot yet; asked only until some consumer has read them all."""
-    if any(set(subscription.reads) <= set(consumer.checkpoint.sources) for consumer in moment.consumers.values()):
+    """A sentence when the subscription reads a table that has no snapshot yet; asked only until
+    some consumer has read them all.
+    """
+    if any(
+        set(subscription.reads) <= set(consumer.checkpoint.sources)
+        for consumer in moment.consumers.values()
+    ):
         return ""
-    missing = without_snapshot(connection, [(subscription.cluster, table) for table in subscription.reads], moment.through)
+    missing = without_snapshot(
+        connection, [(subscription.cluster, table) for table in subscription.reads], moment.through
+    )
     return f"{missing[0]} has no snapshot yet, and {subscription.name} reads it" if missing else ""

@@ -1,4 +1,6 @@
-"""Evidence: what due triggers need of the event history, narrowed by SQL to the events that can matter."""
+"""Evidence: what due triggers need of the event history, narrowed by SQL to the events that can
+matter.
+"""
 
 import datetime as dt
 import itertools
@@ -38,44 +40,69 @@ NO_TAGS = Tags()
 
 
 def head_at(connection: Connection, time_ms: int) -> Position:
-    """The newest position of the events registered before a time, compacted ones too: information about the past, never a checkpoint."""
-    queries = [sa.select(kept.c.tx_id, kept.c.seq).where(kept.c.event_ts < time_ms) for kept in HISTORY]
+    """The newest position of the events registered before a time, compacted ones too: information
+    about the past, never a checkpoint.
+    """
+    queries = [
+        sa.select(kept.c.tx_id, kept.c.seq).where(kept.c.event_ts < time_ms) for kept in HISTORY
+    ]
     before = sa.union_all(*queries).subquery()
-    row = connection.execute(sa.select(before).order_by(before.c.tx_id.desc(), before.c.seq.desc()).limit(1)).one_or_none()
+    row = connection.execute(
+        sa.select(before).order_by(before.c.tx_id.desc(), before.c.seq.desc()).limit(1)
+    ).one_or_none()
     return Position(row.tx_id, row.seq) if row else Position.ORIGIN
 
 
 def checkpoint_before(connection: Connection, time_ms: int, head: Position) -> Position:
-    """The newest position, up to the head, before whatever was registered at a time or later, compacted events too.
+    """The newest position, up to the head, before whatever was registered at a time or later,
+    compacted events too.
 
     Positions do not follow the clock: what was registered earlier may follow it.
     """
-    queries = [sa.select(kept.c.tx_id, kept.c.seq).where(kept.c.event_ts >= time_ms, is_through(head, kept)) for kept in HISTORY]
+    queries = [
+        sa.select(kept.c.tx_id, kept.c.seq).where(
+            kept.c.event_ts >= time_ms, is_through(head, kept)
+        )
+        for kept in HISTORY
+    ]
     since = sa.union_all(*queries).subquery()
-    row = connection.execute(sa.select(since).order_by(since.c.tx_id, since.c.seq).limit(1)).one_or_none()
+    row = connection.execute(
+        sa.select(since).order_by(since.c.tx_id, since.c.seq).limit(1)
+    ).one_or_none()
     return Position(row.tx_id, row.seq - 1) if row else head
 
 
 def held_back_events(connection: Connection) -> str:
-    """A sentence when registered events cannot be read yet, because an older transaction of the database server is still open.
+    """A sentence when registered events cannot be read yet, because an older transaction of the
+    database server is still open.
 
     They are delayed, never lost. SQLite has one writer at a time and holds nothing back.
     """
     if connection.dialect.name != "postgresql":
         return ""
     bound = sa.select(VisibleBelow()).scalar_subquery()
-    hidden = connection.execute(sa.select(sa.func.count()).select_from(dce_event).where(dce_event.c.tx_id >= bound)).scalar_one()
+    hidden = connection.execute(
+        sa.select(sa.func.count()).select_from(dce_event).where(dce_event.c.tx_id >= bound)
+    ).scalar_one()
     if not hidden:
         return ""
-    activity = sa.table("pg_stat_activity", sa.column("xact_start", sa.DateTime(timezone=True)), sa.column("backend_xid"))
-    since = connection.execute(sa.select(sa.func.min(activity.c.xact_start)).where(activity.c.backend_xid.is_not(None))).scalar()
+    activity = sa.table(
+        "pg_stat_activity",
+        sa.column("xact_start", sa.DateTime(timezone=True)),
+        sa.column("backend_xid"),
+    )
+    since = connection.execute(
+        sa.select(sa.func.min(activity.c.xact_start)).where(activity.c.backend_xid.is_not(None))
+    ).scalar()
     opened = f" open since {since.astimezone(dt.timezone.utc):%Y-%m-%d %H:%M:%S}Z" if since else ""
     return f"{hidden} event{'' if hidden == 1 else 's'} held back by a database transaction{opened}"
 
 
 @dataclass(frozen=True)
 class Question:
-    """What waits of a table after a position for who asked for these tags; `unread` are the columns that it does not read."""
+    """What waits of a table after a position for who asked for these tags; `unread` are the columns
+    that it does not read.
+    """
 
     table: TableKey
     after: Position
@@ -84,61 +111,110 @@ class Question:
 
     @property
     def is_by_columns(self) -> bool:
-        """Whether it matters which columns an event changed; who asked for tags wants to know of each event that has them."""
+        """Whether it matters which columns an event changed; who asked for tags wants to know of
+        each event that has them.
+        """
         return bool(self.unread) and not self.tags
 
 
-def waiting_events(connection: Connection, questions: Sequence[Question], through: Position) -> list[Waiting]:
-    """Per question the events in (after, through], compacted ones too: how many match, when they arrived, how many do not match.
+def waiting_events(
+    connection: Connection, questions: Sequence[Question], through: Position
+) -> list[Waiting]:
+    """Per question the events in (after, through], compacted ones too: how many match, when they
+    arrived, how many do not match.
 
-    Without tags only changes of data match: a marker says nothing to who did not ask for its tags. An amendment of an event that
-    had the tags before says nothing new. Those that match and changed only columns that are unread are counted apart. However many
-    questions there are, they are a few statements.
+    Without tags only changes of data match: a marker says nothing to who did not ask for its tags.
+    An amendment of an event that had the tags before says nothing new. Those that match and changed
+    only columns that are unread are counted apart. However many questions there are, they are a few
+    statements.
     """
     ids = table_ids(connection, list({question.table for question in questions}))
-    known = [(number, ids[one.table][0], one) for number, one in enumerate(questions) if one.table in ids]
+    known = [
+        (number, ids[one.table][0], one) for number, one in enumerate(questions) if one.table in ids
+    ]
     rows: dict[int, list[sa.Row[Any]]] = {}
     for is_by_columns in (False, True):
         asked = [one for one in known if one[2].is_by_columns is is_by_columns]
         for chunk, event in itertools.product(slices(asked, PARAMETERS), HISTORY):
-            for row in connection.execute(_counting(connection, event, chunk, through, is_by_columns=is_by_columns)):
+            for row in connection.execute(
+                _counting(connection, event, chunk, through, is_by_columns=is_by_columns)
+            ):
                 rows.setdefault(row.number, []).append(row)
-    return [_waiting_of(question, rows.get(number, ())) for number, question in enumerate(questions)]
+    return [
+        _waiting_of(question, rows.get(number, ())) for number, question in enumerate(questions)
+    ]
 
 
 def _counting(
-    connection: Connection, event: sa.FromClause, asked: Sequence[tuple[int, int, Question]], through: Position, *, is_by_columns: bool
+    connection: Connection,
+    event: sa.FromClause,
+    asked: Sequence[tuple[int, int, Question]],
+    through: Position,
+    *,
+    is_by_columns: bool,
 ) -> sa.Select[Any]:
-    """Events that each question asks for, by its number, by whether they match, and by changed columns where asked."""
+    """Events that each question asks for, by its number, by whether they match, and by changed
+    columns where asked.
+    """
     if connection.dialect.name == "postgresql":
-        kinds = {"number": sa.Integer, "table_id": sa.BigInteger, "tx": sa.BigInteger, "seq": sa.BigInteger, "tags": JSONB}
+        kinds = {
+            "number": sa.Integer,
+            "table_id": sa.BigInteger,
+            "tx": sa.BigInteger,
+            "seq": sa.BigInteger,
+            "tags": JSONB,
+        }
         records = [dict(zip(kinds, _record(*one), strict=True)) for one in asked]
-        function = sa.func.jsonb_to_recordset(sa.cast(sa.literal(json.dumps(records), sa.Text), JSONB))
+        function = sa.func.jsonb_to_recordset(
+            sa.cast(sa.literal(json.dumps(records), sa.Text), JSONB)
+        )
         names = [sa.column(name, kind) for name, kind in kinds.items()]
-        number, table_id, tx, seq, tags = function.table_valued(*names).render_derived(name="asked", with_types=True).c
+        number, table_id, tx, seq, tags = (
+            function.table_valued(*names).render_derived(name="asked", with_types=True).c
+        )
         has_tags = tags != sa.cast(sa.literal("{}"), JSONB)
         carries_them = partial(_contains, tags)
-        is_asked = sa.and_(sa.tuple_(event.c.tx_id, event.c.seq) > sa.tuple_(tx, seq), is_through(through, event))
+        is_asked = sa.and_(
+            sa.tuple_(event.c.tx_id, event.c.seq) > sa.tuple_(tx, seq), is_through(through, event)
+        )
     else:
-        value = sa.func.json_each(json.dumps([_record(*one) for one in asked])).table_valued("value", name="asked").c.value
-        number, table_id, seq, tags = (sa.func.json_extract(value, f"$[{index}]") for index in (0, 1, 3, 4))
+        value = (
+            sa.func.json_each(json.dumps([_record(*one) for one in asked]))
+            .table_valued("value", name="asked")
+            .c.value
+        )
+        number, table_id, seq, tags = (
+            sa.func.json_extract(value, f"$[{index}]") for index in (0, 1, 3, 4)
+        )
         has_tags = tags != "{}"
         carries_them = partial(_has_all, tags)
-        # every event is of transaction 0: said so, the index serves a range of numbers, of which it would not serve pairs
+        # every event is of transaction 0: said so, the index serves a range of numbers, of which it
+        # would not serve pairs
         is_asked = sa.and_(event.c.tx_id == 0, event.c.seq > seq, event.c.seq <= through.seq)
-    matches = sa.case((has_tags, for_the_first_time(carries_them, event)), else_=changes_data(event)).label("matches")
+    matches = sa.case(
+        (has_tags, for_the_first_time(carries_them, event)), else_=changes_data(event)
+    ).label("matches")
     grouped: list[sa.ColumnElement[Any]] = [matches]
     if is_by_columns:
         grouped.append(changed_tag(connection.dialect.name, event))
-    first, last = sa.func.min(event.c.event_ts).label("first_ts"), sa.func.max(event.c.event_ts).label("last_ts")
-    counts = sa.select(*grouped, sa.func.count().label("events"), first, last).where(event.c.table_id == table_id, is_asked)
+    first, last = (
+        sa.func.min(event.c.event_ts).label("first_ts"),
+        sa.func.max(event.c.event_ts).label("last_ts"),
+    )
+    counts = sa.select(*grouped, sa.func.count().label("events"), first, last).where(
+        event.c.table_id == table_id, is_asked
+    )
     if connection.dialect.name == "postgresql":
-        per_question = counts.group_by(*grouped).lateral("found")  # a plain join would read all events where there are not many
+        per_question = counts.group_by(*grouped).lateral(
+            "found"
+        )  # a plain join would read all events where there are not many
         return sa.select(number.label("number"), *per_question.c)
     return counts.add_columns(number.label("number")).group_by(*grouped, number)
 
 
-def _record(number: int, table_id: int, question: Question) -> tuple[int, int, int, int, dict[str, str]]:
+def _record(
+    number: int, table_id: int, question: Question
+) -> tuple[int, int, int, int, dict[str, str]]:
     return number, table_id, question.after.tx_id, question.after.seq, dict(question.tags)
 
 
@@ -151,22 +227,39 @@ def _has_all(tags: sa.ColumnElement[Any], event: sa.FromClause) -> sa.ColumnElem
     """Whether an event has all tags of a JSON map, on SQLite."""
     wanted = sa.func.json_each(tags).table_valued("key", "value", name="wanted")
     given = sa.func.json_each(event.c.tags).table_valued("key", "value", name="given")
-    is_given = sa.select(1).select_from(given).where(given.c.key == wanted.c.key, given.c.value == wanted.c.value)
+    is_given = (
+        sa.select(1)
+        .select_from(given)
+        .where(given.c.key == wanted.c.key, given.c.value == wanted.c.value)
+    )
     missing = sa.select(1).select_from(wanted).where(~sa.exists(is_given.correlate(wanted)))
     return ~sa.exists(missing)
 
 
-def through_commits(connection: Connection, tables: Sequence[TableKey], checkpoint: Position, through: Position, most: int) -> Position:
-    """The position up to which at most so many changes of data arrived after a checkpoint; `through` where there are no more."""
+def through_commits(
+    connection: Connection,
+    tables: Sequence[TableKey],
+    checkpoint: Position,
+    through: Position,
+    most: int,
+) -> Position:
+    """The position up to which at most so many changes of data arrived after a checkpoint;
+    `through` where there are no more.
+    """
     ids = [table_id for table_id, _ in table_ids(connection, tables).values()]
     queries = [
         sa.select(event.c.tx_id, event.c.seq).where(
-            event.c.table_id.in_(ids), changes_data(event), is_after(checkpoint, event), is_through(through, event)
+            event.c.table_id.in_(ids),
+            changes_data(event),
+            is_after(checkpoint, event),
+            is_through(through, event),
         )
         for event in HISTORY
     ]
     found = sa.union_all(*queries).subquery()
-    first = connection.execute(sa.select(found).order_by(found.c.tx_id, found.c.seq).limit(most + 1)).all()
+    first = connection.execute(
+        sa.select(found).order_by(found.c.tx_id, found.c.seq).limit(most + 1)
+    ).all()
     return Position(first[-2].tx_id, first[-2].seq) if len(first) > most else through
 
 
@@ -190,12 +283,18 @@ def _waiting_of(question: Question, rows: Iterable[sa.Row[Any]]) -> Waiting:
 
 
 def _summed(rows: Sequence[sa.Row[Any]]) -> dict[str, Any]:
-    first, last = min((row.first_ts for row in rows), default=None), max((row.last_ts for row in rows), default=None)
+    first, last = (
+        min((row.first_ts for row in rows), default=None),
+        max((row.last_ts for row in rows), default=None),
+    )
     return {"count": sum(row.events for row in rows), "first_ts": first, "last_ts": last}
 
 
-def atom_states(connection: Connection, atoms: Sequence[Atom], tags: Mapping[str, str], through: Position) -> dict[Atom, AtomState]:
-    """What is known of each partition: there with all tags on one event, only seen, dropped, or (absent) nothing.
+def atom_states(
+    connection: Connection, atoms: Sequence[Atom], tags: Mapping[str, str], through: Position
+) -> dict[Atom, AtomState]:
+    """What is known of each partition: there with all tags on one event, only seen, dropped, or
+    (absent) nothing.
 
     Searches the whole history, compacted events too.
     """
@@ -207,38 +306,63 @@ def atom_states(connection: Connection, atoms: Sequence[Atom], tags: Mapping[str
     states: dict[Atom, AtomState] = {}
     for table_id, partitions in by_table.items():
         for chunk in slices(list(partitions), PARAMETERS):
-            states |= {partitions[key]: state for key, state in _states(connection, table_id, chunk, tags, through)}
+            states |= {
+                partitions[key]: state
+                for key, state in _states(connection, table_id, chunk, tags, through)
+            }
     return states
 
 
 def _states(
-    connection: Connection, table_id: int, keys: Sequence[str], tags: Mapping[str, str], through: Position
+    connection: Connection,
+    table_id: int,
+    keys: Sequence[str],
+    tags: Mapping[str, str],
+    through: Position,
 ) -> Iterator[tuple[str, AtomState]]:
     found: dict[str, AtomState] = {}
     for event in HISTORY:
         query = (
             sa.select(
                 event.c.partition_key,
-                sa.func.max(sa.case((_matches(connection, event, tags), 1), else_=0)).label("matched"),
+                sa.func.max(sa.case((_matches(connection, event, tags), 1), else_=0)).label(
+                    "matched"
+                ),
                 sa.func.max(sa.case((is_drop(event), 1), else_=0)).label("dropped"),
             )
-            .where(event.c.table_id == table_id, event.c.partition_key.in_(keys), is_through(through, event))
+            .where(
+                event.c.table_id == table_id,
+                event.c.partition_key.in_(keys),
+                is_through(through, event),
+            )
             .group_by(event.c.partition_key)
         )
         for row in connection.execute(query):
             before = found.get(row.partition_key, AtomState(available=False))
-            available, dropped = before.available or bool(row.matched), before.dropped or bool(row.dropped)
+            available, dropped = (
+                before.available or bool(row.matched),
+                before.dropped or bool(row.dropped),
+            )
             found[row.partition_key] = AtomState(available=available, seen=True, dropped=dropped)
     for key, state in found.items():
-        yield key, _after_drops(connection, table_id, key, tags, through) if state.dropped else state
+        yield (
+            key,
+            _after_drops(connection, table_id, key, tags, through) if state.dropped else state,
+        )
 
 
-def _matches(connection: Connection, event: sa.FromClause, tags: Mapping[str, str]) -> sa.ColumnElement[bool]:
+def _matches(
+    connection: Connection, event: sa.FromClause, tags: Mapping[str, str]
+) -> sa.ColumnElement[bool]:
     return sa.and_(carries(connection.dialect.name, dict(tags), event), sa.not_(is_delete(event)))
 
 
-def _after_drops(connection: Connection, table_id: int, key: str, tags: Mapping[str, str], through: Position) -> AtomState:
-    """The state of a partition that was dropped at least once: whether something is there that no drop followed."""
+def _after_drops(
+    connection: Connection, table_id: int, key: str, tags: Mapping[str, str], through: Position
+) -> AtomState:
+    """The state of a partition that was dropped at least once: whether something is there that no
+    drop followed.
+    """
     there = [
         sa.exists(event.c.seq).where(
             event.c.table_id == table_id,
@@ -254,22 +378,36 @@ def _after_drops(connection: Connection, table_id: int, key: str, tags: Mapping[
 
 
 def newest_partitions(connection: Connection, atoms: Sequence[Atom]) -> dict[Atom, str]:
-    """Of partitions that have no event, the newest partition of the same table that has one: how its values are written, and up to when."""
+    """Of partitions that have no event, the newest partition of the same table that has one: how
+    its values are written, and up to when.
+    """
     ids = table_ids(connection, [(atom.cluster, atom.table) for atom in atoms])
     found: dict[Atom, str] = {}
     for atom in atoms:
         if (atom.cluster, atom.table) in ids:
-            mine = (dce_event.c.table_id == ids[atom.cluster, atom.table][0], dce_event.c.partition_key != UNPARTITIONED)
-            query = sa.select(dce_event.c.partition_key).where(*mine).order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc())
+            mine = (
+                dce_event.c.table_id == ids[atom.cluster, atom.table][0],
+                dce_event.c.partition_key != UNPARTITIONED,
+            )
+            query = (
+                sa.select(dce_event.c.partition_key)
+                .where(*mine)
+                .order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc())
+            )
             newest = connection.execute(query.limit(1)).scalar()
             found |= {} if newest is None else {atom: newest}
     return found
 
 
 def late_consumers(
-    connection: Connection, subscription_id: int, looked: Position, through: Position, of: TableKey | None = None
+    connection: Connection,
+    subscription_id: int,
+    looked: Position,
+    through: Position,
+    of: TableKey | None = None,
 ) -> dict[str, int]:
-    """Per fired consumer of a subscription the data-changing events in its partitions after its checkpoint: what arrived late.
+    """Per fired consumer of a subscription the data-changing events in its partitions after its
+    checkpoint: what arrived late.
 
     Only events in (looked, through] are looked at, of one table or of all.
     """
@@ -294,7 +432,9 @@ def late_consumers(
             is_after(looked),
             is_through(through),
             sa.tuple_(dce_event.c.tx_id, dce_event.c.seq) > checkpoint,
-            sa.true() if of is None else sa.and_(dce_table.c.cluster == of[0], dce_table.c.name == of[1]),
+            sa.true()
+            if of is None
+            else sa.and_(dce_table.c.cluster == of[0], dce_table.c.name == of[1]),
         )
         .group_by(lc_consumer.c.key)
     )

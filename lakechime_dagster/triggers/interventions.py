@@ -11,7 +11,13 @@ from lakechime_dagster.dce.engine import now_ms, reading, writing
 from lakechime_dagster.dce.partitions import checked_text
 from lakechime_dagster.dce.schema import lc_consumer_partition
 from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
-from lakechime_dagster.triggers.consumers import Action, Checkpoint, ConsumerState, Execution, ExecutionState
+from lakechime_dagster.triggers.consumers import (
+    Action,
+    Checkpoint,
+    ConsumerState,
+    Execution,
+    ExecutionState,
+)
 from lakechime_dagster.triggers.ledger import Ledger
 from lakechime_dagster.triggers.registry import (
     ACTIVE,
@@ -27,10 +33,19 @@ from lakechime_dagster.triggers.registry import (
     standing_at,
 )
 from lakechime_dagster.triggers.requests import cancel_unclaimed
-from lakechime_dagster.triggers.schema import lc_attempt, lc_consumer, lc_execution, lc_intervention, lc_request, lc_subscription
+from lakechime_dagster.triggers.schema import (
+    lc_attempt,
+    lc_consumer,
+    lc_execution,
+    lc_intervention,
+    lc_request,
+    lc_subscription,
+)
 
 QUIET_MS = 2 * TICK_NOTE_MS  # a sensor that is at work has noted a tick since
-CheckpointAt = Callable[[Connection, ConsumerRow], Checkpoint]  # where a consumer should stand, found in the transaction that moves it
+CheckpointAt = Callable[
+    [Connection, ConsumerRow], Checkpoint
+]  # where a consumer should stand, found in the transaction that moves it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,142 +82,252 @@ class Interventions:
     ledger: Ledger
 
     def pause(self, subscription: SubscriptionRow, by: By) -> None:
-        """Stop launching runs, also those of later attempts, until `resume`. Running ones finish; new events queue up."""
+        """Stop launching runs, also those of later attempts, until `resume`. Running ones finish;
+        new events queue up.
+        """
         with writing(self.ledger.engine) as connection:
             paused = {"paused_ts": now_ms(connection), "paused_reason": by.reason}
             change(connection, lc_subscription, subscription.subscription_id, **paused)
-            record(connection, subscription, Action.PAUSE, by, {"paused": subscription.paused_reason}, {"paused": by.reason})
+            record(
+                connection,
+                subscription,
+                Action.PAUSE,
+                by,
+                {"paused": subscription.paused_reason},
+                {"paused": by.reason},
+            )
 
     def resume(
-        self, subscription: SubscriptionRow, by: By, checkpoint_at: CheckpointAt | None = None, ends: Mapping[str, Checkpoint] | None = None
+        self,
+        subscription: SubscriptionRow,
+        by: By,
+        checkpoint_at: CheckpointAt | None = None,
+        ends: Mapping[str, Checkpoint] | None = None,
     ) -> None:
-        """Go on; with `checkpoint_at` every consumer is put there first (`latest`, `since`), without it all that waited is consumed.
+        """Go on; with `checkpoint_at` every consumer is put there first (`latest`, `since`),
+        without it all that waited is consumed.
 
-        A consumer that is BLOCKED because its source or its execution asked for a person goes on too: who resumes has decided. The
-        execution is tried again, up to the checkpoint that `ends` names for its consumer, else just as before.
+        A consumer that is BLOCKED because its source or its execution asked for a person goes on
+        too: who resumes has decided. The execution is tried again, up to the checkpoint that `ends`
+        names for its consumer, else just as before.
         """
         with writing(self.ledger.engine) as connection:
-            moved = self._move(connection, subscription, None, checkpoint_at) if checkpoint_at else []
-            change(connection, lc_subscription, subscription.subscription_id, paused_ts=None, paused_reason=None)
+            moved = (
+                self._move(connection, subscription, None, checkpoint_at) if checkpoint_at else []
+            )
+            change(
+                connection,
+                lc_subscription,
+                subscription.subscription_id,
+                paused_ts=None,
+                paused_reason=None,
+            )
             before = {
                 "paused": subscription.paused_reason,
                 "blocked": self._released(connection, subscription, ends or {}),
                 "checkpoints": _wire(consumer for consumer, _ in moved),
             }
-            after = {"checkpoints": [[consumer.key, checkpoint.to_json()] for consumer, checkpoint in moved]}
+            after = {
+                "checkpoints": [
+                    [consumer.key, checkpoint.to_json()] for consumer, checkpoint in moved
+                ]
+            }
             record(connection, subscription, Action.RESUME, by, before, after)
 
     def seek(
-        self, subscription: SubscriptionRow, key: str | None, by: By, checkpoint_at: CheckpointAt, *, dry_run: bool = False
+        self,
+        subscription: SubscriptionRow,
+        key: str | None,
+        by: By,
+        checkpoint_at: CheckpointAt,
+        *,
+        dry_run: bool = False,
     ) -> list[tuple[ConsumerRow, Checkpoint]]:
-        """Put one consumer, or all of a subscription, at another checkpoint; returns the consumers as they were, each with its new
-        checkpoint.
+        """Put one consumer, or all of a subscription, at another checkpoint; returns the consumers
+        as they were, each with its new checkpoint.
 
-        A fired key that is put back counts as not fired, so that it fires again when it is complete.
+        A fired key that is put back counts as not fired, so that it fires again when it is
+        complete.
 
         Raises:
-            ConsumerConflictError: when a consumer has an open execution: complete, skip or wait for it first.
+            ConsumerConflictError: when a consumer has an open execution: complete, skip or wait for
+                it first.
         """
         with writing(self.ledger.engine) as connection:
             moved = self._move(connection, subscription, key, checkpoint_at, dry_run=dry_run)
             for consumer, checkpoint in [] if dry_run else moved:
-                before, after = {"checkpoint": consumer.checkpoint.to_json()}, {"checkpoint": checkpoint.to_json()}
-                record(connection, subscription, Action.SEEK, by, before, after, consumer_key=consumer.key)
+                before, after = (
+                    {"checkpoint": consumer.checkpoint.to_json()},
+                    {"checkpoint": checkpoint.to_json()},
+                )
+                record(
+                    connection,
+                    subscription,
+                    Action.SEEK,
+                    by,
+                    before,
+                    after,
+                    consumer_key=consumer.key,
+                )
             return moved
 
     def skip(self, execution: Execution, by: By) -> None:
         """Give up an open execution: its consumer goes on after its range."""
         with writing(self.ledger.engine) as connection:
             current = self._open(connection, execution)
-            self.ledger.close(connection, current, ExecutionState.SKIPPED, current.end, None, f"skipped by {by.who}: {by.reason}")
-            before, after = {"checkpoint": current.start.to_json()}, {"checkpoint": current.end.to_json()}
+            self.ledger.close(
+                connection,
+                current,
+                ExecutionState.SKIPPED,
+                current.end,
+                None,
+                f"skipped by {by.who}: {by.reason}",
+            )
+            before, after = (
+                {"checkpoint": current.start.to_json()},
+                {"checkpoint": current.end.to_json()},
+            )
             self._record_of(connection, current, Action.SKIP, by, before, after)
 
     def retry(self, execution: Execution, by: By, end: Checkpoint | None = None) -> Execution:
-        """Try an open execution again at once, also one that is BLOCKED; up to another end where one is given.
+        """Try an open execution again at once, also one that is BLOCKED; up to another end where
+        one is given.
 
         Raises:
-            ConsumerConflictError: when a run still lives at it, which must end first, or its consumer lost events: no retry finds them.
+            ConsumerConflictError: when a run still lives at it, which must end first, or its
+                consumer lost events: no retry finds them.
         """
         with writing(self.ledger.engine) as connection:
             current = self._open(connection, execution)
             if current.lease_until is not None and current.lease_until > now_ms(connection):
-                raise ConsumerConflictError(f"run {current.run_id} is at execution {current.execution_id}; end that run first")
+                raise ConsumerConflictError(
+                    f"run {current.run_id} is at execution {current.execution_id}; end that run "
+                    f"first"
+                )
             consumer = self.ledger.consumer_of(connection, current)
             if consumer.state is ConsumerState.STALE:
-                raise ConsumerConflictError(consumer.blocked_sentence(current.consumer.subscription))
+                raise ConsumerConflictError(
+                    consumer.blocked_sentence(current.consumer.subscription)
+                )
             change(connection, lc_consumer, consumer.consumer_id, **ACTIVE)
-            following = self.ledger.next_attempt(connection, current, end or current.end, due_ts=now_ms(connection))
+            following = self.ledger.next_attempt(
+                connection, current, end or current.end, due_ts=now_ms(connection)
+            )
             before, after = {"attempt": current.attempt}, {"attempt": following.attempt}
             self._record_of(connection, current, Action.RETRY, by, before, after)
             return following
 
-    def forget(self, subscription: SubscriptionRow, by: By, *, dry_run: bool = False) -> list[ConsumerRow]:
-        """Drop the consumers and executions of a subscription, so that retention waits for it no longer; returns the consumers as they
-        were.
+    def forget(
+        self, subscription: SubscriptionRow, by: By, *, dry_run: bool = False
+    ) -> list[ConsumerRow]:
+        """Drop the consumers and executions of a subscription, so that retention waits for it no
+        longer; returns the consumers as they were.
 
         What people did to it is kept. A subscription that is declared again is new.
 
         Raises:
-            ConsumerConflictError: when it has an open execution, or its sensor is at work, which would activate it again.
+            ConsumerConflictError: when it has an open execution, or its sensor is at work, which
+                would activate it again.
         """
         with writing(self.ledger.engine) as connection:
             current = self.ledger.subscription_in(connection, subscription.name)
             consumers = list(consumers_of(connection, current.subscription_id, lock=True).values())
             if self.ledger.open_consumers(connection, current):
-                raise ConsumerConflictError(f"{subscription.name} has an open execution; wait for it, or skip it first")
+                raise ConsumerConflictError(
+                    f"{subscription.name} has an open execution; wait for it, or skip it first"
+                )
             if current.ticked_ts is not None and now_ms(connection) - current.ticked_ts < QUIET_MS:
                 raise ConsumerConflictError(
-                    f"the sensor of {subscription.name} ticked less than {QUIET_MS // 60_000} minutes ago; remove the trigger "
+                    f"the sensor of {subscription.name} ticked less than {QUIET_MS // 60_000} "
+                    f"minutes ago; remove the trigger "
                     "from the code or stop its sensor, and try again later"
                 )
             if not dry_run:
-                record(connection, current, Action.FORGET, by, {"checkpoints": _wire(consumers)}, {})
+                record(
+                    connection, current, Action.FORGET, by, {"checkpoints": _wire(consumers)}, {}
+                )
                 _drop(connection, current)
             return consumers
 
     def history(self, subscription: SubscriptionRow, limit: int = 100) -> list[Intervention]:
         """What people did to a subscription, newest first."""
-        query = sa.select(lc_intervention).where(lc_intervention.c.subscription_id == subscription.subscription_id)
+        query = sa.select(lc_intervention).where(
+            lc_intervention.c.subscription_id == subscription.subscription_id
+        )
         with reading(self.ledger.engine) as connection:
-            rows = connection.execute(query.order_by(lc_intervention.c.intervention_id.desc()).limit(limit)).all()
+            rows = connection.execute(
+                query.order_by(lc_intervention.c.intervention_id.desc()).limit(limit)
+            ).all()
         return [record_of(Intervention, row, subscription=subscription.name) for row in rows]
 
     def _move(
-        self, connection: Connection, subscription: SubscriptionRow, key: str | None, checkpoint_at: CheckpointAt, *, dry_run: bool = False
+        self,
+        connection: Connection,
+        subscription: SubscriptionRow,
+        key: str | None,
+        checkpoint_at: CheckpointAt,
+        *,
+        dry_run: bool = False,
     ) -> list[tuple[ConsumerRow, Checkpoint]]:
         hold_checkpoints(connection)
-        consumers = consumers_of(connection, subscription.subscription_id, None if key is None else [key], lock=True)
+        consumers = consumers_of(
+            connection, subscription.subscription_id, None if key is None else [key], lock=True
+        )
         if not consumers and key is not None:
             raise NotFoundError(
-                f"{subscription.name} has no consumer {key!r}; `lakechime trigger show {subscription.name}` lists its consumers"
+                f"{subscription.name} has no consumer {key!r}; `lakechime trigger show "
+                f"{subscription.name}` lists its consumers"
             )
         busy = self.ledger.open_consumers(connection, subscription)
         moved = []
         for consumer in consumers.values():
             if consumer.consumer_id in busy:
-                raise ConsumerConflictError(f"{consumer.shown(subscription.name)} has an open execution; wait for it, or skip it first")
+                raise ConsumerConflictError(
+                    f"{consumer.shown(subscription.name)} has an open execution; wait for it, or "
+                    f"skip it first"
+                )
             checkpoint = checkpoint_at(connection, consumer)
             moved.append((consumer, checkpoint))
             if not dry_run:
                 fired = consumer.fired and checkpoint.position >= consumer.checkpoint.position
-                change(connection, lc_consumer, consumer.consumer_id, fired=fired, **standing_at(checkpoint), **ACTIVE)
+                change(
+                    connection,
+                    lc_consumer,
+                    consumer.consumer_id,
+                    fired=fired,
+                    **standing_at(checkpoint),
+                    **ACTIVE,
+                )
                 if not fired:
                     remember_atoms(connection, consumer.consumer_id, ())
         if moved and not dry_run:
-            change(connection, lc_subscription, subscription.subscription_id, **nothing_looked(connection))
+            change(
+                connection,
+                lc_subscription,
+                subscription.subscription_id,
+                **nothing_looked(connection),
+            )
         return moved
 
-    def _released(self, connection: Connection, subscription: SubscriptionRow, ends: Mapping[str, Checkpoint]) -> list[list[str]]:
-        """The consumers that waited for a person's choice, with why; they are active now, and an execution that asked for it is tried
-        again.
+    def _released(
+        self, connection: Connection, subscription: SubscriptionRow, ends: Mapping[str, Checkpoint]
+    ) -> list[list[str]]:
+        """The consumers that waited for a person's choice, with why; they are active now, and an
+        execution that asked for it is tried again.
         """
-        busy, blocked = self.ledger.open_consumers(connection, subscription), self.ledger.blocked_executions(connection, subscription)
+        busy, blocked = (
+            self.ledger.open_consumers(connection, subscription),
+            self.ledger.blocked_executions(connection, subscription),
+        )
         found = []
         for consumer in consumers_of(connection, subscription.subscription_id, lock=True).values():
             execution = blocked.get(consumer.consumer_id)
-            asks_itself = consumer.checkpoint.offsets is not None and consumer.consumer_id not in busy
-            if consumer.state is not ConsumerState.BLOCKED or (execution is None and not asks_itself):
+            asks_itself = (
+                consumer.checkpoint.offsets is not None and consumer.consumer_id not in busy
+            )
+            if consumer.state is not ConsumerState.BLOCKED or (
+                execution is None and not asks_itself
+            ):
                 continue
             found.append([consumer.key, consumer.state_reason])
             change(connection, lc_consumer, consumer.consumer_id, **ACTIVE)
@@ -215,11 +340,20 @@ class Interventions:
         """The execution as it is now, its consumer locked."""
         current = self.ledger.locked(connection, execution.execution_id)
         if current.state is not ExecutionState.OPEN:
-            raise ConsumerConflictError(f"execution {current.execution_id} is {current.state.value.lower()} already; nothing was changed")
+            raise ConsumerConflictError(
+                f"execution {current.execution_id} is {current.state.value.lower()} already; "
+                f"nothing was changed"
+            )
         return current
 
     def _record_of(
-        self, connection: Connection, execution: Execution, action: Action, by: By, before: dict[str, Any], after: dict[str, Any]
+        self,
+        connection: Connection,
+        execution: Execution,
+        action: Action,
+        by: By,
+        before: dict[str, Any],
+        after: dict[str, Any],
     ) -> None:
         subscription = self.ledger.subscription_in(connection, execution.consumer.subscription)
         ids = {"consumer_key": execution.consumer.key, "execution_id": execution.execution_id}
@@ -233,13 +367,23 @@ def _wire(consumers: Iterable[ConsumerRow]) -> list[list[Any]]:
 def _drop(connection: Connection, subscription: SubscriptionRow) -> None:
     """Remove what a subscription has, and leave its row for what people did to it."""
     cancel_unclaimed(connection, lc_request.c.subscription_id == subscription.subscription_id)
-    consumers = sa.select(lc_consumer.c.consumer_id).where(lc_consumer.c.subscription_id == subscription.subscription_id)
-    executions = sa.select(lc_execution.c.execution_id).where(lc_execution.c.consumer_id.in_(consumers))
+    consumers = sa.select(lc_consumer.c.consumer_id).where(
+        lc_consumer.c.subscription_id == subscription.subscription_id
+    )
+    executions = sa.select(lc_execution.c.execution_id).where(
+        lc_execution.c.consumer_id.in_(consumers)
+    )
     connection.execute(sa.delete(lc_attempt).where(lc_attempt.c.execution_id.in_(executions)))
     for table in (lc_execution, lc_consumer_partition, lc_consumer):
         connection.execute(sa.delete(table).where(table.c.consumer_id.in_(consumers)))
     unset = {"ticked_ts": None, "paused_ts": None, "paused_reason": None}
-    change(connection, lc_subscription, subscription.subscription_id, forgotten_ts=now_ms(connection), **unset)
+    change(
+        connection,
+        lc_subscription,
+        subscription.subscription_id,
+        forgotten_ts=now_ms(connection),
+        **unset,
+    )
 
 
 def record(

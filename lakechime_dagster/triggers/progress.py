@@ -35,9 +35,11 @@ class ConsumerLag:
     Attributes:
         consumer: The name of its subscription.
         source: A table that it reads, or `MESSAGES`.
-        amounts: By unit. Of a table `events`, of which a commit has one for each partition that it changed, and `versions`, which
-            a Hive table has none of; of topics `events`, of files `bytes`.
-        since_ts: When the oldest of them was registered, or seen first, in milliseconds of the store's clock; None where there is none.
+        amounts: By unit. Of a table `events`, of which a commit has one for each partition that it
+            changed, and `versions`, which a Hive table has none of; of topics `events`, of files
+            `bytes`.
+        since_ts: When the oldest of them was registered, or seen first, in milliseconds of the
+            store's clock; None where there is none.
     """
 
     consumer: str
@@ -49,10 +51,12 @@ class ConsumerLag:
 def consumer_lags(connection: Connection, deployment: str) -> list[ConsumerLag]:
     """Of each consumer of the deployment and each source that it reads, by their names.
 
-    What an evaluation has found to start nothing is consumed; what an open execution reads is not, until it is complete. Of a source it
-    is what the last poll of it found.
+    What an evaluation has found to start nothing is consumed; what an open execution reads is not,
+    until it is complete. Of a source it is what the last poll of it found.
     """
-    own = sa.and_(lc_consumer.c.subscription_id == lc_subscription.c.subscription_id, lc_consumer.c.key == "")
+    own = sa.and_(
+        lc_consumer.c.subscription_id == lc_subscription.c.subscription_id, lc_consumer.c.key == ""
+    )
     consumers = (
         SUBSCRIPTIONS.add_columns(lc_consumer.c.checkpoint_tx, lc_consumer.c.checkpoint_seq)
         .select_from(lc_subscription.outerjoin(lc_consumer, own))
@@ -63,7 +67,11 @@ def consumer_lags(connection: Connection, deployment: str) -> list[ConsumerLag]:
 
 
 def _lags_of(connection: Connection, row: sa.Row) -> Iterator[ConsumerLag]:
-    started = row.start.position if row.checkpoint_tx is None else Position(row.checkpoint_tx, row.checkpoint_seq)
+    started = (
+        row.start.position
+        if row.checkpoint_tx is None
+        else Position(row.checkpoint_tx, row.checkpoint_seq)
+    )
     consumed = max(started, Position(row.looked_tx, row.looked_seq))
     unread = (
         sa.select(
@@ -83,19 +91,32 @@ def _lags_of(connection: Connection, row: sa.Row) -> Iterator[ConsumerLag]:
     found = {one.name: one for one in connection.execute(unread)} if row.tables else {}
     for table in row.tables:
         one = found.get(table)
-        amounts = {"events": one.events, "versions": one.versions} if one else {"events": 0, "versions": 0}
-        yield ConsumerLag(consumer=row.name, source=table, amounts=amounts, since_ts=one.since_ts if one else None)
+        amounts = (
+            {"events": one.events, "versions": one.versions}
+            if one
+            else {"events": 0, "versions": 0}
+        )
+        yield ConsumerLag(
+            consumer=row.name, source=table, amounts=amounts, since_ts=one.since_ts if one else None
+        )
     if row.source_lag is not None:
         lag = row.source_lag
-        yield ConsumerLag(consumer=row.name, source=MESSAGES, amounts={lag.unit: lag.unread}, since_ts=lag.since_ms)
+        yield ConsumerLag(
+            consumer=row.name,
+            source=MESSAGES,
+            amounts={lag.unit: lag.unread},
+            since_ts=lag.since_ms,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SubscriptionOverview:
-    """A subscription: its consumers, how many of them have an open execution, wait for a person, or lost events.
+    """A subscription: its consumers, how many of them have an open execution, wait for a person, or
+    lost events.
 
-    `waiting` counts the events of its tables that it has not consumed, as `consumer_lags` says. Those of a partition trigger,
-    whose conditions may name clusters of their own, are counted in all clusters.
+    `waiting` counts the events of its tables that it has not consumed, as `consumer_lags` says.
+    Those of a partition trigger, whose conditions may name clusters of their own, are counted in
+    all clusters.
     """
 
     row: SubscriptionRow
@@ -116,7 +137,9 @@ def overview(ledger: Ledger) -> list[SubscriptionOverview]:
         return [_overview(connection, ledger, row, waiting) for row in subscriptions]
 
 
-def _overview(connection: Connection, ledger: Ledger, row: SubscriptionRow, waiting: Mapping[str, int]) -> SubscriptionOverview:
+def _overview(
+    connection: Connection, ledger: Ledger, row: SubscriptionRow, waiting: Mapping[str, int]
+) -> SubscriptionOverview:
     consumers = consumers_of(connection, row.subscription_id)
     states = [consumer.state for consumer in consumers.values()]
     return SubscriptionOverview(
@@ -133,9 +156,9 @@ def _overview(connection: Connection, ledger: Ledger, row: SubscriptionRow, wait
 class ConsumerAt:
     """A consumer at a table.
 
-    `read` is up to where it has read the table: what arrived after is still to be read; None for a consumer that reads its whole state
-    next, or only writes it. Of an open execution `pinned` is the snapshot that it reads, and `open_since` when it was claimed, in
-    milliseconds.
+    `read` is up to where it has read the table: what arrived after is still to be read; None for a
+    consumer that reads its whole state next, or only writes it. Of an open execution `pinned` is
+    the snapshot that it reads, and `open_since` when it was claimed, in milliseconds.
     """
 
     consumer: ConsumerId
@@ -166,9 +189,14 @@ def _is_at(subscription: SubscriptionRow, table: str, cluster: str) -> bool:
     return is_of_cluster and (table in subscription.tables or table == subscription.target)
 
 
-def _consumers(connection: Connection, subscription: SubscriptionRow, table: str) -> Iterator[ConsumerAt]:
+def _consumers(
+    connection: Connection, subscription: SubscriptionRow, table: str
+) -> Iterator[ConsumerAt]:
     is_own = lc_consumer.c.subscription_id == subscription.subscription_id
-    opened = {row.key: execution_from(row) for row in connection.execute(EXECUTIONS.where(is_own, IS_OPEN))}
+    opened = {
+        row.key: execution_from(row)
+        for row in connection.execute(EXECUTIONS.where(is_own, IS_OPEN))
+    }
     writes = table == subscription.target
 
     def named(key: str) -> ConsumerId:
@@ -176,10 +204,14 @@ def _consumers(connection: Connection, subscription: SubscriptionRow, table: str
 
     consumers = consumers_of(connection, subscription.subscription_id)
     if not consumers and not subscription.is_partitioned:
-        yield ConsumerAt(consumer=named(""), writes=writes, read=subscription.start.sources.get(table))
+        yield ConsumerAt(
+            consumer=named(""), writes=writes, read=subscription.start.sources.get(table)
+        )
     for key, consumer in consumers.items():
         execution, checkpoint = opened.get(key), consumer.checkpoint
-        if subscription.is_partitioned:  # a key that was done is read again only by a later change, and then from where that is
+        if (
+            subscription.is_partitioned
+        ):  # a key that was done is read again only by a later change, and then from where that is
             checkpoint = execution.start if execution else Checkpoint()
         yield ConsumerAt(
             consumer=named(key),

@@ -12,7 +12,15 @@ from lakechime_dagster.dce.events import Position
 from lakechime_dagster.dce.schema import lc_consumer_partition
 from lakechime_dagster.errors import NotFoundError
 from lakechime_dagster.triggers.conditions import Atom
-from lakechime_dagster.triggers.consumers import Checkpoint, Committed, ConsumerId, ConsumerState, Execution, ExecutionState, SourceLag
+from lakechime_dagster.triggers.consumers import (
+    Checkpoint,
+    Committed,
+    ConsumerId,
+    ConsumerState,
+    Execution,
+    ExecutionState,
+    SourceLag,
+)
 from lakechime_dagster.triggers.schema import lc_attempt, lc_consumer, lc_execution, lc_subscription
 from lakechime_dagster.triggers.subscription import Subscription
 
@@ -21,8 +29,8 @@ from lakechime_dagster.triggers.subscription import Subscription
 class SubscriptionRow:
     """A subscription as the ledger keeps it.
 
-    `ticked_ts` is when its sensor ticked, to the minute; `looked` the position up to which no event can fire it any more, but for what
-    the checkpoints of its consumers say.
+    `ticked_ts` is when its sensor ticked, to the minute; `looked` the position up to which no event
+    can fire it any more, but for what the checkpoints of its consumers say.
     """
 
     subscription_id: int
@@ -85,9 +93,15 @@ class ConsumerRow:
         if self.state is ConsumerState.ACTIVE:
             return ""
         move = "seek" if self.checkpoint.offsets is None else "resume"
-        remedy = f"`lakechime execution retry` or `skip` goes on, where no execution is open `lakechime trigger {move} {subscription}`"
+        remedy = (
+            f"`lakechime execution retry` or `skip` goes on, where no execution is open `lakechime "
+            f"trigger {move} {subscription}`"
+        )
         if self.state is ConsumerState.STALE:
-            remedy = f"`lakechime trigger seek {subscription}` goes on, after `lakechime execution skip` where an execution is open"
+            remedy = (
+                f"`lakechime trigger seek {subscription}` goes on, after `lakechime execution "
+                f"skip` where an execution is open"
+            )
         return f"{self.shown(subscription)} is {self.state.value}: {self.state_reason}; {remedy}"
 
     def is_still(self, seen: "ConsumerRow") -> bool:
@@ -101,7 +115,9 @@ class ConsumerRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One Dagster run at an execution; times in milliseconds. `outcome` is None while it may still work."""
+    """One Dagster run at an execution; times in milliseconds. `outcome` is None while it may still
+    work.
+    """
 
     number: int
     run_id: str | None
@@ -130,7 +146,10 @@ EXECUTIONS = (
     .join(lc_subscription, lc_subscription.c.subscription_id == lc_consumer.c.subscription_id)
     .join(
         lc_attempt,
-        sa.and_(lc_attempt.c.execution_id == lc_execution.c.execution_id, lc_attempt.c.number == lc_execution.c.attempt),
+        sa.and_(
+            lc_attempt.c.execution_id == lc_execution.c.execution_id,
+            lc_attempt.c.number == lc_execution.c.attempt,
+        ),
     )
 )
 
@@ -149,7 +168,9 @@ Record = TypeVar("Record", bound=_Dataclass)
 def record_of(kind: type[Record], row: sa.Row[Any], **others: Any) -> Record:
     """A record from the columns of a row that its fields are named after, and from the `others`."""
     columns = row._asdict()
-    return kind(**{name: columns[name] for name in kind.__dataclass_fields__ if name in columns} | others)
+    return kind(
+        **{name: columns[name] for name in kind.__dataclass_fields__ if name in columns} | others
+    )
 
 
 def subscription_from(row: sa.Row[Any]) -> SubscriptionRow:
@@ -163,7 +184,14 @@ def consumer_from(row: sa.Row[Any]) -> ConsumerRow:
 
 def execution_from(row: sa.Row[Any]) -> Execution:
     consumer = ConsumerId(row.deployment, row.subscription, row.key)
-    return record_of(Execution, row, consumer=consumer, start=row.start_checkpoint, end=row.end_checkpoint, next_attempt_ts=row.due_ts)
+    return record_of(
+        Execution,
+        row,
+        consumer=consumer,
+        start=row.start_checkpoint,
+        end=row.end_checkpoint,
+        next_attempt_ts=row.due_ts,
+    )
 
 
 def attempt_from(row: sa.Row[Any]) -> Attempt:
@@ -178,12 +206,20 @@ def change(connection: Connection, table: sa.Table, key: int | str, **values: An
 
 def standing_at(checkpoint: Checkpoint) -> dict[str, Any]:
     """The columns of a consumer that stands at a checkpoint."""
-    return {"checkpoint": checkpoint, "checkpoint_tx": checkpoint.position.tx_id, "checkpoint_seq": checkpoint.position.seq}
+    return {
+        "checkpoint": checkpoint,
+        "checkpoint_tx": checkpoint.position.tx_id,
+        "checkpoint_seq": checkpoint.position.seq,
+    }
 
 
-ACTIVE = {"state": ConsumerState.ACTIVE, "state_reason": ""}  # the columns of a consumer that may claim
+ACTIVE = {
+    "state": ConsumerState.ACTIVE,
+    "state_reason": "",
+}  # the columns of a consumer that may claim
 TICK_NOTE_MS = 60_000
-_CHECKPOINTS = 0x1A6E_C41F  # PostgreSQL's advisory lock of those who move checkpoints back; any number that is ours
+# PostgreSQL's advisory lock of those who move checkpoints back; any number that is ours
+_CHECKPOINTS = 0x1A6E_C41F
 
 
 class Registry:
@@ -193,23 +229,38 @@ class Registry:
         self.engine = engine
         self.deployment = deployment
 
-    def ensure_subscription(self, subscription: Subscription, start: Callable[[Connection], Checkpoint] | None = None) -> SubscriptionRow:
-        """The subscription as the ledger keeps it; activated now, from `start`, when it is new or was forgotten."""
+    def ensure_subscription(
+        self, subscription: Subscription, start: Callable[[Connection], Checkpoint] | None = None
+    ) -> SubscriptionRow:
+        """The subscription as the ledger keeps it; activated now, from `start`, when it is new or
+        was forgotten.
+        """
         found = self.subscription(subscription.name)
         if found is not None and found.describes(subscription):
             return found
         with writing(self.engine) as connection:
             hold_checkpoints(connection)
             # what was looked through for another declaration must be looked at again
-            values = {**declared(subscription), "tag_keys": sorted(subscription.trigger.tags), **nothing_looked(connection)}
+            values = {
+                **declared(subscription),
+                "tag_keys": sorted(subscription.trigger.tags),
+                **nothing_looked(connection),
+            }
             update = sa.update(lc_subscription).where(
-                lc_subscription.c.deployment == self.deployment, lc_subscription.c.name == subscription.name
+                lc_subscription.c.deployment == self.deployment,
+                lc_subscription.c.name == subscription.name,
             )
             if not connection.execute(update.where(IS_KNOWN).values(**values)).rowcount:
-                values |= {"activated_ts": now_ms(connection), "start": start(connection) if start else Checkpoint(), "forgotten_ts": None}
+                values |= {
+                    "activated_ts": now_ms(connection),
+                    "start": start(connection) if start else Checkpoint(),
+                    "forgotten_ts": None,
+                }
                 if not connection.execute(update.where(~IS_KNOWN).values(**values)).rowcount:
                     insert = insert_if_absent(connection, lc_subscription)
-                    connection.execute(insert.values(deployment=self.deployment, name=subscription.name, **values))
+                    connection.execute(
+                        insert.values(deployment=self.deployment, name=subscription.name, **values)
+                    )
         found = self.subscription(subscription.name)
         assert found is not None
         return found
@@ -220,8 +271,12 @@ class Registry:
             return self._find_subscription(connection, name)
 
     def subscriptions(self, *which: sa.ColumnElement[bool]) -> list[SubscriptionRow]:
-        """The subscriptions of the deployment, all or those for which these conditions hold, by name."""
-        query = SUBSCRIPTIONS.where(lc_subscription.c.deployment == self.deployment, *which).order_by(lc_subscription.c.name)
+        """The subscriptions of the deployment, all or those for which these conditions hold, by
+        name.
+        """
+        query = SUBSCRIPTIONS.where(
+            lc_subscription.c.deployment == self.deployment, *which
+        ).order_by(lc_subscription.c.name)
         with reading(self.engine) as connection:
             return [subscription_from(row) for row in connection.execute(query)]
 
@@ -235,8 +290,14 @@ class Registry:
         return self.subscriptions(is_blocked)
 
     def note_tick(self, subscriptions: Sequence[SubscriptionRow], now: int) -> None:
-        """Remember that the sensor of these subscriptions ticked; written once a minute, so that a tick without news stays a read."""
-        stale = [one.subscription_id for one in subscriptions if one.ticked_ts is None or now - one.ticked_ts >= TICK_NOTE_MS]
+        """Remember that the sensor of these subscriptions ticked; written once a minute, so that a
+        tick without news stays a read.
+        """
+        stale = [
+            one.subscription_id
+            for one in subscriptions
+            if one.ticked_ts is None or now - one.ticked_ts >= TICK_NOTE_MS
+        ]
         if stale:
             with writing(self.engine) as connection:
                 these = among(connection, lc_subscription.c.subscription_id, stale)
@@ -254,12 +315,17 @@ class Registry:
             return consumers_of(connection, subscription.subscription_id)
 
     def ensure_consumer(
-        self, subscription: SubscriptionRow, key: str, committed: Committed | None = None, atoms: Sequence[Atom] = ()
+        self,
+        subscription: SubscriptionRow,
+        key: str,
+        committed: Committed | None = None,
+        atoms: Sequence[Atom] = (),
     ) -> ConsumerRow:
-        """The consumer; one that the ledger does not know starts from what its target's last commit says, else from the subscription's
-        start.
+        """The consumer; one that the ledger does not know starts from what its target's last commit
+        says, else from the subscription's start.
 
-        With such a commit the consumer counts as fired; `atoms` are the partitions whose later change is late.
+        With such a commit the consumer counts as fired; `atoms` are the partitions whose later
+        change is late.
         """
         with writing(self.engine) as connection:
             is_new = make_consumer(connection, subscription, key, committed)
@@ -277,24 +343,31 @@ class Registry:
         found = self._find_subscription(connection, name)
         if found is None:
             raise NotFoundError(
-                f"no subscription {name!r} in deployment {self.deployment}; `lakechime trigger show` shows those that are there"
+                f"no subscription {name!r} in deployment {self.deployment}; `lakechime trigger "
+                f"show` shows those that are there"
             )
         return found
 
     def open_consumers(self, connection: Connection, subscription: SubscriptionRow) -> set[int]:
         """The consumers of a subscription that have an open execution."""
         query = sa.select(lc_execution.c.consumer_id).join(lc_consumer, OF_EXECUTION)
-        return set(connection.execute(query.where(lc_consumer.c.subscription_id == subscription.subscription_id, IS_OPEN)).scalars())
+        return set(
+            connection.execute(
+                query.where(lc_consumer.c.subscription_id == subscription.subscription_id, IS_OPEN)
+            ).scalars()
+        )
 
     def _find_subscription(self, connection: Connection, name: str) -> SubscriptionRow | None:
-        query = SUBSCRIPTIONS.where(lc_subscription.c.deployment == self.deployment, lc_subscription.c.name == name)
+        query = SUBSCRIPTIONS.where(
+            lc_subscription.c.deployment == self.deployment, lc_subscription.c.name == name
+        )
         row = connection.execute(query).one_or_none()
         return subscription_from(row) if row else None
 
 
 def hold_checkpoints(connection: Connection) -> None:
-    """Until the transaction ends, let nobody else put a consumer back, declare a subscription otherwise, or fold what subscriptions do
-    not need.
+    """Until the transaction ends, let nobody else put a consumer back, declare a subscription
+    otherwise, or fold what subscriptions do not need.
 
     On SQLite a transaction that writes keeps the others out anyway.
     """
@@ -303,29 +376,56 @@ def hold_checkpoints(connection: Connection) -> None:
 
 
 def nothing_looked(connection: Connection) -> dict[str, int]:
-    """Before every position, and unlike any that an evaluation under way has looked up to, also from such a beginning."""
+    """Before every position, and unlike any that an evaluation under way has looked up to, also
+    from such a beginning.
+    """
     return {"looked_tx": 0, "looked_seq": -now_ms(connection)}
 
 
-def make_consumer(connection: Connection, subscription: SubscriptionRow, key: str, committed: Committed | None = None) -> bool:
-    """Make a consumer that the ledger does not know, by its target's last commit or at the subscription's start; False when it was there.
+def make_consumer(
+    connection: Connection,
+    subscription: SubscriptionRow,
+    key: str,
+    committed: Committed | None = None,
+) -> bool:
+    """Make a consumer that the ledger does not know, by its target's last commit or at the
+    subscription's start; False when it was there.
 
-    Where that commit no longer says up to where it read, the consumer is BLOCKED: from the start, all of it would be read again.
+    Where that commit no longer says up to where it read, the consumer is BLOCKED: from the start,
+    all of it would be read again.
     """
     metadata = committed.commit_metadata if committed else None
-    values: dict[str, Any] = {"subscription_id": subscription.subscription_id, "key": key, "created_ts": now_ms(connection)}
-    values |= {"completed": metadata.step if metadata else 0, "fired": metadata is not None, **ACTIVE}
+    values: dict[str, Any] = {
+        "subscription_id": subscription.subscription_id,
+        "key": key,
+        "created_ts": now_ms(connection),
+    }
+    values |= {
+        "completed": metadata.step if metadata else 0,
+        "fired": metadata is not None,
+        **ACTIVE,
+    }
     values |= standing_at(metadata.end if metadata else subscription.start)
     if metadata and committed and committed.is_commit_metadata_lost:
-        reason = f"its target holds execution {metadata.step}, but its log no longer says up to where"
+        reason = (
+            f"its target holds execution {metadata.step}, but its log no longer says up to where"
+        )
         values |= {"state": ConsumerState.BLOCKED, "state_reason": reason}
-    return bool(connection.execute(insert_if_absent(connection, lc_consumer).values(**values)).rowcount)
+    return bool(
+        connection.execute(insert_if_absent(connection, lc_consumer).values(**values)).rowcount
+    )
 
 
 def consumers_of(
-    connection: Connection, subscription_id: int, keys: Sequence[str] | None = None, *, lock: bool = False
+    connection: Connection,
+    subscription_id: int,
+    keys: Sequence[str] | None = None,
+    *,
+    lock: bool = False,
 ) -> dict[str, ConsumerRow]:
-    """The consumers of a subscription by key, all of them or some; `lock` holds their rows until the transaction ends."""
+    """The consumers of a subscription by key, all of them or some; `lock` holds their rows until
+    the transaction ends.
+    """
     query = sa.select(lc_consumer).where(lc_consumer.c.subscription_id == subscription_id)
     query = query.order_by(lc_consumer.c.consumer_id).with_for_update() if lock else query
     if keys is not None:
@@ -333,17 +433,31 @@ def consumers_of(
     return {row.key: consumer_from(row) for row in connection.execute(query)}
 
 
-def consumer_at(connection: Connection, subscription_id: int, key: str, *, lock: bool) -> ConsumerRow:
+def consumer_at(
+    connection: Connection, subscription_id: int, key: str, *, lock: bool
+) -> ConsumerRow:
     """One consumer, which is there."""
-    query = sa.select(lc_consumer).where(lc_consumer.c.subscription_id == subscription_id, lc_consumer.c.key == key)
+    query = sa.select(lc_consumer).where(
+        lc_consumer.c.subscription_id == subscription_id, lc_consumer.c.key == key
+    )
     return consumer_from(connection.execute(query.with_for_update() if lock else query).one())
 
 
 def remember_atoms(connection: Connection, consumer_id: int, atoms: Sequence[Atom]) -> None:
-    """Keep the partitions that a consumer's claim takes events of; a change in them after the consumer has fired is late."""
-    connection.execute(sa.delete(lc_consumer_partition).where(lc_consumer_partition.c.consumer_id == consumer_id))
+    """Keep the partitions that a consumer's claim takes events of; a change in them after the
+    consumer has fired is late.
+    """
+    connection.execute(
+        sa.delete(lc_consumer_partition).where(lc_consumer_partition.c.consumer_id == consumer_id)
+    )
     if atoms:
         rows = [
-            {"consumer_id": consumer_id, "cluster": one.cluster, "table_name": one.table, "partition_key": one.canonical} for one in atoms
+            {
+                "consumer_id": consumer_id,
+                "cluster": one.cluster,
+                "table_name": one.table,
+                "partition_key": one.canonical,
+            }
+            for one in atoms
         ]
         connection.execute(sa.insert(lc_consumer_partition).values(consumer_id=consumer_id), rows)

@@ -8,7 +8,15 @@ from sqlalchemy import ColumnElement, Connection, Engine
 
 from lakechime_dagster.dce.engine import among, high_water, reading, writing
 from lakechime_dagster.dce.events import Position
-from lakechime_dagster.dce.queries import TableKey, TableRow, changed_table, is_after, is_through, locked_whole, tables_by_id
+from lakechime_dagster.dce.queries import (
+    TableKey,
+    TableRow,
+    changed_table,
+    is_after,
+    is_through,
+    locked_whole,
+    tables_by_id,
+)
 from lakechime_dagster.dce.schema import dce_compacted, dce_event
 from lakechime_dagster.triggers.consumers import ConsumerState
 from lakechime_dagster.triggers.evidence import late_consumers
@@ -32,8 +40,8 @@ Needed = Mapping[str, Position] | Callable[[Connection, str], Position | None]
 class ExpiredTable:
     """What expiry did, or would do, to the events of one table.
 
-    `needed` events are old enough but come after the checkpoint of a live consumer: held back, or removed all the same when
-    `forced`; whoever needed them up to `through` is stale then.
+    `needed` events are old enough but come after the checkpoint of a live consumer: held back, or
+    removed all the same when `forced`; whoever needed them up to `through` is stale then.
     """
 
     table: str
@@ -77,20 +85,25 @@ def expire(
 ) -> Expired:
     """Compact the events registered before a time, table by table, each in one transaction.
 
-    What was compacted is not fetched any more, and no execution gets it. Triggers still find it: partitions with their tags, and the
-    snapshots of tables. A repeat stays a duplicate.
-    `needed` says per table name after which position live consumers still need events; None or absent: no consumer needs any. A
-    function is asked in the table's transaction, so that its answer may hold until the events are removed.
-    `force` removes needed events too; `when_forced` is called before, in the same transaction, to mark those consumers.
+    What was compacted is not fetched any more, and no execution gets it. Triggers still find it:
+    partitions with their tags, and the snapshots of tables. A repeat stays a duplicate. `needed`
+    says per table name after which position live consumers still need events; None or absent: no
+    consumer needs any. A function is asked in the table's transaction, so that its answer may hold
+    until the events are removed. `force` removes needed events too; `when_forced` is called before,
+    in the same transaction, to mark those consumers.
     """
     with reading(engine) as connection:
         tables = list(tables_by_id(connection).values())
     results: list[ExpiredTable] = []
     for table in tables:
         with reading(engine) if dry_run else writing(engine) as connection:
-            position = needed(connection, table.name) if callable(needed) else needed.get(table.name)
+            position = (
+                needed(connection, table.name) if callable(needed) else needed.get(table.name)
+            )
             if not dry_run:
-                locked_whole(connection, [table.table_id])  # from here on nobody registers into this table
+                locked_whole(
+                    connection, [table.table_id]
+                )  # from here on nobody registers into this table
             result, expiring = _expiring(connection, table, before_ms, position, force)
             if result.compacted and not dry_run:
                 if result.forced and when_forced is not None:
@@ -102,14 +115,27 @@ def expire(
 
 
 def _expiring(
-    connection: Connection, table: TableRow, before_ms: int, checkpoint: Position | None, force: bool
+    connection: Connection,
+    table: TableRow,
+    before_ms: int,
+    checkpoint: Position | None,
+    force: bool,
 ) -> tuple[ExpiredTable, ColumnElement[bool]]:
     """What expires of a table, in numbers, and by which condition."""
     event = dce_event.c
-    is_old = sa.and_(event.table_id == table.table_id, event.event_ts < before_ms, event.tx_id < high_water(connection))
+    is_old = sa.and_(
+        event.table_id == table.table_id,
+        event.event_ts < before_ms,
+        event.tx_id < high_water(connection),
+    )
     expiring = is_old if checkpoint is None or force else sa.and_(is_old, is_through(checkpoint))
     needed = 0 if checkpoint is None else _count(connection, sa.and_(is_old, is_after(checkpoint)))
-    newest = sa.select(event.tx_id, event.seq).where(expiring).order_by(event.tx_id.desc(), event.seq.desc()).limit(1)
+    newest = (
+        sa.select(event.tx_id, event.seq)
+        .where(expiring)
+        .order_by(event.tx_id.desc(), event.seq.desc())
+        .limit(1)
+    )
     row = connection.execute(newest).one_or_none()
     result = ExpiredTable(
         table=table.name,
@@ -127,11 +153,15 @@ def _compact(connection: Connection, table: TableRow, expiring: ColumnElement[bo
     moving = sa.select(*(dce_event.c[name] for name in kept)).where(expiring)
     connection.execute(sa.insert(dce_compacted).from_select(kept, moving))
     connection.execute(sa.delete(dce_event).where(expiring))
-    changed_table(connection, table.table_id)  # who registers a single event must look again: its repeat may be compacted now
+    changed_table(
+        connection, table.table_id
+    )  # who registers a single event must look again: its repeat may be compacted now
 
 
 def _count(connection: Connection, condition: ColumnElement[bool]) -> int:
-    return connection.execute(sa.select(sa.func.count()).select_from(dce_event).where(condition)).scalar_one()
+    return connection.execute(
+        sa.select(sa.func.count()).select_from(dce_event).where(condition)
+    ).scalar_one()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,10 +175,12 @@ class Need:
 
 
 def needs(engine: Engine) -> dict[str, Need]:
-    """Per table name the oldest need, and whose it is; a table that no subscription reads is not in it.
+    """Per table name the oldest need, and whose it is; a table that no subscription reads is not in
+    it.
 
-    A snapshot trigger needs what is after its consumer's checkpoint, or after what was evaluated without firing. A partition
-    trigger finds compacted partitions too, so it needs what it has not evaluated; any subscription what its open executions read.
+    A snapshot trigger needs what is after its consumer's checkpoint, or after what was evaluated
+    without firing. A partition trigger finds compacted partitions too, so it needs what it has not
+    evaluated; any subscription what its open executions read.
     """
     found: dict[str, Need] = {}
     with reading(engine) as connection:
@@ -156,27 +188,50 @@ def needs(engine: Engine) -> dict[str, Need]:
             position = _subscription_needs_after(connection, subscription)
             for table in subscription.tables:
                 if table not in found or position < found[table].position:
-                    found[table] = Need(table=table, position=position, deployment=subscription.deployment, subscription=subscription.name)
+                    found[table] = Need(
+                        table=table,
+                        position=position,
+                        deployment=subscription.deployment,
+                        subscription=subscription.name,
+                    )
     return found
 
 
 def needed_after(connection: Connection, table: str) -> Position | None:
-    """The position after which a table's events are needed, None when nobody needs any; it holds until the transaction ends."""
+    """The position after which a table's events are needed, None when nobody needs any; it holds
+    until the transaction ends.
+    """
     hold_checkpoints(connection)
-    readers = [subscription for subscription in _subscriptions(connection) if table in subscription.tables]
-    return min((_subscription_needs_after(connection, subscription) for subscription in readers), default=None)
+    readers = [
+        subscription for subscription in _subscriptions(connection) if table in subscription.tables
+    ]
+    return min(
+        (_subscription_needs_after(connection, subscription) for subscription in readers),
+        default=None,
+    )
 
 
 def mark_stale(connection: Connection, expiring: ExpiredTable) -> None:
-    """Mark the consumers that a forced expiry takes events from, before it does so in its transaction: they wait for a person."""
+    """Mark the consumers that a forced expiry takes events from, before it does so in its
+    transaction: they wait for a person.
+    """
     if expiring.through is None:
         return
-    reason = f"events of {expiring.table} up to {expiring.through} were expired by force before they were consumed"
+    reason = (
+        f"events of {expiring.table} up to {expiring.through} were expired by force before they "
+        f"were consumed"
+    )
     values = {"state": ConsumerState.STALE, "state_reason": reason}
     for subscription in _subscriptions(connection):
         if expiring.table in subscription.tables:
-            lost = _losing(connection, subscription, (expiring.cluster, expiring.table), expiring.through)
-            connection.execute(sa.update(lc_consumer).where(among(connection, lc_consumer.c.consumer_id, lost)).values(**values))
+            lost = _losing(
+                connection, subscription, (expiring.cluster, expiring.table), expiring.through
+            )
+            connection.execute(
+                sa.update(lc_consumer)
+                .where(among(connection, lc_consumer.c.consumer_id, lost))
+                .values(**values)
+            )
 
 
 def _subscription_needs_after(connection: Connection, subscription: SubscriptionRow) -> Position:
@@ -188,19 +243,41 @@ def _subscription_needs_after(connection: Connection, subscription: Subscription
     return checkpoint if starts else max(checkpoint, subscription.looked)
 
 
-def _losing(connection: Connection, subscription: SubscriptionRow, table: TableKey, through: Position) -> list[int]:
-    """The consumers that still need something of a table at or before `through`; the consumer of a snapshot trigger is made for that."""
+def _losing(
+    connection: Connection, subscription: SubscriptionRow, table: TableKey, through: Position
+) -> list[int]:
+    """The consumers that still need something of a table at or before `through`; the consumer of a
+    snapshot trigger is made for that.
+    """
     if subscription.is_partitioned is False and subscription.cluster != table[0]:
         return []
-    if subscription.is_partitioned is False and max(subscription.start.position, subscription.looked) < through:
+    if (
+        subscription.is_partitioned is False
+        and max(subscription.start.position, subscription.looked) < through
+    ):
         make_consumer(connection, subscription, "")
     starts = _open_starts(connection, subscription)
-    late = late_consumers(connection, subscription.subscription_id, subscription.looked, through, table) if subscription.refires else {}
+    late = (
+        late_consumers(
+            connection, subscription.subscription_id, subscription.looked, through, table
+        )
+        if subscription.refires
+        else {}
+    )
     consumers = consumers_of(connection, subscription.subscription_id).values()
-    return [consumer.consumer_id for consumer in consumers if consumer.key in late or _needs(consumer, starts, subscription, through)]
+    return [
+        consumer.consumer_id
+        for consumer in consumers
+        if consumer.key in late or _needs(consumer, starts, subscription, through)
+    ]
 
 
-def _needs(consumer: ConsumerRow, starts: dict[str, Position], subscription: SubscriptionRow, through: Position) -> bool:
+def _needs(
+    consumer: ConsumerRow,
+    starts: dict[str, Position],
+    subscription: SubscriptionRow,
+    through: Position,
+) -> bool:
     """Whether a consumer still needs something at or before `through`, but for late changes."""
     if consumer.key in starts:
         return starts[consumer.key] < through
@@ -209,9 +286,14 @@ def _needs(consumer: ConsumerRow, starts: dict[str, Position], subscription: Sub
 
 def _open_starts(connection: Connection, subscription: SubscriptionRow) -> dict[str, Position]:
     """Where the ranges of the subscription's open executions begin, by consumer key."""
-    rows = connection.execute(EXECUTIONS.where(lc_consumer.c.subscription_id == subscription.subscription_id, IS_OPEN))
+    rows = connection.execute(
+        EXECUTIONS.where(lc_consumer.c.subscription_id == subscription.subscription_id, IS_OPEN)
+    )
     return {row.key: row.start_checkpoint.position for row in rows}
 
 
 def _subscriptions(connection: Connection) -> Sequence[SubscriptionRow]:
-    return [subscription_from(row) for row in connection.execute(SUBSCRIPTIONS.order_by(lc_subscription.c.subscription_id))]
+    return [
+        subscription_from(row)
+        for row in connection.execute(SUBSCRIPTIONS.order_by(lc_subscription.c.subscription_id))
+    ]

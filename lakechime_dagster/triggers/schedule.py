@@ -40,11 +40,21 @@ class Schedule:
     zone: str = "UTC"
 
     def __post_init__(self) -> None:
-        if isinstance(self.frequency, bool) or not isinstance(self.frequency, int) or self.frequency < 1:
-            raise InvalidValueError(self.unit.value, self.frequency, "is not a positive whole number; write such as every(minutes=5)")
+        if (
+            isinstance(self.frequency, bool)
+            or not isinstance(self.frequency, int)
+            or self.frequency < 1
+        ):
+            raise InvalidValueError(
+                self.unit.value,
+                self.frequency,
+                "is not a positive whole number; write such as every(minutes=5)",
+            )
         checked_zone("zone", self.zone)
         if self.until is not None and self.until < self.start:
-            raise InvalidValueError("until", str(self.until), f"is before start {self.start}; swap them")
+            raise InvalidValueError(
+                "until", str(self.until), f"is before start {self.start}; swap them"
+            )
 
     @property
     def has_start(self) -> bool:
@@ -56,11 +66,17 @@ class Schedule:
         return self.point(0)
 
     def point(self, n: int) -> dt.datetime:
-        """The n-th point in UTC; a wall clock time that a zone skips is taken an hour later, a repeated one first."""
+        """The n-th point in UTC; a wall clock time that a zone skips is taken an hour later, a
+        repeated one first.
+        """
         zone = ZoneInfo(self.zone)
         match self.unit:
             case Unit.DAYS:
-                return (self.start + dt.timedelta(days=n * self.frequency)).replace(tzinfo=zone).astimezone(dt.timezone.utc)
+                return (
+                    (self.start + dt.timedelta(days=n * self.frequency))
+                    .replace(tzinfo=zone)
+                    .astimezone(dt.timezone.utc)
+                )
             case Unit.HOURS | Unit.MINUTES:
                 return self.start.replace(tzinfo=zone).astimezone(dt.timezone.utc) + n * self._step
             case _:
@@ -69,7 +85,9 @@ class Schedule:
     def last_number(self, now: dt.datetime) -> int:
         """The number of the newest point at or before `now` (aware) and until; -1 for none."""
         if self.until is not None:
-            now = min(now, self.until.replace(tzinfo=ZoneInfo(self.zone)).astimezone(dt.timezone.utc))
+            now = min(
+                now, self.until.replace(tzinfo=ZoneInfo(self.zone)).astimezone(dt.timezone.utc)
+            )
         guess = (now - self.first) // self._step
         while guess >= 0 and self.point(guess) > now:
             guess -= 1
@@ -86,7 +104,9 @@ class Schedule:
         """The first point after `now`, or None when the schedule has ended."""
         number = self.last_number(now) + 1
         point = self.point(number)
-        if self.until is not None and point > self.until.replace(tzinfo=ZoneInfo(self.zone)).astimezone(dt.timezone.utc):
+        if self.until is not None and point > self.until.replace(
+            tzinfo=ZoneInfo(self.zone)
+        ).astimezone(dt.timezone.utc):
             return None
         return point
 
@@ -115,8 +135,14 @@ def every(
     until: str | dt.date | None = None,
     zone: str = "UTC",
 ) -> Schedule:
-    """A schedule: `every(minutes=5)`, `every(days=1, start="2013-01-02", until="2014-01-01", zone="America/New_York")`."""
-    given = [(unit, value) for unit, value in zip(Unit, (minutes, hours, days), strict=True) if value is not None]
+    """A schedule: `every(minutes=5)`, `every(days=1, start="2013-01-02", until="2014-01-01",
+    zone="America/New_York")`.
+    """
+    given = [
+        (unit, value)
+        for unit, value in zip(Unit, (minutes, hours, days), strict=True)
+        if value is not None
+    ]
     if len(given) != 1:
         remedy = "needs exactly one of minutes, hours, days; write such as every(minutes=5)"
         raise InvalidValueError("every", [unit.value for unit, _ in given], remedy)
@@ -134,10 +160,14 @@ def wall_clock(field: str, value: str | dt.date, zone: str) -> dt.datetime:
     """A date or time as wall clock time of a zone; one with an offset of its own is converted."""
     try:
         moment = datetime_of_iso(value) if isinstance(value, str) else value
-        moment = moment if isinstance(moment, dt.datetime) else dt.datetime.combine(moment, dt.time())
+        moment = (
+            moment if isinstance(moment, dt.datetime) else dt.datetime.combine(moment, dt.time())
+        )
         return moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None) if moment.tzinfo else moment
     except (ValueError, TypeError, OverflowError):
-        raise InvalidValueError(field, value, "is not a date or time; write it as 2013-01-02 or 2013-01-02T06:00") from None
+        raise InvalidValueError(
+            field, value, "is not a date or time; write it as 2013-01-02 or 2013-01-02T06:00"
+        ) from None
 
 
 def checked_zone(field: str, zone: str) -> str:
@@ -145,7 +175,9 @@ def checked_zone(field: str, zone: str) -> str:
     try:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
-        raise InvalidValueError(field, zone, "is not a time zone; write one such as UTC or America/New_York") from None
+        raise InvalidValueError(
+            field, zone, "is not a time zone; write one such as UTC or America/New_York"
+        ) from None
     return zone
 
 
@@ -156,7 +188,9 @@ def from_milliseconds(milliseconds: int) -> dt.datetime:
 
 def to_milliseconds(moment: dt.datetime) -> int:
     """An aware datetime as milliseconds since the epoch."""
-    return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)) // dt.timedelta(milliseconds=1)
+    return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)) // dt.timedelta(
+        milliseconds=1
+    )
 
 
 OFFSET = re.compile(r"([+-]?\d+)\s*(y|mo|w|d|h|m)", re.ASCII)
@@ -167,8 +201,8 @@ HALF_HOUR = dt.timedelta(minutes=30)
 class Tick:
     """The tick moved by a calendar offset in the schedule's zone, as text if a format is given.
 
-    Without a format it gives a local time, which a `date` level reads as its date and a `timestamp` level as the
-    moment; any other level reads its date as text.
+    Without a format it gives a local time, which a `date` level reads as its date and a `timestamp`
+    level as the moment; any other level reads its date as text.
     """
 
     offset: str = ""
@@ -176,9 +210,15 @@ class Tick:
 
     def __post_init__(self) -> None:
         if self.format is not None:
-            checked_text("tick format", self.format.strip() if isinstance(self.format, str) else self.format, empty=True)
+            checked_text(
+                "tick format",
+                self.format.strip() if isinstance(self.format, str) else self.format,
+                empty=True,
+            )
         if not isinstance(self.offset, str) or OFFSET.sub("", self.offset).strip():
-            raise InvalidValueError("tick", self.offset, "is not an offset; write such as -1d, +2h, -1mo or '-1w -1h'")
+            raise InvalidValueError(
+                "tick", self.offset, "is not an offset; write such as -1d, +2h, -1mo or '-1w -1h'"
+            )
 
     def local(self, moment: dt.datetime, zone: str) -> dt.datetime:
         """The moved tick as an aware local time."""
@@ -214,8 +254,8 @@ class HoursOf:
 def hours_of(day: Tick | dt.date | str, zone: str = "UTC") -> HoursOf | tuple[int, ...]:
     """The local hours that a day really has in a zone, in order: 23, 24 or 25 of them.
 
-    A skipped hour is absent, a repeated one there twice (as partitions the two are one). For a day that depends on
-    the tick the hours are found when the trigger is evaluated.
+    A skipped hour is absent, a repeated one there twice (as partitions the two are one). For a day
+    that depends on the tick the hours are found when the trigger is evaluated.
     """
     checked_zone("zone", zone)
     if isinstance(day, Tick):
@@ -224,16 +264,24 @@ def hours_of(day: Tick | dt.date | str, zone: str = "UTC") -> HoursOf | tuple[in
 
 
 def real_hours(day: dt.date, zone: str) -> tuple[int, ...]:
-    """The local hours between two midnights, each as often as it occurred; counted in half hours, by which some zones put the clock."""
+    """The local hours between two midnights, each as often as it occurred; counted in half hours,
+    by which some zones put the clock.
+    """
     info = ZoneInfo(zone)
     start = dt.datetime.combine(day, dt.time(), info).astimezone(dt.timezone.utc)
-    end = dt.datetime.combine(day + dt.timedelta(days=1), dt.time(), info).astimezone(dt.timezone.utc)
-    halves = Counter((start + n * HALF_HOUR).astimezone(info).hour for n in range((end - start) // HALF_HOUR))
+    end = dt.datetime.combine(day + dt.timedelta(days=1), dt.time(), info).astimezone(
+        dt.timezone.utc
+    )
+    halves = Counter(
+        (start + n * HALF_HOUR).astimezone(info).hour for n in range((end - start) // HALF_HOUR)
+    )
     return tuple(hour for hour, count in halves.items() for _ in range((count + 1) // 2))
 
 
 def shifted(moment: dt.datetime, amount: int, unit: str) -> dt.datetime:
-    """A local time moved by calendar units (the wall clock stays) or, for hours and minutes, by elapsed time."""
+    """A local time moved by calendar units (the wall clock stays) or, for hours and minutes, by
+    elapsed time.
+    """
     by_unit: dict[str, Callable[[], dt.datetime]] = {
         "y": lambda: _months(moment, 12 * amount),
         "mo": lambda: _months(moment, amount),

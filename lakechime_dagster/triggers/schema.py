@@ -7,7 +7,15 @@ import sqlalchemy as sa
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.engine import BIG
 from lakechime_dagster.dce.schema import metadata
-from lakechime_dagster.triggers.consumers import Action, Cause, Checkpoint, ConsumerState, ExecutionState, RequestState, SourceLag
+from lakechime_dagster.triggers.consumers import (
+    Action,
+    Cause,
+    Checkpoint,
+    ConsumerState,
+    ExecutionState,
+    RequestState,
+    SourceLag,
+)
 
 
 class CheckpointJson(sa.types.TypeDecorator[Checkpoint]):
@@ -38,7 +46,12 @@ class SourceLagJson(sa.types.TypeDecorator[SourceLag]):
 
 def _one_of(kind: type[StrEnum], length: int) -> sa.Enum:
     """A text that is one of these."""
-    return sa.Enum(kind, native_enum=False, length=length, values_callable=lambda kind: [one.value for one in kind])
+    return sa.Enum(
+        kind,
+        native_enum=False,
+        length=length,
+        values_callable=lambda kind: [one.value for one in kind],
+    )
 
 
 lc_subscription = sa.Table(
@@ -73,7 +86,9 @@ lc_consumer = sa.Table(
     "lc_consumer",
     metadata,
     sa.Column("consumer_id", BIG, sa.Identity(), primary_key=True),
-    sa.Column("subscription_id", BIG, sa.ForeignKey("lc_subscription.subscription_id"), nullable=False),
+    sa.Column(
+        "subscription_id", BIG, sa.ForeignKey("lc_subscription.subscription_id"), nullable=False
+    ),
     sa.Column("key", sa.String(512), nullable=False),
     sa.Column("state", _one_of(ConsumerState, 8), nullable=False),
     sa.Column("state_reason", sa.Text, nullable=False, server_default=""),
@@ -107,7 +122,11 @@ lc_execution = sa.Table(
     sa.Column("dagster_backfill", sa.String(64), nullable=False, server_default=""),
     sa.UniqueConstraint("consumer_id", "step", name="lc_execution_step"),
     sa.Index(
-        "lc_execution_open", "consumer_id", unique=True, sqlite_where=sa.text("state = 'OPEN'"), postgresql_where=sa.text("state = 'OPEN'")
+        "lc_execution_open",
+        "consumer_id",
+        unique=True,
+        sqlite_where=sa.text("state = 'OPEN'"),
+        postgresql_where=sa.text("state = 'OPEN'"),
     ),
     sa.Index("lc_execution_claimed", "claimed_ts"),
 )
@@ -115,7 +134,9 @@ lc_execution = sa.Table(
 lc_attempt = sa.Table(
     "lc_attempt",
     metadata,
-    sa.Column("execution_id", sa.String(36), sa.ForeignKey("lc_execution.execution_id"), primary_key=True),
+    sa.Column(
+        "execution_id", sa.String(36), sa.ForeignKey("lc_execution.execution_id"), primary_key=True
+    ),
     sa.Column("number", sa.Integer, primary_key=True),
     sa.Column("run_id", sa.String(64)),
     sa.Column("due_ts", sa.BigInteger, nullable=False),
@@ -145,9 +166,13 @@ lc_request = sa.Table(
     "lc_request",
     metadata,
     sa.Column("request_id", BIG, sa.Identity(), primary_key=True),
-    sa.Column("backfill_id", sa.String(36), sa.ForeignKey("lc_backfill.backfill_id"), nullable=False),
+    sa.Column(
+        "backfill_id", sa.String(36), sa.ForeignKey("lc_backfill.backfill_id"), nullable=False
+    ),
     sa.Column("number", sa.Integer, nullable=False),
-    sa.Column("subscription_id", BIG, sa.ForeignKey("lc_subscription.subscription_id"), nullable=False),
+    sa.Column(
+        "subscription_id", BIG, sa.ForeignKey("lc_subscription.subscription_id"), nullable=False
+    ),
     sa.Column("key", sa.String(512), nullable=False),
     sa.Column("waits_for", sa.JSON, nullable=False),
     sa.Column("span", sa.JSON(none_as_null=True)),
@@ -155,7 +180,9 @@ lc_request = sa.Table(
     sa.Column("state", _one_of(RequestState, 16), nullable=False),
     sa.Column("execution_id", sa.String(36)),
     sa.Column("closed_ts", sa.BigInteger),
-    sa.Column("closed_tx", sa.BigInteger),  # the transaction that closed it: what it made is visible when all up to there have ended
+    sa.Column(
+        "closed_tx", sa.BigInteger
+    ),  # the transaction that closed it: what it made is visible when all up to there have ended
     sa.UniqueConstraint("backfill_id", "number", name="lc_request_number"),
     sa.Index(
         "lc_request_unclaimed",
@@ -175,7 +202,9 @@ lc_intervention = sa.Table(
     sa.Column("ts", sa.BigInteger, nullable=False),
     sa.Column("who", sa.String(128), nullable=False),
     sa.Column("action", _one_of(Action, 16), nullable=False),
-    sa.Column("subscription_id", BIG, sa.ForeignKey("lc_subscription.subscription_id"), nullable=False),
+    sa.Column(
+        "subscription_id", BIG, sa.ForeignKey("lc_subscription.subscription_id"), nullable=False
+    ),
     sa.Column("consumer_key", sa.String(512)),
     sa.Column("execution_id", sa.String(36)),
     sa.Column("reason", sa.Text, nullable=False),

@@ -26,20 +26,22 @@ class Requested(NamedTuple):
 class Subscription:
     """A trigger + target, named for ever by `name` (not by file, sensor or code location).
 
-    `reads` are the tables whose snapshots are pinned at the claim, those of the trigger among them. `target` is the
-    lake table that the subscription writes (at `location`, where that is not the warehouse's own), None for a subscription without
-    one: it completes by run success and is at-least-once. `asset_keys` (as user strings) and `job` let a manual run
-    find its subscription. A partition that the trigger waits for is one of the subscription's `cluster`, unless its condition names
-    another.
-    A subscription with a `source` reads it, and no table: its trigger only says how often the source is polled. `is_ordered_by_position`
-    says that the source's messages carry their order, wherever they lie in it. A claim takes at most `max_commits` of the
-    unpartitioned tables of a snapshot trigger, and the next one follows; None is all that arrived. The first claim takes all, as
-    it rebuilds the target; a retry takes what was claimed, and all that arrived when a person resumes a BLOCKED consumer.
-    One that `is_stream` appends each message of its source, or row of its table, once: it can be moved past what arrived, never back.
-    `requests` returns what it is to do although nothing new arrived, such as what a person asked for; without any it fires by events
-    alone.
-    `unread` are by table the columns, in lower case, of which it is known that its code does not read them: an event that says that
-    nothing else changed does not wake it for a day. Of a table that is not there nothing is known.
+    `reads` are the tables whose snapshots are pinned at the claim, those of the trigger among them.
+    `target` is the lake table that the subscription writes (at `location`, where that is not the
+    warehouse's own), None for a subscription without one: it completes by run success and is
+    at-least-once. `asset_keys` (as user strings) and `job` let a manual run find its subscription.
+    A partition that the trigger waits for is one of the subscription's `cluster`, unless its
+    condition names another. A subscription with a `source` reads it, and no table: its trigger only
+    says how often the source is polled. `is_ordered_by_position` says that the source's messages
+    carry their order, wherever they lie in it. A claim takes at most `max_commits` of the
+    unpartitioned tables of a snapshot trigger, and the next one follows; None is all that arrived.
+    The first claim takes all, as it rebuilds the target; a retry takes what was claimed, and all
+    that arrived when a person resumes a BLOCKED consumer. One that `is_stream` appends each message
+    of its source, or row of its table, once: it can be moved past what arrived, never back.
+    `requests` returns what it is to do although nothing new arrived, such as what a person asked
+    for; without any it fires by events alone. `unread` are by table the columns, in lower case, of
+    which it is known that its code does not read them: an event that says that nothing else changed
+    does not wake it for a day. Of a table that is not there nothing is known.
     """
 
     name: str
@@ -55,7 +57,9 @@ class Subscription:
     is_ordered_by_position: bool = False
     max_commits: int | None = None
     is_stream: bool = False
-    requests: Callable[["Ledger"], Requested] | None = field(default=None, compare=False, repr=False)
+    requests: Callable[["Ledger"], Requested] | None = field(
+        default=None, compare=False, repr=False
+    )
     unread: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -64,8 +68,13 @@ class Subscription:
         if isinstance(self.trigger, PartitionTrigger):
             object.__setattr__(self, "trigger", self.trigger.in_cluster(self.cluster))
         elif self.trigger.cluster not in ("", self.cluster):
-            problem = f"waits for tables of cluster {self.trigger.cluster!r}, but those of {self.name} are of {self.cluster!r}"
-            raise DeclarationError(self.name, "trigger", f"{problem}; name the same cluster, or none")
+            problem = (
+                f"waits for tables of cluster {self.trigger.cluster!r}, but those of {self.name} "
+                f"are of {self.cluster!r}"
+            )
+            raise DeclarationError(
+                self.name, "trigger", f"{problem}; name the same cluster, or none"
+            )
 
     @property
     def condition(self) -> str:
@@ -91,30 +100,44 @@ class Subscription:
 
     @property
     def woken_by(self) -> tuple[tuple[str, str], ...]:
-        """Cluster and name of every table of the trigger: a condition's in the cluster that it names."""
+        """Cluster and name of every table of the trigger: a condition's in the cluster that it
+        names.
+        """
         if isinstance(self.trigger, PartitionTrigger):
-            return tuple(dict.fromkeys((condition.cluster, condition.table) for condition in self.trigger.conditions))
+            return tuple(
+                dict.fromkeys(
+                    (condition.cluster, condition.table) for condition in self.trigger.conditions
+                )
+            )
         return tuple((self.cluster, table) for table in self.trigger.tables)
 
     @property
     def watched(self) -> tuple[tuple[str, str], ...]:
         """The same of every table whose events the subscription must look at."""
-        return tuple(dict.fromkeys((*self.woken_by, *((self.cluster, table) for table in self.reads))))
+        return tuple(
+            dict.fromkeys((*self.woken_by, *((self.cluster, table) for table in self.reads)))
+        )
 
     @property
     def commit_tags(self) -> Tags:
-        """The tags of its commits: what a partition trigger demanded of its inputs holds for its output."""
+        """The tags of its commits: what a partition trigger demanded of its inputs holds for its
+        output.
+        """
         return self.trigger.tags if self.is_partitioned else Tags()
 
     def wakes(self, other: "Subscription", cluster: str) -> bool:
-        """Whether each commit of its target, a table of that cluster, fires another subscription, or lets a fired key of that fire
-        again.
+        """Whether each commit of its target, a table of that cluster, fires another subscription,
+        or lets a fired key of that fire again.
         """
-        is_woken_again = (cluster, self.target) in other.woken_by and (other.refires or not other.is_partitioned)
+        is_woken_again = (cluster, self.target) in other.woken_by and (
+            other.refires or not other.is_partitioned
+        )
         return is_woken_again and self.commit_tags.carries(other.trigger.tags)
 
     def partition_of(self, key: FireKey) -> tuple[object, ...] | None:
-        """The target's partition that a fire key stands for, None when the key does not name all its levels."""
+        """The target's partition that a fire key stands for, None when the key does not name all
+        its levels.
+        """
         return partition_of(self.target_levels, key)
 
     def key_of(self, firing: Firing) -> str | None:
@@ -128,11 +151,16 @@ class Subscription:
 
 
 def partition_of(levels: PartitionLevels, key: FireKey) -> tuple[object, ...] | None:
-    """The partition of a table with these levels that a fire key stands for, None when the key does not name them all."""
+    """The partition of a table with these levels that a fire key stands for, None when the key does
+    not name them all.
+    """
     values = dict(key.values)
     if not levels or any(name not in values for name in levels.names):
         return None
-    return tuple(typed_value(name, values[name], kind) for name, kind in zip(levels.names, levels.types, strict=True))
+    return tuple(
+        typed_value(name, values[name], kind)
+        for name, kind in zip(levels.names, levels.types, strict=True)
+    )
 
 
 def partition_key(levels: PartitionLevels, partition: tuple[object, ...]) -> str:
@@ -149,4 +177,8 @@ def partition_key(levels: PartitionLevels, partition: tuple[object, ...]) -> str
 
 def is_hourly(levels: PartitionLevels) -> bool:
     """Whether the levels are a date and the hour of the day."""
-    return levels.types == (LevelType.DATE, LevelType.INT) and levels.names[1] in ("hour", "hr", "hh")
+    return levels.types == (LevelType.DATE, LevelType.INT) and levels.names[1] in (
+        "hour",
+        "hr",
+        "hh",
+    )

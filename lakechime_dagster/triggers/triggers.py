@@ -24,7 +24,9 @@ class Late(StrEnum):
 
 @dataclass(frozen=True)
 class StartFrom:
-    """Where a subscription that the ledger does not know yet begins: `beginning`, `now`, an ISO time, or a position."""
+    """Where a subscription that the ledger does not know yet begins: `beginning`, `now`, an ISO
+    time, or a position.
+    """
 
     where: str = "beginning"
 
@@ -42,12 +44,16 @@ class StartFrom:
     @property
     def time_ms(self) -> int:
         """The time in milliseconds; a time without a zone is UTC."""
-        return to_milliseconds(wall_clock("start_from", self.where, "UTC").replace(tzinfo=dt.timezone.utc))
+        return to_milliseconds(
+            wall_clock("start_from", self.where, "UTC").replace(tzinfo=dt.timezone.utc)
+        )
 
 
 @dataclass(frozen=True)
 class FireKey:
-    """What a partition trigger fires for, once per epoch: a text, and the values of the single-valued levels."""
+    """What a partition trigger fires for, once per epoch: a text, and the values of the
+    single-valued levels.
+    """
 
     text: str
     values: tuple[tuple[str, object], ...]
@@ -57,10 +63,12 @@ class FireKey:
 
 @dataclass(frozen=True, init=False)
 class PartitionTrigger:
-    """Fires once per key when all partitions of all conditions are there, each with all tags on one event.
+    """Fires once per key when all partitions of all conditions are there, each with all tags on one
+    event.
 
-    `late` decides what a change in a partition of a fired key does. `deadline` ends the wait for a key, counted from
-    the tick or the activation of the subscription, whichever is later. At most `max_in_flight` keys run at once.
+    `late` decides what a change in a partition of a fired key does. `deadline` ends the wait for a
+    key, counted from the tick or the activation of the subscription, whichever is later. At most
+    `max_in_flight` keys run at once.
     """
 
     conditions: tuple[PartitionCondition, ...]
@@ -82,16 +90,24 @@ class PartitionTrigger:
         max_in_flight: int = 4,
     ) -> None:
         several = (conditions,) if isinstance(conditions, PartitionCondition) else tuple(conditions)
-        if not several or not all(isinstance(condition, PartitionCondition) for condition in several):
-            raise DeclarationError("PartitionTrigger", "conditions", "needs at least one table.partitions(…)")
+        if not several or not all(
+            isinstance(condition, PartitionCondition) for condition in several
+        ):
+            raise DeclarationError(
+                "PartitionTrigger", "conditions", "needs at least one table.partitions(…)"
+            )
         if not _schedule("PartitionTrigger", every).has_start:
-            raise DeclarationError("PartitionTrigger", "every", "needs a start: the first tick to fire for")
+            raise DeclarationError(
+                "PartitionTrigger", "every", "needs a start: the first tick to fire for"
+            )
         if not isinstance(max_in_flight, int) or max_in_flight < 1:
             raise DeclarationError("PartitionTrigger", "max_in_flight", "must be at least 1")
         try:
             policy = Late(late)
         except ValueError:
-            raise DeclarationError("PartitionTrigger", "late", f"{late!r} is none of {', '.join(Late)}") from None
+            raise DeclarationError(
+                "PartitionTrigger", "late", f"{late!r} is none of {', '.join(Late)}"
+            ) from None
         _duration("PartitionTrigger", "deadline", deadline)
         values = (several, every, Tags(tags), policy, deadline, max_in_flight, StartFrom())
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
@@ -102,9 +118,15 @@ class PartitionTrigger:
         return tuple(dict.fromkeys(condition.table for condition in self.conditions))
 
     def in_cluster(self, cluster: str) -> "PartitionTrigger":
-        """This trigger on the tables of a cluster, where a condition names none itself; its keys stay the same."""
+        """This trigger on the tables of a cluster, where a condition names none itself; its keys
+        stay the same.
+        """
         moved = copy(self)
-        object.__setattr__(moved, "conditions", tuple(condition.in_cluster(cluster) for condition in self.conditions))
+        object.__setattr__(
+            moved,
+            "conditions",
+            tuple(condition.in_cluster(cluster) for condition in self.conditions),
+        )
         return moved
 
     def key_at(self, point: dt.datetime) -> FireKey:
@@ -116,7 +138,11 @@ class PartitionTrigger:
             InvalidValueError: above 512 characters, which is what the ledger keeps of a key.
         """
         zone = self.every.zone
-        atoms = tuple(dict.fromkeys(atom for condition in self.conditions for atom in condition.atoms(point, zone)))
+        atoms = tuple(
+            dict.fromkeys(
+                atom for condition in self.conditions for atom in condition.atoms(point, zone)
+            )
+        )
         values: dict[str, object] = {}
         shown: dict[str, object] = {}
         clash = any(condition.has_changing_sets for condition in self.conditions)
@@ -124,12 +150,20 @@ class PartitionTrigger:
             for name, value in condition.constants(point, zone).items():
                 values.setdefault(name, value)
                 clash = clash or shown.setdefault(name, value) != value
-        text = "/".join(f"{name}={canonical_json(value) if isinstance(value, dict | tuple) else value}" for name, value in shown.items())
+        text = "/".join(
+            f"{name}={canonical_json(value) if isinstance(value, dict | tuple) else value}"
+            for name, value in shown.items()
+        )
         if clash or not text:
-            digest = hashlib.blake2b(canonical_json([str(atom) for atom in atoms]).encode(), digest_size=4).hexdigest()
+            digest = hashlib.blake2b(
+                canonical_json([str(atom) for atom in atoms]).encode(), digest_size=4
+            ).hexdigest()
             text = f"{text}#{digest}" if text else f"#{digest}"
         if len(text) > MAX_NAME:
-            remedy = f"has {len(text)} characters; give at most {MAX_NAME}: shorter names or values of levels"
+            remedy = (
+                f"has {len(text)} characters; give at most {MAX_NAME}: shorter names or values of "
+                f"levels"
+            )
             raise InvalidValueError("fire key", text, remedy)
         return FireKey(text, tuple(values.items()), point, atoms)
 
@@ -151,11 +185,12 @@ class PartitionTrigger:
 class SnapshotTrigger:
     """Fires when any of the tables has a matching event after the consumer's checkpoint.
 
-    With `every`, an event waits for the first tick at or after its registration; without it the trigger fires as events
-    arrive. `wait_after_last` waits until no matching event has arrived for this time, `max_wait` at most. Tags decide
-    when it fires; the range is everything up to the newest matching event. With `only_matching` the range is only the
-    commits of matching events, in the order in which the events arrived; each commit is read once. `cluster` is that of
-    the tables, "" if they name none.
+    With `every`, an event waits for the first tick at or after its registration; without it the
+    trigger fires as events arrive. `wait_after_last` waits until no matching event has arrived for
+    this time, `max_wait` at most. Tags decide when it fires; the range is everything up to the
+    newest matching event. With `only_matching` the range is only the commits of matching events, in
+    the order in which the events arrived; each commit is read once. `cluster` is that of the
+    tables, "" if they name none.
     """
 
     tables: tuple[str, ...]
@@ -178,23 +213,50 @@ class SnapshotTrigger:
         max_wait: dt.timedelta | None = None,
         start_from: str = "beginning",
     ) -> None:
-        several = tuple(tables) if isinstance(tables, Iterable) and not isinstance(tables, str) else (tables,)
-        names = tuple(dict.fromkeys(checked_text("table", getattr(table, "name", table)) for table in several))
-        clusters = sorted({table.cluster if isinstance(table, TableName) else "" for table in several})
+        several = (
+            tuple(tables)
+            if isinstance(tables, Iterable) and not isinstance(tables, str)
+            else (tables,)
+        )
+        names = tuple(
+            dict.fromkeys(checked_text("table", getattr(table, "name", table)) for table in several)
+        )
+        clusters = sorted(
+            {table.cluster if isinstance(table, TableName) else "" for table in several}
+        )
         if len(clusters) > 1:
             named = " and ".join(map(repr, clusters))
             raise DeclarationError(
-                "SnapshotTrigger", "tables", f"are of the clusters {named}; it waits for tables of one: name it for each"
+                "SnapshotTrigger",
+                "tables",
+                f"are of the clusters {named}; it waits for tables of one: name it for each",
             )
         if every is not None:
             _schedule("SnapshotTrigger", every)
         _duration("SnapshotTrigger", "wait_after_last", wait_after_last)
         _duration("SnapshotTrigger", "max_wait", max_wait)
         if max_wait is not None and wait_after_last is None:
-            raise DeclarationError("SnapshotTrigger", "max_wait", "bounds wait_after_last, which is not given; give both or neither")
+            raise DeclarationError(
+                "SnapshotTrigger",
+                "max_wait",
+                "bounds wait_after_last, which is not given; give both or neither",
+            )
         if only_matching and not tags:
-            raise DeclarationError("SnapshotTrigger", "only_matching", "has no tags to match; give tags= too, or leave it out")
-        values = (names, every, Tags(tags), only_matching, wait_after_last, max_wait, StartFrom(start_from), "".join(clusters))
+            raise DeclarationError(
+                "SnapshotTrigger",
+                "only_matching",
+                "has no tags to match; give tags= too, or leave it out",
+            )
+        values = (
+            names,
+            every,
+            Tags(tags),
+            only_matching,
+            wait_after_last,
+            max_wait,
+            StartFrom(start_from),
+            "".join(clusters),
+        )
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
             object.__setattr__(self, name, value)
 
@@ -225,7 +287,9 @@ Trigger = PartitionTrigger | SnapshotTrigger
 
 def _schedule(declared: str, every: Schedule) -> Schedule:
     if not isinstance(every, Schedule):
-        raise DeclarationError(declared, "every", f"{shown(every)} is no schedule; write every(minutes=5)")
+        raise DeclarationError(
+            declared, "every", f"{shown(every)} is no schedule; write every(minutes=5)"
+        )
     return every
 
 

@@ -15,8 +15,13 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 def browser() -> Iterator[Page]:
     found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if found is None:
-        missing("Chromium is missing", "apt-get install chromium fonts-dejavu-core, or set PATH to where it is")
+        missing(
+            "Chromium is missing",
+            "apt-get install chromium fonts-dejavu-core, or set PATH to where it is",
+        )
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu", "--no-first-run"])
+        running = playwright.chromium.launch(
+            executable_path=found, args=["--no-sandbox", "--disable-gpu", "--no-first-run"]
+        )
         yield running.new_page(viewport={"width": 1400, "height": 900})
         running.close()

@@ -21,10 +21,22 @@ from lakechime_dagster.lineage.recording import SqlIngest
 from lakechime_dagster.lineage.sql_queries import SqlSchema
 from lakechime_dagster.lineage.store import LineageStandings, SqlReads
 from lakechime_dagster.silver.metrics import Measures
-from tests.lineage.ingest.factories import NAMES, STORE, TABLES, columns, dataset, make_document, make_event
+from tests.lineage.ingest.factories import (
+    NAMES,
+    STORE,
+    TABLES,
+    columns,
+    dataset,
+    make_document,
+    make_event,
+)
 
 TOKEN = "a-token-that-nobody-guesses"
-EVENT = make_event(outputs=(dataset(STORE, "gold/days", columnLineage=columns(day=("raw/orders", "id", "IDENTITY"))),))
+EVENT = make_event(
+    outputs=(
+        dataset(STORE, "gold/days", columnLineage=columns(day=("raw/orders", "id", "IDENTITY"))),
+    )
+)
 HOSTS = ("lake.example",)
 ROUTER = APIRouter()
 
@@ -55,9 +67,18 @@ class Client:
         host: str = "",
     ) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        headers = {"Content-Type": kind} | ({"Authorization": f"Bearer {token}"} if token else {}) | ({"Host": host} if host else {})
+        headers = (
+            {"Content-Type": kind}
+            | ({"Authorization": f"Bearer {token}"} if token else {})
+            | ({"Host": host} if host else {})
+        )
         try:
-            connection.request(method, path, body if isinstance(body, bytes) else json.dumps(body).encode(), headers)
+            connection.request(
+                method,
+                path,
+                body if isinstance(body, bytes) else json.dumps(body).encode(),
+                headers,
+            )
             response = connection.getresponse()
             text = response.read()
         finally:
@@ -67,11 +88,17 @@ class Client:
 
 
 @contextmanager
-def serving(engine: Engine, token: str = "", routers: tuple[APIRouter, ...] = (ROUTER,)) -> Iterator[Client]:
+def serving(
+    engine: Engine, token: str = "", routers: tuple[APIRouter, ...] = (ROUTER,)
+) -> Iterator[Client]:
     schema = SqlSchema(TABLES, NAMES)
     ingest = LineageIngest(SqlIngest(engine), lambda: schema, lambda: 5_000)
     empty = Measures(types=(), groups=(), consumers={}, ticked_ts=None, now=0, lags=())
-    server = build_server(build_app(Served(ingest=ingest, measures=lambda: empty, token=token, routers=routers, hosts=HOSTS)))
+    server = build_server(
+        build_app(
+            Served(ingest=ingest, measures=lambda: empty, token=token, routers=routers, hosts=HOSTS)
+        )
+    )
     with bound("127.0.0.1", 0) as address:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [address]}, daemon=True)
         thread.start()
@@ -89,8 +116,14 @@ def client(engine: Engine) -> Iterator[Client]:
 
 
 @pytest.mark.several_connections
-def test_documents_and_events_are_taken_and_repeats_change_nothing(client: Client, engine: Engine) -> None:
-    body = [make_document(), make_document("SELECT name FROM shop.customers", dashboard="Sales"), EVENT]
+def test_documents_and_events_are_taken_and_repeats_change_nothing(
+    client: Client, engine: Engine
+) -> None:
+    body = [
+        make_document(),
+        make_document("SELECT name FROM shop.customers", dashboard="Sales"),
+        EVENT,
+    ]
     assert client.send(body).document == {
         "documents": 3,
         "repeated": 0,
@@ -100,7 +133,10 @@ def test_documents_and_events_are_taken_and_repeats_change_nothing(client: Clien
     }
     assert client.send(body).document["records"] == 0
     assert client.send(EVENT).document["repeated"] == 1
-    assert [one.producer.job for one in LineageStandings(engine).of_targets(["gold.days"])] == ["daily", "spark.daily"]
+    assert [one.producer.job for one in LineageStandings(engine).of_targets(["gold.days"])] == [
+        "daily",
+        "spark.daily",
+    ]
     assert [one.consumer.name for one in SqlReads(engine).of_table("shop.customers")] == ["Sales"]
 
 
@@ -113,13 +149,19 @@ def test_documents_and_events_are_taken_and_repeats_change_nothing(client: Clien
         (b"[" * 5_000, 400, "is no JSON"),
         (b'"text"', 400, "is no JSON object"),
         ([make_document(), make_document(dialect="cobol")], 400, "document 2, dialect"),
-        ([EVENT, {**EVENT, "schemaURL": "https://openlineage.io/spec/9-0-0/x"}], 400, "send events of version"),
+        (
+            [EVENT, {**EVENT, "schemaURL": "https://openlineage.io/spec/9-0-0/x"}],
+            400,
+            "send events of version",
+        ),
         ([EVENT, make_document("SELECT jane FROM WHERE")], 400, "does not parse"),
         ([EVENT, make_document(task="a\0b")], 400, "task"),
         (b" " * 10_000_001, 413, "is longer than 10,000,000 bytes"),
     ],
 )
-def test_what_cannot_be_read_is_told_and_nothing_of_the_body_is_recorded(sqlite_engine: Engine, body: Any, status: int, says: str) -> None:
+def test_what_cannot_be_read_is_told_and_nothing_of_the_body_is_recorded(
+    sqlite_engine: Engine, body: Any, status: int, says: str
+) -> None:
     with serving(sqlite_engine) as client:
         answer = client.send(body)
         assert answer.status == status
@@ -134,11 +176,22 @@ def many_bytes() -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("length", [{"Content-Length": "30000000"}, {}], ids=["a length", "chunks"])
-def test_a_body_that_is_refused_is_answered_when_its_client_has_sent_all(sqlite_engine: Engine, length: dict[str, str]) -> None:
+def test_a_body_that_is_refused_is_answered_when_its_client_has_sent_all(
+    sqlite_engine: Engine, length: dict[str, str]
+) -> None:
     with serving(sqlite_engine, token="secret") as client:
         statuses = []
-        for headers in ({"Authorization": "Bearer secret", "Content-Type": "application/json"}, {"Authorization": "Bearer secret"}, {}):
-            request = urllib.request.Request(f"http://127.0.0.1:{client.port}/lineage", many_bytes(), headers | length, method="POST")
+        for headers in (
+            {"Authorization": "Bearer secret", "Content-Type": "application/json"},
+            {"Authorization": "Bearer secret"},
+            {},
+        ):
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{client.port}/lineage",
+                many_bytes(),
+                headers | length,
+                method="POST",
+            )
             with pytest.raises(urllib.error.HTTPError) as refused:
                 urllib.request.urlopen(request, timeout=60)
             statuses.append(refused.value.code)
@@ -155,9 +208,17 @@ def test_only_json_is_taken_so_that_no_page_of_elsewhere_can_send_it(sqlite_engi
 @pytest.mark.several_connections
 @pytest.mark.parametrize(
     ("host", "token", "status"),
-    [("localhost:9465", "", 200), ("[::1]", "", 200), ("lake.example", "", 200), ("evil.example", "", 403), ("evil.example", TOKEN, 200)],
+    [
+        ("localhost:9465", "", 200),
+        ("[::1]", "", 200),
+        ("lake.example", "", 200),
+        ("evil.example", "", 403),
+        ("evil.example", TOKEN, 200),
+    ],
 )
-def test_a_site_that_leads_a_name_of_its_own_here_is_not_answered(sqlite_engine: Engine, host: str, token: str, status: int) -> None:
+def test_a_site_that_leads_a_name_of_its_own_here_is_not_answered(
+    sqlite_engine: Engine, host: str, token: str, status: int
+) -> None:
     with serving(sqlite_engine, token) as client:
         for body, method in ((make_document(), "POST"), (b"", "GET")):
             assert client.send(body, method=method, token=token, host=host).status == status
@@ -185,7 +246,9 @@ def test_with_a_token_nothing_but_the_metrics_answers_without_it(sqlite_engine: 
         ("0.0.0.0", "with blanks in it, 16", "at least 16"),
     ],
 )
-def test_an_address_that_others_reach_needs_a_token_that_nobody_guesses(host: str, token: str, says: str) -> None:
+def test_an_address_that_others_reach_needs_a_token_that_nobody_guesses(
+    host: str, token: str, says: str
+) -> None:
     with pytest.raises(LakeChimeError) as refused:
         check_address(host, token)
     assert says in str(refused.value)

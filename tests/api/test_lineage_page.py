@@ -1,4 +1,6 @@
-"""The page of lineage in a real browser, and the answers that it asks for; hostile names are text, and nothing comes from elsewhere."""
+"""The page of lineage in a real browser, and the answers that it asks for; hostile names are text,
+and nothing comes from elsewhere.
+"""
 
 import json
 import threading
@@ -31,21 +33,40 @@ HOSTILE = '<img src=x onerror="document.title=1">'
 
 def make_writes(target: str, **sources: Any) -> LineageRecord:
     return make_record(
-        make_statement(target, **sources), namespace="local", job=target, run=target, owners=(f"team:{target.split('.')[0]}",)
+        make_statement(target, **sources),
+        namespace="local",
+        job=target,
+        run=target,
+        owners=(f"team:{target.split('.')[0]}",),
     )
 
 
 HOUR = source("bronze.weather.hour", Kind.JOIN)
 RECORDS = [
-    make_writes("silver.flights", delay="bronze.flights.dep_delay", wind="bronze.weather.wind", indirect=(HOUR,)),
+    make_writes(
+        "silver.flights",
+        delay="bronze.flights.dep_delay",
+        wind="bronze.weather.wind",
+        indirect=(HOUR,),
+    ),
     make_writes("gold.daily", delay=source("silver.flights.delay", Kind.AGGREGATION)),
     make_writes("gold.other", wind="silver.flights.wind"),
     make_writes(f"evil.{HOSTILE}", **{HOSTILE: "silver.flights.delay"}),
     *(make_writes(f"many.t{number}", x="hub.all.x") for number in range(200)),
     make_writes("wide.copy", **{f"c{number:02}": f"wide.all.c{number:02}" for number in range(30)}),
     make_record(make_statement("late.daily", amount="late.new.amount"), job="late"),
-    make_record(make_statement("late.guess", amount="late.daily.amount", opaque={"risk": "rows of an RDD"}), job="guess"),
-    make_record(make_statement("late.blind", inputs=("late.daily",), opaque={f"x{number:02}": "an RDD" for number in range(22)}), job="b"),
+    make_record(
+        make_statement("late.guess", amount="late.daily.amount", opaque={"risk": "rows of an RDD"}),
+        job="guess",
+    ),
+    make_record(
+        make_statement(
+            "late.blind",
+            inputs=("late.daily",),
+            opaque={f"x{number:02}": "an RDD" for number in range(22)},
+        ),
+        job="b",
+    ),
 ]
 
 
@@ -61,7 +82,15 @@ def address(tmp_path: Path, upgraded_sqlite: Path) -> Iterator[str]:
     """Where a server with lineage is."""
     (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
     platform = open_platform(load_settings(home=tmp_path, store_url=""))
-    lake = Lake("flights", [SourceTable("bronze.flights", asset=Asset(owner="team:ops", columns={"dep_delay": personal("crew")}))])
+    lake = Lake(
+        "flights",
+        [
+            SourceTable(
+                "bronze.flights",
+                asset=Asset(owner="team:ops", columns={"dep_delay": personal("crew")}),
+            )
+        ],
+    )
     SqlLineage(platform.store.engine).record_all(RECORDS)
     page = lineage_page(lambda: AskedLineage(platform, lake))
     server = build_server(build_app(Served(ingest=lineage_ingest(platform, lake), routers=(page,))))
@@ -105,13 +134,24 @@ def test_what_is_around_a_table_is_told_with_layers_owners_and_kinds(address: st
 
 def test_each_table_of_which_not_all_is_known_says_why(address: str) -> None:
     def told(question: str) -> dict[str, Any]:
-        return {one["table"]: one["gap"] for one in document(f"{address}/lineage/around?table={question}")["tables"]}
+        return {
+            one["table"]: one["gap"]
+            for one in document(f"{address}/lineage/around?table={question}")["tables"]
+        }
 
     blind = [f"late.blind.x{number:02}: an RDD" for number in range(20)]
     assert told("late.daily") == {
         "late.daily": None,
-        "late.new": {"kind": "not known", "reasons": ["no run that wrote late.new has recorded lineage"], "more": 0},
-        "late.guess": {"kind": "not known in part", "reasons": ["late.guess.risk: rows of an RDD"], "more": 0},
+        "late.new": {
+            "kind": "not known",
+            "reasons": ["no run that wrote late.new has recorded lineage"],
+            "more": 0,
+        },
+        "late.guess": {
+            "kind": "not known in part",
+            "reasons": ["late.guess.risk: rows of an RDD"],
+            "more": 0,
+        },
         "late.blind": {"kind": "not known", "reasons": blind, "more": 2},
     }
     assert told("silver.flights")["bronze.flights"] == {
@@ -123,10 +163,22 @@ def test_each_table_of_which_not_all_is_known_says_why(address: str) -> None:
 
 def test_a_way_and_names_are_told(address: str) -> None:
     way = document(f"{address}/lineage/way?source=bronze.flights.dep_delay&target=gold.daily.delay")
-    assert [step["target"] for step in way["steps"]] == [["silver.flights", "delay"], ["gold.daily", "delay"]]
-    assert document(f"{address}/lineage/way?source=gold.daily.delay&target=bronze.flights")["steps"] is None
-    assert document(f"{address}/lineage/names?like=FLIGHTS")["names"] == ["bronze.flights", "silver.flights"]
-    assert document(f"{address}/lineage/names?like=late.guess.")["names"] == ["late.guess.amount", "late.guess.risk"]
+    assert [step["target"] for step in way["steps"]] == [
+        ["silver.flights", "delay"],
+        ["gold.daily", "delay"],
+    ]
+    assert (
+        document(f"{address}/lineage/way?source=gold.daily.delay&target=bronze.flights")["steps"]
+        is None
+    )
+    assert document(f"{address}/lineage/names?like=FLIGHTS")["names"] == [
+        "bronze.flights",
+        "silver.flights",
+    ]
+    assert document(f"{address}/lineage/names?like=late.guess.")["names"] == [
+        "late.guess.amount",
+        "late.guess.risk",
+    ]
     assert document(f"{address}/lineage/names?like=late.guess.RI")["names"] == ["late.guess.risk"]
 
 
@@ -159,7 +211,9 @@ def test_a_person_looks_around_with_mouse_and_keys(address: str, browser: Page) 
     browser.locator("g.box.asked text.column", has_text="delay").press("Enter")
     assert browser.locator("path.edge.lit").count() == 3
     browser.select_option("#kind", "indirect")
-    assert browser.locator("#edges tbody tr").all_text_contents() == ["bronze.weather.hoursilver.flightsjoin"]
+    assert browser.locator("#edges tbody tr").all_text_contents() == [
+        "bronze.weather.hoursilver.flightsjoin"
+    ]
 
     browser.select_option("#kind", "")
     browser.locator("g.box text.title", has_text="gold.daily").click()
@@ -200,23 +254,38 @@ def test_a_person_asks_for_steps_and_a_way(address: str, browser: Page) -> None:
         expect(browser.locator("#about")).to_have_text(told, timeout=MILLISECONDS)
 
     look_for_a_way("gold.daily.delay", "bronze.flights.dep_delay", "no way is known")
-    way = "bronze.flights.dep_delay → silver.flights.delay (identity); silver.flights.delay → gold.daily.delay (aggregation)"
+    way = (
+        "bronze.flights.dep_delay → silver.flights.delay (identity); silver.flights.delay → "
+        "gold.daily.delay (aggregation)"
+    )
     look_for_a_way("bronze.flights.dep_delay", "gold.daily.delay", way)
 
 
-def test_a_person_sees_what_is_not_known_and_is_helped_with_names(address: str, browser: Page) -> None:
+def test_a_person_sees_what_is_not_known_and_is_helped_with_names(
+    address: str, browser: Page
+) -> None:
     browser.goto(f"{address}/lineage?table=late.daily")
     graph = browser.get_by_role("group", name="lineage graph")
     graph.get_by_role("button", name="late.guess.risk: rows of an RDD").press("Enter")
-    assert browser.locator("#about").text_content() == "late.guess is not known in partnot known: late.guess.risk: rows of an RDD"
+    assert (
+        browser.locator("#about").text_content()
+        == "late.guess is not known in partnot known: late.guess.risk: rows of an RDD"
+    )
     row = browser.locator("#list tbody tr", has_text="late.blind").first
     row.locator("summary", has_text="not known").press("Enter")
     reasons = [line.text_content() for line in row.get_by_role("listitem").all()]
-    assert (len(reasons), reasons[0], reasons[-1]) == (21, "not known: late.blind.x00: an RDD", "and 2 more that is not known")
+    assert (len(reasons), reasons[0], reasons[-1]) == (
+        21,
+        "not known: late.blind.x00: an RDD",
+        "and 2 more that is not known",
+    )
 
     browser.locator('g.box[data-table="late.guess"] text.column', has_text="amount").click()
     assert browser.locator("#about h2").text_content() == "late.guess.amount"
-    assert browser.locator("#about li").all_text_contents()[0] == "comes from late.daily.amount (identity)"
+    assert (
+        browser.locator("#about li").all_text_contents()[0]
+        == "comes from late.daily.amount (identity)"
+    )
     browser.locator('g.box[data-table="late.guess"] text.column', has_text="amount").click()
     assert browser.locator("#about").text_content() == ""
 
@@ -225,4 +294,7 @@ def test_a_person_sees_what_is_not_known_and_is_helped_with_names(address: str, 
     expect(names).to_have_count(1, timeout=MILLISECONDS)
     browser.fill("#to", "late.guess.")
     expect(names).to_have_count(2, timeout=MILLISECONDS)
-    assert [one.get_attribute("value") for one in names.all()] == ["late.guess.amount", "late.guess.risk"]
+    assert [one.get_attribute("value") for one in names.all()] == [
+        "late.guess.amount",
+        "late.guess.risk",
+    ]

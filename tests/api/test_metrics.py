@@ -1,4 +1,6 @@
-"""Metrics for Prometheus are what completed executions left in the store, whoever completed them, and are bounded."""
+"""Metrics for Prometheus are what completed executions left in the store, whoever completed them,
+and are bounded.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,9 +43,17 @@ def value(types: SqlEventTypes) -> Value:
     return of
 
 
-def test_counters_are_the_sums_of_all_completed_executions(types: SqlEventTypes, value: Value) -> None:
+def test_counters_are_the_sums_of_all_completed_executions(
+    types: SqlEventTypes, value: Value
+) -> None:
     learn(types, *TWO)
-    complete(types, "e1", replace(result(5, step=1, rows=3), columns_added=2), refused={"not_json": 2}, seconds={"write": 1.5})
+    complete(
+        types,
+        "e1",
+        replace(result(5, step=1, rows=3), columns_added=2),
+        refused={"not_json": 2},
+        seconds={"write": 1.5},
+    )
     second = replace(result(6, step=2, rows=4), written=3, discarded=1, rescued=2)
     complete(types, "e2", second, refused={"not_json": 1}, seconds={"write": 1.0})
     buy = {"group": "shop", "type": "buy"}
@@ -62,24 +72,34 @@ def test_counters_are_the_sums_of_all_completed_executions(types: SqlEventTypes,
     assert value("group_phase_seconds_total", group="shop", phase="write") == 2.5
 
 
-def test_rows_behind_a_checkpoint_are_those_that_wait_or_that_a_failure_left(types: SqlEventTypes, value: Value) -> None:
+def test_rows_behind_a_checkpoint_are_those_that_wait_or_that_a_failure_left(
+    types: SqlEventTypes, value: Value
+) -> None:
     def behind() -> float | None:
         return value("type_lag_rows", group="shop", type="buy")
 
     learn(types, *TWO)
-    complete(types, "e1", TypeResult(type="buy", table="shop.buy", start=0, end=0, rows=5, pending=5, waits="frozen"))
+    complete(
+        types,
+        "e1",
+        TypeResult(type="buy", table="shop.buy", start=0, end=0, rows=5, pending=5, waits="frozen"),
+    )
     assert behind() == 5
     failed = TypeResult(type="buy", table="shop.buy", start=0, end=0, error="no room", left=7)
     complete(types, "e2", failed)
     assert behind() == 7
-    complete(types, "e3", TypeResult(type="buy", table="shop.buy", start=0, end=0, put_off="no room"))
+    complete(
+        types, "e3", TypeResult(type="buy", table="shop.buy", start=0, end=0, put_off="no room")
+    )
     complete(types, "e4", replace(failed, left=None))
     assert behind() == 7
     complete(types, "e5", result(5, step=1, rows=7))
     assert behind() == 0
 
 
-def test_a_group_that_can_write_no_type_has_failed_and_lags_until_one_is_written(types: SqlEventTypes, value: Value) -> None:
+def test_a_group_that_can_write_no_type_has_failed_and_lags_until_one_is_written(
+    types: SqlEventTypes, value: Value
+) -> None:
     def told() -> tuple[list[str], bool]:
         states = [name for name in metrics.STATES if value("group_state", group="shop", state=name)]
         return states, measures(types).groups[0].stuck_ts is not None
@@ -90,14 +110,18 @@ def test_a_group_that_can_write_no_type_has_failed_and_lags_until_one_is_written
     assert told() == (["idle"], False)
     complete(types, "e2", result(6, error="no room", rows=0))
     assert told() == (["failed"], True)
-    complete(types, "e3", TypeResult(type="buy", table="shop.buy", start=5, end=5, put_off="no room"))
+    complete(
+        types, "e3", TypeResult(type="buy", table="shop.buy", start=5, end=5, put_off="no room")
+    )
     assert told() == (["failed"], True)
     assert [one.due_ts > 1 for one in types.left("shop")] == [True]
     complete(types, "e4", result(6, step=2))
     assert (told(), types.left("shop")) == ((["idle"], False), [])
 
 
-def test_a_group_is_live_while_there_is_work_and_failed_when_it_is_held(types: SqlEventTypes, value: Value) -> None:
+def test_a_group_is_live_while_there_is_work_and_failed_when_it_is_held(
+    types: SqlEventTypes, value: Value
+) -> None:
     world = World(types.engine)
     learn(types, *TWO)
     row = world.ledger.ensure_subscription(replace(a_subscription(), name="shop"))

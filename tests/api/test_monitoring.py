@@ -1,4 +1,6 @@
-"""The dashboard and the alarms are what the code says, and a real Prometheus finds a series for each of their expressions."""
+"""The dashboard and the alarms are what the code says, and a real Prometheus finds a series for
+each of their expressions.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,11 +34,15 @@ def test_the_files_are_what_the_code_says() -> None:
 
 @pytest.mark.several_connections
 @pytest.mark.services
-def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engine: Engine, prometheus: Prometheus) -> None:
+def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(
+    sqlite_engine: Engine, prometheus: Prometheus
+) -> None:
     types, world = SqlEventTypes(sqlite_engine, "test"), World(sqlite_engine)
     for name in ("buy", "sell"):
         learn(types, prototype(a=1), prototype(b="x"), name=name)
-    waits = TypeResult(type="sell", table="shop.sell", start=0, end=0, rows=5, pending=5, waits="frozen")
+    waits = TypeResult(
+        type="sell", table="shop.sell", start=0, end=0, rows=5, pending=5, waits="frozen"
+    )
     bought = replace(result(5, step=1), rescued=1, reasons={Rescue.CASE: 1})
     complete(types, "e1", bought, waits, refused={"not_json": 1}, seconds={"write": 1.0})
     row = world.ledger.ensure_subscription(replace(a_subscription(), name="shop"))
@@ -44,31 +50,53 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(sqlite_engi
     for version in (0, 1):
         world.change(version=version)
     with writing(sqlite_engine) as connection:
-        connection.execute(sa.update(lc_subscription).values(ticked_ts=lc_subscription.c.activated_ts))
+        connection.execute(
+            sa.update(lc_subscription).values(ticked_ts=lc_subscription.c.activated_ts)
+        )
     for panel in PANELS:
-        await_found(lambda panel=panel: prometheus.series(panel.expression), f"a series of {panel.title}", 30)
+        await_found(
+            lambda panel=panel: prometheus.series(panel.expression),
+            f"a series of {panel.title}",
+            30,
+        )
 
     learn(types, prototype(a="x"))
     await_found(lambda: "LakechimeTypeConflict" in prometheus.firing(), "a conflict is told", 30)
-    await_found(lambda: "LakechimeTypeConflict" not in prometheus.firing(), "it is told for a while", 30)
+    await_found(
+        lambda: "LakechimeTypeConflict" not in prometheus.firing(), "it is told for a while", 30
+    )
 
     world.let_pass(HOUR_MS)
     with writing(sqlite_engine) as connection:
-        connection.execute(sa.update(lc_subscription).values(ticked_ts=lc_subscription.c.activated_ts))
+        connection.execute(
+            sa.update(lc_subscription).values(ticked_ts=lc_subscription.c.activated_ts)
+        )
         connection.execute(sa.update(lc_consumer).values(state=ConsumerState.BLOCKED))
-    late = {"LakechimeGroupFailed", "LakechimeGroupLate", "LakechimeTypeWaits", "LakechimeConsumerBlocked", "LakechimeNoTick"}
+    late = {
+        "LakechimeGroupFailed",
+        "LakechimeGroupLate",
+        "LakechimeTypeWaits",
+        "LakechimeConsumerBlocked",
+        "LakechimeNoTick",
+    }
     await_found(lambda: prometheus.firing() == late, "what is late is told", 30)
 
     now = measures(types).now
     with writing(sqlite_engine) as connection:
         connection.execute(sa.update(lc_subscription).values(ticked_ts=now))
         connection.execute(sa.update(lc_consumer).values(state=ConsumerState.ACTIVE))
-        connection.execute(sa.update(event_type).where(event_type.c.behind_ts.is_not(None)).values(behind_ts=now - HOUR_MS))
+        connection.execute(
+            sa.update(event_type)
+            .where(event_type.c.behind_ts.is_not(None))
+            .values(behind_ts=now - HOUR_MS)
+        )
     claimed = world.claim(row, 1_000)
     world.ledger.complete(claimed, None)
     complete(types, "e2", replace(waits, rows=0, pending=0, error="no room"))
     with writing(sqlite_engine) as connection:
-        connection.execute(sa.update(event_type).where(event_type.c.type == "sell").values(pending=0))
+        connection.execute(
+            sa.update(event_type).where(event_type.c.type == "sell").values(pending=0)
+        )
     await_found(lambda: prometheus.firing() == {"LakechimeTypeLate"}, "the type alone is late", 30)
     complete(types, "e3", result(6, step=1, name="sell"))
     await_found(lambda: prometheus.firing() == set(), "all is well", 30)

@@ -24,7 +24,12 @@ def test_a_run_merges_as_is_declared(world: World, platform: Platform) -> None:
         "shop.orders",
         source=JsonLines("in"),
         envelope=Debezium(),
-        merge=CDCMerge(keys=("id",), ignore_null_updates=True, allowed_lateness=dt.timedelta(hours=2), max_continuous_empty_commits=3),
+        merge=CDCMerge(
+            keys=("id",),
+            ignore_null_updates=True,
+            allowed_lateness=dt.timedelta(hours=2),
+            max_continuous_empty_commits=3,
+        ),
         schema=SourceSchema(on_drift="evolve"),
     )
     subscription = subscription_of(table)
@@ -37,7 +42,9 @@ def test_a_run_merges_as_is_declared(world: World, platform: Platform) -> None:
 
 
 def test_a_followed_table_takes_so_many_commits_of_its_messages_at_most(world: World) -> None:
-    table = cdc_table("shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)))
+    table = cdc_table(
+        "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",))
+    )
     world.change("shop.orders__changes", version=0)
     (first,) = world.fire(subscription_of(table))
     world.ledger.complete(first, None)

@@ -1,4 +1,6 @@
-"""A table that follows a database, run by Dagster: a file that is dropped becomes messages, and these the table's rows."""
+"""A table that follows a database, run by Dagster: a file that is dropped becomes messages, and
+these the table's rows.
+"""
 
 import datetime as dt
 import json
@@ -29,7 +31,14 @@ pytestmark = pytest.mark.spark
 def told(identity: int, amount: int, verb: str = "insert", at: int = 1) -> bytes:
     """A message of Maxwell."""
     data = {"id": identity, "amount": amount}
-    message = {"database": "shop", "table": "orders", "type": verb, "ts": at, "position": f"binlog.000001:{at}", "data": data}
+    message = {
+        "database": "shop",
+        "table": "orders",
+        "type": verb,
+        "ts": at,
+        "position": f"binlog.000001:{at}",
+        "data": data,
+    }
     return json.dumps(message).encode() + b"\n"
 
 
@@ -53,7 +62,9 @@ def location(home: Path, instance: dg.DagsterInstance, folder: Path, spark_drive
 
 
 def rows(location: Location) -> list[tuple[int, int]]:
-    return sorted((row["id"], row["amount"]) for row in read(location.platform.location("shop.orders")))
+    return sorted(
+        (row["id"], row["amount"]) for row in read(location.platform.location("shop.orders"))
+    )
 
 
 def messages(location: Location) -> list[tuple[str, int, str]]:
@@ -62,14 +73,20 @@ def messages(location: Location) -> list[tuple[str, int, str]]:
 
 
 @pytest.mark.tier2
-def test_a_file_that_is_dropped_becomes_messages_and_these_the_rows_of_the_table(location: Location, folder: Path) -> None:
+def test_a_file_that_is_dropped_becomes_messages_and_these_the_rows_of_the_table(
+    location: Location, folder: Path
+) -> None:
     assert "nothing new in" in location.tick("shop_orders__changes").skip_message
     (folder / "a.jsonl").write_bytes(told(1, 10) + told(2, 20, at=2) + b"{damaged\n")
     first = location.run_of("shop_orders__changes")
     seen = shown(first)
     size = len(told(1, 10)) + len(told(2, 20, at=2)) + 9
     assert seen["last fired because"] == f"{size} new bytes in a.jsonl of {folder}"
-    assert (seen["range"], seen["rows inserted"], seen["events unreadable"]) == (f"- `a.jsonl` from 0 up to {size}", 3, 1)
+    assert (seen["range"], seen["rows inserted"], seen["events unreadable"]) == (
+        f"- `a.jsonl` from 0 up to {size}",
+        3,
+        1,
+    )
     assert (seen["waiting in the source"], seen["commit"]) == ("nothing", "version 1")
     assert checks(first) == {"nothing_unreadable": False}
     assert location.run_of("shop_orders").success
@@ -84,12 +101,18 @@ def test_a_file_that_is_dropped_becomes_messages_and_these_the_rows_of_the_table
     assert rows(location) == [(1, 11), (3, 30)]
     assert len(messages(location)) == 6
     standing = LineageStandings(location.platform.store.engine).all()
-    columns = {column.column: str(column.sources[0].ref) for one in standing for column in one.statement.columns}
+    columns = {
+        column.column: str(column.sources[0].ref)
+        for one in standing
+        for column in one.statement.columns
+    }
     assert columns["amount"] == "shop.orders__changes.$.amount"
     assert columns["$.amount"] == f"file/{folder}/*.jsonl.amount"
 
     idle = location.run_alone("shop.orders__changes")
-    assert shown(idle)["last fired because"].startswith("nothing to do: shop.orders__changes: nothing new in")
+    assert shown(idle)["last fired because"].startswith(
+        "nothing to do: shop.orders__changes: nothing new in"
+    )
 
 
 def schemaless(database: str) -> dict[str, Any]:
@@ -113,9 +136,18 @@ def test_columns_that_no_message_tells_are_read_in_the_database(
             merge=CDCMerge(keys=("id",)),
             schema=SourceSchema(read_from=Database("$SHOP", f"{database.schema}.orders")),
         )
-        own = Location(location.instance, build_definitions(Lake("shop", [table])), location.platform)
+        own = Location(
+            location.instance, build_definitions(Lake("shop", [table])), location.platform
+        )
         value = json.dumps(schemaless(database.schema))
-        line = {"topic": "shop", "partition": 0, "offset": 0, "key": '{"id":1}', "value": value, "headers": []}
+        line = {
+            "topic": "shop",
+            "partition": 0,
+            "offset": 0,
+            "key": '{"id":1}',
+            "value": value,
+            "headers": [],
+        }
         (folder / "a.jsonl").write_text(json.dumps(line) + "\n")
         assert own.run_of("shop_orders__changes").success
         assert own.run_of("shop_orders").success

@@ -1,4 +1,6 @@
-"""A stream of events and a group of its types, run by Dagster: a file that is dropped becomes rows of a table for each type."""
+"""A stream of events and a group of its types, run by Dagster: a file that is dropped becomes rows
+of a table for each type.
+"""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,12 +37,16 @@ from tests.support.streams import event
 spark = pytest.mark.spark
 
 TYPES = "ev__shop__types"
-FINE = dict.fromkeys(("rows_add_up", "no_type_fails", "nothing_waits", "no_value_lost", "nothing_breaks"), True)
+FINE = dict.fromkeys(
+    ("rows_add_up", "no_type_fails", "nothing_waits", "no_value_lost", "nothing_breaks"), True
+)
 
 
 @dataclass
 class Game(Location):
-    """The code location of a stream and its groups, and the folder in which its events are dropped."""
+    """The code location of a stream and its groups, and the folder in which its events are
+    dropped.
+    """
 
     folder: Path
 
@@ -54,11 +60,18 @@ class Game(Location):
         assert self.run_of("game_events", "ev__tables").success
 
     def step(self, *payloads: bytes, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
-        """The group's next step, as its sensor launches it; before it these events come to the stream's table."""
+        """The group's next step, as its sensor launches it; before it these events come to the
+        stream's table.
+        """
         if payloads:
             self.ingest(*payloads)
         (request,) = self.tick("shop").run_requests
-        return self.run("ev__shop", tags=dict(request.tags), asset_selection=request.asset_selection, raise_on_error=raise_on_error)
+        return self.run(
+            "ev__shop",
+            tags=dict(request.tags),
+            asset_selection=request.asset_selection,
+            raise_on_error=raise_on_error,
+        )
 
     def kept(self, kind: str) -> list[dict[str, Any]]:
         """The rows of a type's table in the order of their events."""
@@ -79,7 +92,11 @@ class Game(Location):
 
     def executions(self) -> list[tuple[int, str]]:
         """The steps of the group and how they are."""
-        return sorted((one.step, one.state.value) for one in self.platform.ledger.executions() if one.consumer.subscription == "shop")
+        return sorted(
+            (one.step, one.state.value)
+            for one in self.platform.ledger.executions()
+            if one.consumer.subscription == "shop"
+        )
 
     def let_pass(self) -> None:
         """All that waits for its time may be tried again."""
@@ -98,8 +115,15 @@ def sell(number: int) -> bytes:
 
 
 @pytest.fixture
-def game(events_home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, spark_driver: Driver) -> Game:
-    monkeypatch.setattr("lakechime_dagster.silver.store.PAUSES_MS", (3_600_000,))  # until a test lets it pass
+def game(
+    events_home: Path,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    spark_driver: Driver,
+) -> Game:
+    monkeypatch.setattr(
+        "lakechime_dagster.silver.store.PAUSES_MS", (3_600_000,)
+    )  # until a test lets it pass
     definitions = build_definitions(lake(str(events_home / "in")))
     return Game(instance, definitions, open_platform(), events_home / "in")
 
@@ -115,44 +139,80 @@ def checks(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
 
 def shown(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     """What the group shows of a run."""
-    (whole,) = [one.materialization for one in result.get_asset_materialization_events() if one.materialization.metadata.get("step")]
+    (whole,) = [
+        one.materialization
+        for one in result.get_asset_materialization_events()
+        if one.materialization.metadata.get("step")
+    ]
     return {name: value.value for name, value in whole.metadata.items()}
 
 
 def told(result: dg.ExecuteInProcessResult) -> dict[str | None, Any]:
     """The rows that were written, by the types that a run tells of."""
-    several = [one.materialization for one in result.get_asset_materialization_events() if one.materialization.partition is not None]
+    several = [
+        one.materialization
+        for one in result.get_asset_materialization_events()
+        if one.materialization.partition is not None
+    ]
     return {one.partition: one.metadata["dagster/row_count"].value for one in several}
 
 
 def test_a_stream_and_its_groups_are_assets_each_group_with_its_types_as_partitions() -> None:
     definitions = build_definitions(lake())
     graph = definitions.resolve_asset_graph()
-    bronze, shop, other = (graph.get(dg.AssetKey(name)) for name in (["game", "events"], ["shop"], ["game_other"]))
-    assert ({key.path[0] for key in bronze.parent_keys}, bronze.partitions_def, bronze.group_name) == ({"file"}, None, "game")
+    bronze, shop, other = (
+        graph.get(dg.AssetKey(name)) for name in (["game", "events"], ["shop"], ["game_other"])
+    )
+    assert (
+        {key.path[0] for key in bronze.parent_keys},
+        bronze.partitions_def,
+        bronze.group_name,
+    ) == ({"file"}, None, "game")
     for group in (shop, other):
         types = graph.get(dg.AssetKey(f"{group.key.to_user_string()}__types"))
-        assert (group.parent_keys, types.parent_keys, group.partitions_def) == ({bronze.key}, {bronze.key}, None)
-        assert types.partitions_def == dg.DynamicPartitionsDefinition(name=f"ev__{group.key.to_user_string()}__types")
-        assert (group.kinds, group.group_name) == ({"deltalake", "spark"}, group.key.to_user_string())
+        assert (group.parent_keys, types.parent_keys, group.partitions_def) == (
+            {bronze.key},
+            {bronze.key},
+            None,
+        )
+        assert types.partitions_def == dg.DynamicPartitionsDefinition(
+            name=f"ev__{group.key.to_user_string()}__types"
+        )
+        assert (group.kinds, group.group_name) == (
+            {"deltalake", "spark"},
+            group.key.to_user_string(),
+        )
         assert {key.name for key in group.check_keys} == {*FINE}
-    assert (shop.owners, shop.metadata["types"], other.metadata["types"]) == (["team:shop"], "shop.*", "*")
+    assert (shop.owners, shop.metadata["types"], other.metadata["types"]) == (
+        ["team:shop"],
+        "shop.*",
+        "*",
+    )
     names = {sensor.name for sensor in definitions.sensors or ()}
     assert names >= {"game_events", "shop", "game_other"}
-    jobs = {name: definitions.resolve_job_def(name).asset_layer.executable_asset_keys for name in ("ev__tables", "ev__shop")}
+    jobs = {
+        name: definitions.resolve_job_def(name).asset_layer.executable_asset_keys
+        for name in ("ev__tables", "ev__shop")
+    }
     assert jobs == {"ev__tables": {bronze.key}, "ev__shop": {shop.key, dg.AssetKey("shop__types")}}
 
 
 def test_a_group_may_have_a_driver_and_a_pool_of_its_own() -> None:
     stream = event_stream("game", source=JsonLines("in"))
     shop = event_group(
-        "shop", stream, options=GroupOptions(spark="spark://second:7077", dagster={"metadata": {"page": "shop"}, "pool": "few"})
+        "shop",
+        stream,
+        options=GroupOptions(
+            spark="spark://second:7077", dagster={"metadata": {"page": "shop"}, "pool": "few"}
+        ),
     )
     definitions = build_definitions(Lake("ev", [stream, shop]))
     asset = definitions.resolve_asset_graph().get(dg.AssetKey("shop"))
     assert (asset.pools, asset.metadata["page"], asset.metadata["types"]) == ({"few"}, "shop", "*")
     settings = load_settings()
-    assert spark_of(settings, shop) == settings.spark.model_copy(update={"driver": "spark://second:7077"})
+    assert spark_of(settings, shop) == settings.spark.model_copy(
+        update={"driver": "spark://second:7077"}
+    )
     assert spark_of(settings, event_group("other", stream)) == settings.spark
 
 
@@ -165,14 +225,28 @@ def test_events_that_are_dropped_become_the_rows_of_a_table_for_each_type(game: 
     first = game.step()
     assert checks(first) == FINE
     seen = shown(first)
-    assert (seen["types written"], seen["events"], seen["rows written"], seen["rows without a type"], seen["step"]) == (2, 3, 3, 1, 1)
+    assert (
+        seen["types written"],
+        seen["events"],
+        seen["rows written"],
+        seen["rows without a type"],
+        seen["step"],
+    ) == (2, 3, 3, 1, 1)
     assert "| shop.buy | shop.shop__buy | 2 | 2 | 0 |" in seen["types"]
     assert told(first) == {"shop.buy": 2, "shop.sell": 1}
     assert game.partitions() == ["shop.buy", "shop.sell"]
     assert [(row["n"], row["title"]) for row in game.kept("shop.buy")] == [(1, "web"), (3, "web")]
     assert game.numbers("shop.sell") == [2]
-    assert game.events("shop.shop__buy") == game.events("shop.shop__sell") == [("0", None, {"schema_version": "1"})]
-    assert (game.executions(), game.known("shop.buy").checkpoint.version, game.known("shop.buy").checkpoint.commits) == (
+    assert (
+        game.events("shop.shop__buy")
+        == game.events("shop.shop__sell")
+        == [("0", None, {"schema_version": "1"})]
+    )
+    assert (
+        game.executions(),
+        game.known("shop.buy").checkpoint.version,
+        game.known("shop.buy").checkpoint.commits,
+    ) == (
         [(1, "COMPLETED")],
         1,
         1,
@@ -181,14 +255,24 @@ def test_events_that_are_dropped_become_the_rows_of_a_table_for_each_type(game: 
     assert game.tick("shop").run_requests == []
     second = game.step(buy(4, item="hat"))
     assert told(second) == {"shop.buy": 1}
-    assert (game.numbers("shop.buy"), game.kept("shop.buy")[-1]["item"], game.numbers("shop.sell")) == ([1, 3, 4], "hat", [2])
+    assert (
+        game.numbers("shop.buy"),
+        game.kept("shop.buy")[-1]["item"],
+        game.numbers("shop.sell"),
+    ) == ([1, 3, 4], "hat", [2])
     assert game.events("shop.shop__buy")[1:] == [("1", None, {"schema_version": "2"})]
     assert game.tick("shop").run_requests == []
     selected = [request.asset_selection for request in game.tick("game_other").run_requests]
     assert selected == [[dg.AssetKey("game_other"), dg.AssetKey("game_other__types")]]
 
-    standing = {one.statement.target: one for one in LineageStandings(game.platform.store.engine).all()}
-    assert "game.events.$.n" in {str(source.ref) for one in standing["shop.shop__buy"].statement.columns for source in one.sources}
+    standing = {
+        one.statement.target: one for one in LineageStandings(game.platform.store.engine).all()
+    }
+    assert "game.events.$.n" in {
+        str(source.ref)
+        for one in standing["shop.shop__buy"].statement.columns
+        for source in one.sources
+    }
     assert standing["shop.shop__buy"].owners == ("team:shop",)
 
 
@@ -200,22 +284,43 @@ def test_types_that_a_person_launches_as_partitions_are_replayed(game: Game) -> 
     assert game.numbers("shop.buy") == [1, 2]
     (asked,) = event_requests(game.platform).of("shop.shop__buy")
     assert (asked.who, asked.done) == ("dagster", RequestDone(request_id=1, added=1))
-    tags = [dict(one.event.tags) for one in game.platform.store.fetch(EventQuery(table="shop.shop__buy"))][-1]
+    tags = [
+        dict(one.event.tags)
+        for one in game.platform.store.fetch(EventQuery(table="shop.shop__buy"))
+    ][-1]
     assert (tags["cause"], tags["schema_version"]) == ("replay", "1")
     assert game.tick("shop").run_requests == []
 
 
 @spark
-def test_a_breaking_change_fails_a_check_for_a_while_with_who_brought_it_and_whose_it_is(game: Game) -> None:
+def test_a_breaking_change_fails_a_check_for_a_while_with_who_brought_it_and_whose_it_is(
+    game: Game,
+) -> None:
     first = game.step(buy(1))
     assert checks(first) == FINE
     second = game.step(event("shop.buy", n="one", title="ios"))
     assert checks(second) == {**FINE, "nothing_breaks": False}
-    (check,) = (one for one in second.get_asset_check_evaluations() if one.check_name == "nothing_breaks")
-    told = "string at /n of shop.buy, sent by ios, goes to a variant column; shop is owned by team:shop"
-    assert (check.description, check.severity, check.metadata["owner"].value) == (told, dg.AssetCheckSeverity.WARN, "team:shop")
+    (check,) = (
+        one for one in second.get_asset_check_evaluations() if one.check_name == "nothing_breaks"
+    )
+    told = (
+        "string at /n of shop.buy, sent by ios, goes to a variant column; shop is owned by "
+        "team:shop"
+    )
+    assert (check.description, check.severity, check.metadata["owner"].value) == (
+        told,
+        dg.AssetCheckSeverity.WARN,
+        "team:shop",
+    )
     assert check.metadata["breaking"].value == [
-        {"type": "shop.buy", "path": "/n", "kind": "string", "how": "variant", "producer": "ios", "schema": 2}
+        {
+            "type": "shop.buy",
+            "path": "/n",
+            "kind": "string",
+            "how": "variant",
+            "producer": "ios",
+            "schema": 2,
+        }
     ]
     assert game.tick("ev__alarms").skip_message.startswith("failing: shop nothing_breaks;")
     assert checks(game.step(buy(2, more=1))) == {**FINE, "nothing_breaks": False}
@@ -226,18 +331,33 @@ def test_a_breaking_change_fails_a_check_for_a_while_with_who_brought_it_and_who
 
 
 @spark
-def test_a_type_that_cannot_be_written_fails_alone_and_is_tried_again_without_new_events(game: Game) -> None:
+def test_a_type_that_cannot_be_written_fails_alone_and_is_tried_again_without_new_events(
+    game: Game,
+) -> None:
     Path(game.location("shop.buy")).parent.mkdir(parents=True)
     Path(game.location("shop.buy")).write_text("no folder")
     first = game.step(buy(1), sell(2))
     assert checks(first) == {**FINE, "no_type_fails": False}
-    assert (told(first), game.numbers("shop.sell"), game.executions()) == ({"shop.sell": 1}, [2], [(1, "COMPLETED")])
+    assert (told(first), game.numbers("shop.sell"), game.executions()) == (
+        {"shop.sell": 1},
+        [2],
+        [(1, "COMPLETED")],
+    )
     known = game.known("shop.buy")
-    assert (known.checkpoint.version, known.checkpoint.commits, known.failures, bool(known.error)) == (-1, 0, 1, True)
+    assert (
+        known.checkpoint.version,
+        known.checkpoint.commits,
+        known.failures,
+        bool(known.error),
+    ) == (-1, 0, 1, True)
     assert game.tick("shop").run_requests == []
 
     second = game.step(sell(3))
-    assert (checks(second)["no_type_fails"], game.known("shop.buy").failures, game.numbers("shop.sell")) == (False, 1, [2, 3])
+    assert (
+        checks(second)["no_type_fails"],
+        game.known("shop.buy").failures,
+        game.numbers("shop.sell"),
+    ) == (False, 1, [2, 3])
     assert not checks(game.run("ev__shop"))["no_type_fails"]
     assert game.tick("shop").run_requests == []
     game.let_pass()
@@ -248,7 +368,11 @@ def test_a_type_that_cannot_be_written_fails_alone_and_is_tried_again_without_ne
     Path(game.location("shop.buy")).unlink()
     game.let_pass()
     fourth = game.step()
-    assert (checks(fourth)["no_type_fails"], told(fourth), game.numbers("shop.buy")) == (True, {"shop.buy": 1}, [1])
+    assert (checks(fourth)["no_type_fails"], told(fourth), game.numbers("shop.buy")) == (
+        True,
+        {"shop.buy": 1},
+        [1],
+    )
     assert (game.known("shop.buy").failures, game.known("shop.buy").error) == (0, "")
     game.let_pass()
     assert game.tick("shop").run_requests == []
@@ -261,7 +385,9 @@ def dies(*_: object) -> bool:
 
 
 @spark
-def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(game: Game, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(
+    game: Game, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path(game.location("shop.buy")).parent.mkdir(parents=True)
     Path(game.location("shop.buy")).write_text("no folder")
     game.step(sell(1))
@@ -269,7 +395,10 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(game:
         patched.setattr(events, "complete_group", dies)
         with pytest.raises(KeyboardInterrupt):
             game.step(buy(2), sell(3), event("shop.gift", n=7))
-    assert (game.numbers("shop.sell"), game.executions()) == ([1, 3], [(1, "COMPLETED"), (2, "OPEN")])
+    assert (game.numbers("shop.sell"), game.executions()) == (
+        [1, 3],
+        [(1, "COMPLETED"), (2, "OPEN")],
+    )
     assert len(game.events("shop.shop__sell")) == 1
     Path(game.location("shop.buy")).unlink()
     game.ingest(sell(4))
@@ -279,13 +408,18 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(game:
     assert shown(second)["attempt"] == 2
     assert (game.numbers("shop.buy"), game.numbers("shop.sell")) == ([2], [1, 3, 4])
     assert [snapshot for snapshot, _, _ in game.events("shop.shop__sell")] == ["0", "1", "2"]
-    assert (game.numbers("shop.gift"), [snapshot for snapshot, _, _ in game.events("shop.shop__gift")]) == ([7], ["0"])
+    assert (
+        game.numbers("shop.gift"),
+        [snapshot for snapshot, _, _ in game.events("shop.shop__gift")],
+    ) == ([7], ["0"])
     assert (told(second)["shop.gift"], game.known("shop.gift").checkpoint.commits) == (1, 1)
     assert checks(second) == FINE
     assert game.partitions() == ["shop.buy", "shop.gift", "shop.sell"]
     game.step(buy(5), sell(6))
     assert (game.numbers("shop.buy"), game.numbers("shop.sell")) == ([2, 5], [1, 3, 4, 6])
-    assert {name: known.written for name, known in event_types(game.platform).types("shop").items()} == {
+    assert {
+        name: known.written for name, known in event_types(game.platform).types("shop").items()
+    } == {
         "shop.buy": 2,
         "shop.gift": 1,
         "shop.sell": 4,
@@ -295,7 +429,9 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(game:
 @spark
 def test_what_a_replay_or_a_rebuild_would_change_is_shown_and_not_done(game: Game) -> None:
     game.step(buy(1))
-    event_hints(game.platform).add("game", Hint(type="shop.buy", of="columns", says="rescue"), By(who="me", reason="too many"))
+    event_hints(game.platform).add(
+        "game", Hint(type="shop.buy", of="columns", says="rescue"), By(who="me", reason="too many")
+    )
     game.step(event("shop.buy", n=2, price=3), event("shop.buy", n=3))
     assert game.kept("shop.buy")[1]["_rescued"] == '[{"p":"/price","v":3,"r":"unknown"}]'
     event_hints(game.platform).end("game", "shop.buy", "columns")
@@ -307,6 +443,12 @@ def test_what_a_replay_or_a_rebuild_would_change_is_shown_and_not_done(game: Gam
     assert newest is not None
     assert would_rebuild(game.platform, group, known, newest, print) == replace(would, replaced=3)
     assert (game.tick("shop").run_requests, game.known("shop.buy").schema_version) == ([], 1)
-    event_requests(game.platform).ask("shop.shop__buy", RequestKind.REPLAY, By(who="me", reason="prices matter"))
+    event_requests(game.platform).ask(
+        "shop.shop__buy", RequestKind.REPLAY, By(who="me", reason="prices matter")
+    )
     game.step()
-    assert [(row.get("price"), row["_rescued"]) for row in game.kept("shop.buy")] == [(None, None), (3, None), (None, None)]
+    assert [(row.get("price"), row["_rescued"]) for row in game.kept("shop.buy")] == [
+        (None, None),
+        (3, None),
+        (None, None),
+    ]

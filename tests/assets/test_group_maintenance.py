@@ -21,7 +21,13 @@ POLICY = Maintenance(min_files=2)
 
 def lake(folder: str = "in", **options: Any) -> Lake:
     stream = event_stream("game", source=JsonLines(folder), producer_field="$.title")
-    shop = event_group("shop", stream, match="shop.*", owner="team:shop", options=GroupOptions(maintenance=POLICY, **options))
+    shop = event_group(
+        "shop",
+        stream,
+        match="shop.*",
+        owner="team:shop",
+        options=GroupOptions(maintenance=POLICY, **options),
+    )
     return Lake("ev", [stream, shop])
 
 
@@ -38,7 +44,10 @@ def test_a_run_joins_the_files_of_all_types_and_their_rows_stay(game: Game) -> N
     before = [game.kept("shop.buy"), game.kept("shop.sell")]
     done = game.run("ev__maintenance", asset_selection=[KEPT])
     (made,) = done.asset_materializations_for_node("shop__maintenance")
-    assert [made.metadata[name].value for name in ("tables", "files before", "files after", "refused actions")] == [2, 4, 2, 0]
+    assert [
+        made.metadata[name].value
+        for name in ("tables", "files before", "files after", "refused actions")
+    ] == [2, 4, 2, 0]
     assert [game.kept("shop.buy"), game.kept("shop.sell")] == before
     assert game.tick("shop").run_requests == []
     game.step(buy(3))
@@ -48,7 +57,13 @@ def test_a_run_joins_the_files_of_all_types_and_their_rows_stay(game: Game) -> N
 def test_the_maintenance_of_a_group_is_an_asset_that_its_steps_need_not_wait_for() -> None:
     definitions = build_definitions(lake(dagster={"pool": "few"}))
     graph = definitions.resolve_asset_graph()
-    assert (graph.get(dg.AssetKey("shop")).pools, graph.get(KEPT).pools, graph.get(KEPT).parent_keys) == ({"few"}, set(), set())
+    assert (
+        graph.get(dg.AssetKey("shop")).pools,
+        graph.get(KEPT).pools,
+        graph.get(KEPT).parent_keys,
+    ) == ({"few"}, set(), set())
     assert (graph.get(KEPT).group_name, list(graph.get(KEPT).owners)) == ("shop", ["team:shop"])
-    assert definitions.resolve_job_def("ev__maintenance").asset_layer.executable_asset_keys == {KEPT}
+    assert definitions.resolve_job_def("ev__maintenance").asset_layer.executable_asset_keys == {
+        KEPT
+    }
     assert "ev__maintenance" in {one.name for one in definitions.sensors or ()}

@@ -11,7 +11,9 @@ from tests.support.cli import Cli, lakechime
 __all__ = ["lakechime"]
 
 
-def test_the_asset_tells_what_is_known_and_writes_nothing_while_nothing_changes(lakechime: Cli) -> None:
+def test_the_asset_tells_what_is_known_and_writes_nothing_while_nothing_changes(
+    lakechime: Cli,
+) -> None:
     location = dg.Definitions.merge(build_definitions(lake), lineage_definitions(lake))
     job = location.resolve_job_def("lakechime_lineage_flat_job")
 
@@ -24,4 +26,7 @@ def test_the_asset_tells_what_is_known_and_writes_nothing_while_nothing_changes(
     assert first["dagster/row_count"] == table.to_pyarrow_table().num_rows > 0
     assert told()["written"] is False
     assert table.version() == DeltaTable(table.table_uri).version()
-    assert location.resolve_schedule_def("lakechime_lineage_flat_schedule").cron_schedule == "5 * * * *"
+    assert (
+        location.resolve_schedule_def("lakechime_lineage_flat_schedule").cron_schedule
+        == "5 * * * *"
+    )

@@ -68,8 +68,15 @@ def looked(shop: Shop) -> tuple[bool, dict[str, Any]]:
 def test_nothing_is_beyond_the_limits_where_all_is_read(shop: Shop) -> None:
     passed, metadata = looked(shop)
     assert (passed, metadata["beyond limits"]) == (True, "nothing")
-    assert (metadata["lag of the messages in seconds"], metadata["lag of the table in seconds"]) == (60.0, 60.0)
-    assert (metadata["unread in the source"], metadata["rows waiting"], metadata["rows quarantined"]) == (0, 0, 0)
+    assert (
+        metadata["lag of the messages in seconds"],
+        metadata["lag of the table in seconds"],
+    ) == (60.0, 60.0)
+    assert (
+        metadata["unread in the source"],
+        metadata["rows waiting"],
+        metadata["rows quarantined"],
+    ) == (0, 0, 0)
     assert "| m.shop.orders | 60 | 60 |" in metadata["seconds since the newest change, by source"]
 
 
@@ -77,7 +84,10 @@ def test_a_source_that_tells_nothing_is_named(shop: Shop, clock: Clock) -> None:
     clock(60)
     passed, metadata = looked(shop)
     assert (passed, metadata["lag of the messages in seconds"]) == (False, 3600.0)
-    assert metadata["beyond limits"] == "- m.shop.orders has sent nothing for 1:00:00, not even a heartbeat: is its connector stuck?"
+    assert metadata["beyond limits"] == (
+        "- m.shop.orders has sent nothing for 1:00:00, not even a heartbeat: is its connector "
+        "stuck?"
+    )
 
 
 def heartbeat(shop: Shop, minutes: float) -> None:
@@ -86,7 +96,11 @@ def heartbeat(shop: Shop, minutes: float) -> None:
     beat = replace(make_record({"ts_ms": 1}, key=None), topic=topic, topic_id=topic)
     arrived = dt.datetime.fromtimestamp(MARIADB["ts_ms"] / 1000 + minutes * 60, dt.timezone.utc)
     reader = format_of(shop.table.bronze).reader()
-    shop.write("__changes", [bronze_row(Message(beat, (), round(arrived.timestamp() * 1000)), reader)], BRONZE)
+    shop.write(
+        "__changes",
+        [bronze_row(Message(beat, (), round(arrived.timestamp() * 1000)), reader)],
+        BRONZE,
+    )
     completed(shop.lakechime, ToldRuns())
 
 
@@ -95,7 +109,10 @@ def test_a_heartbeat_tells_a_quiet_source_from_a_stuck_one(shop: Shop, clock: Cl
     clock(60)
     passed, metadata = looked(shop)
     assert (passed, metadata["beyond limits"]) == (True, "nothing")
-    assert "| m.shop.orders | 3,600 | 3,600 | 600 |" in metadata["seconds since the newest change, by source"]
+    assert (
+        "| m.shop.orders | 3,600 | 3,600 | 600 |"
+        in metadata["seconds since the newest change, by source"]
+    )
 
 
 def test_rows_that_wait_and_a_source_that_nobody_reads_are_told(shop: Shop, tmp_path: Path) -> None:
@@ -105,7 +122,10 @@ def test_rows_that_wait_and_a_source_that_nobody_reads_are_told(shop: Shop, tmp_
     passed, metadata = looked(shop)
     assert (passed, metadata["unread in the source"], metadata["rows waiting"]) == (False, 3, 1)
     assert metadata["beyond limits"].splitlines() == [
-        "- shop.orders__changes has something to read, and its sensor has never ticked: it is stopped, or no daemon runs",
+        (
+            "- shop.orders__changes has something to read, and its sensor has never ticked: it is "
+            "stopped, or no daemon runs"
+        ),
         "- 1 rows wait outside of shop.orders for a column that nobody sent",
     ]
 
@@ -114,7 +134,11 @@ def test_a_consumer_that_waits_for_a_person_is_told_with_its_reason(shop: Shop) 
     shop.tell(told(4, 13))
     held(shop.lakechime, ToldRuns())
     passed, metadata = looked(shop)
-    assert (passed, "is BLOCKED" in metadata["beyond limits"], "goes back from [3, 20] to [1, 4]" in metadata["beyond limits"]) == (
+    assert (
+        passed,
+        "is BLOCKED" in metadata["beyond limits"],
+        "goes back from [3, 20] to [1, 4]" in metadata["beyond limits"],
+    ) == (
         False,
         True,
         True,
@@ -148,7 +172,10 @@ WRONG = {("2",): Fault.DIFFERENT, ("11",): Fault.MISSING}
             compared(faults=WRONG),
             False,
             "WARN",
-            "rows: 1 missing, 1 different; may be on its way: the lake has not read past the snapshot",
+            (
+                "rows: 1 missing, 1 different; may be on its way: the lake has not read past the "
+                "snapshot"
+            ),
         ),
         (compared(unresolved=2), False, "ERROR", "2 ranges differ too much to be compared"),
         (
@@ -157,7 +184,12 @@ WRONG = {("2",): Fault.DIFFERENT, ("11",): Fault.MISSING}
             "WARN",
             "the table was truncated after the snapshot, so that its rows cannot be compared",
         ),
-        (compared(unchecked={"extra": LAKE_LACKS}), False, "WARN", "the lake lacks columns of the database: extra"),
+        (
+            compared(unchecked={"extra": LAKE_LACKS}),
+            False,
+            "WARN",
+            "the lake lacks columns of the database: extra",
+        ),
     ],
 )
 def test_a_comparison_is_an_error_where_it_is_sure_that_rows_differ(
@@ -167,31 +199,58 @@ def test_a_comparison_is_an_error_where_it_is_sure_that_rows_differ(
     assert (result.passed, result.severity.value, result.description) == (passed, severity, told)
 
 
-def test_where_a_topic_tells_transactions_a_check_counts_their_changes(lakechime: Cli, tmp_path: Path) -> None:
+def test_where_a_topic_tells_transactions_a_check_counts_their_changes(
+    lakechime: Cli, tmp_path: Path
+) -> None:
     (tmp_path / "in").mkdir()
     source = JsonLines(str(tmp_path / "in"), records=True, transactions="m.transaction")
     shop = Shop.declared(lakechime, source=source)
-    end = {"status": "END", "id": "0-1-2", "event_count": 2, "data_collections": [{"data_collection": "shop.orders", "event_count": 2}]}
+    end = {
+        "status": "END",
+        "id": "0-1-2",
+        "event_count": 2,
+        "data_collections": [{"data_collection": "shop.orders", "event_count": 2}],
+    }
     change = told(1, 10, transaction={"id": "0-1-2", "total_order": 1, "data_collection_order": 1})
-    later = told(1, 11, "u", transaction={"id": "0-1-3", "total_order": 1, "data_collection_order": 1})
+    later = told(
+        1, 11, "u", transaction={"id": "0-1-3", "total_order": 1, "data_collection_order": 1}
+    )
     now, reader = lakechime.platform.store.now(), format_of(shop.table.bronze).reader()
-    came = [(change, -3000), (replace(make_record(end, key=None), topic="m.transaction"), -2000), (later, -1000)]
-    shop.write("__changes", [bronze_row(Message(one, (), now + at), reader) for one, at in came], BRONZE)
+    came = [
+        (change, -3000),
+        (replace(make_record(end, key=None), topic="m.transaction"), -2000),
+        (later, -1000),
+    ]
+    shop.write(
+        "__changes", [bronze_row(Message(one, (), now + at), reader) for one, at in came], BRONZE
+    )
     definitions = build_definitions(Lake("shop", [shop.table]))
     with dg.DagsterInstance.ephemeral() as instance:
         run = definitions.resolve_job_def("shop__monitors").execute_in_process(instance=instance)
     found = {one.check_name: one for one in run.get_asset_check_evaluations()}
     assert set(found) == {"keeps_up", "nothing_lost"}
     lost = found["nothing_lost"]
-    assert (lost.passed, lost.severity, lost.metadata["changes"].value) == (False, dg.AssetCheckSeverity.ERROR, 2)
-    assert "| 0-1-2 | m.shop.orders | m.transaction[0]@7 | 2 | 1 | yes |" in str(lost.metadata["lacking"].value)
+    assert (lost.passed, lost.severity, lost.metadata["changes"].value) == (
+        False,
+        dg.AssetCheckSeverity.ERROR,
+        2,
+    )
+    assert "| 0-1-2 | m.shop.orders | m.transaction[0]@7 | 2 | 1 | yes |" in str(
+        lost.metadata["lacking"].value
+    )
     assert lost.description is not None
-    assert "of transaction 0-1-2, which ended at m.transaction[0]@7, 1 of 2 changes arrived" in lost.description
+    assert (
+        "of transaction 0-1-2, which ended at m.transaction[0]@7, 1 of 2 changes arrived"
+        in lost.description
+    )
 
 
 def test_the_job_of_tables_leaves_the_checks_of_monitors_out() -> None:
     table = orders(monitor=Monitor(database=Database(DATABASE, "shop.orders")))
     definitions = build_definitions(Lake("shop", [table]))
-    nodes = {name: {node.name for node in definitions.resolve_job_def(name).nodes} for name in ("shop__tables", "shop__monitors")}
+    nodes = {
+        name: {node.name for node in definitions.resolve_job_def(name).nodes}
+        for name in ("shop__tables", "shop__monitors")
+    }
     assert nodes["shop__monitors"] == {"shop__orders_keeps_up", "shop__orders_same_as_database"}
     assert nodes["shop__tables"] == {"shop__orders", "shop__orders__changes"}

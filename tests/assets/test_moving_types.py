@@ -1,4 +1,6 @@
-"""Types that change their group, run by Dagster: as patterns give them to another, or match what nobody had read."""
+"""Types that change their group, run by Dagster: as patterns give them to another, or match what
+nobody had read.
+"""
 
 from dataclasses import replace
 
@@ -22,7 +24,12 @@ def test_a_group_whose_pattern_comes_to_match_a_type_that_nobody_had_read_takes_
     game.step(buy(1), event("sale", n=1))  # a type of the group for the rest, which does not run
     game.step(buy(2), event("sale", n=2))
     stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")
-    wide = replace(game, definitions=build_definitions(Lake("ev", [stream, event_group("shop", stream, match="s*")])))
+    wide = replace(
+        game,
+        definitions=build_definitions(
+            Lake("ev", [stream, event_group("shop", stream, match="s*")])
+        ),
+    )
     with monkeypatch.context() as patched:
         patched.setattr(events, "complete_group", dies)
         with pytest.raises(KeyboardInterrupt):
@@ -30,8 +37,15 @@ def test_a_group_whose_pattern_comes_to_match_a_type_that_nobody_had_read_takes_
     wide.tick("shop")
     wide.let_pass()
     done = wide.step()
-    assert (checks(done), told(done)) == (FINE, {"sale": 2})  # of a type that is not new, mere rows are shown rarely
+    assert (checks(done), told(done)) == (
+        FINE,
+        {"sale": 2},
+    )  # of a type that is not new, mere rows are shown rarely
     assert wide.tick("shop").run_requests == []
     wide.step(event("sale", n=3), event("soon", n=1), event("rest", n=1))
     assert told(wide.run("ev__game_other")) == {"rest": 1}
-    assert (wide.numbers("sale"), wide.numbers("soon"), wide.numbers("shop.buy")) == ([1, 2, 3], [1], [1, 2, 3])
+    assert (wide.numbers("sale"), wide.numbers("soon"), wide.numbers("shop.buy")) == (
+        [1, 2, 3],
+        [1],
+        [1, 2, 3],
+    )

@@ -1,4 +1,6 @@
-"""A type that the lake names is an output of its group's run with a key, columns, commits, checks and edges of its own."""
+"""A type that the lake names is an output of its group's run with a key, columns, commits, checks
+and edges of its own.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -19,14 +21,31 @@ from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.assets.test_events import Game, buy, sell
 from tests.support.streams import event
 
-SHOP, BUY, SELL = dg.AssetKey("shop"), dg.AssetKey(["shop", "shop__buy"]), dg.AssetKey(["shop", "shop__sell"])
+SHOP, BUY, SELL = (
+    dg.AssetKey("shop"),
+    dg.AssetKey(["shop", "shop__buy"]),
+    dg.AssetKey(["shop", "shop__sell"]),
+)
 
 
 def lake(folder: str = "in", **declared: Any) -> Lake:
     """A lake that names two types: one that a table reads, and one by a contract of its own."""
     stream = event_stream("game", source=JsonLines(folder), producer_field="$.title")
-    shop = event_group("shop", stream, match="shop.*", types={"shop.sell": Contract(kinds="rescue")}, owner="team:shop", **declared)
-    bought = sql_table("gold.bought", sql="SELECT n FROM shop.shop__buy", refresh="rows", keys=["n"], trigger=SnapshotTrigger())
+    shop = event_group(
+        "shop",
+        stream,
+        match="shop.*",
+        types={"shop.sell": Contract(kinds="rescue")},
+        owner="team:shop",
+        **declared,
+    )
+    bought = sql_table(
+        "gold.bought",
+        sql="SELECT n FROM shop.shop__buy",
+        refresh="rows",
+        keys=["n"],
+        trigger=SnapshotTrigger(),
+    )
     return Lake("ev", [stream, shop, shop.table("shop.buy"), bought])
 
 
@@ -44,32 +63,66 @@ def made(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> list[dict[str, 
 
 
 def checks(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> dict[str, bool]:
-    return {one.check_name: one.passed for one in result.get_asset_check_evaluations() if one.asset_key == key}
+    return {
+        one.check_name: one.passed
+        for one in result.get_asset_check_evaluations()
+        if one.asset_key == key
+    }
 
 
 def test_named_types_are_assets_of_their_groups_run_with_edges_and_checks() -> None:
-    options = GroupOptions(dagster={"pool": "few", "metadata": {"page": "shop"}, "tags": {"team": "shop"}})
+    options = GroupOptions(
+        dagster={"pool": "few", "metadata": {"page": "shop"}, "tags": {"team": "shop"}}
+    )
     definitions = build_definitions(lake(options=options))
     graph = definitions.resolve_asset_graph()
     for key in (BUY, SELL):
         one = graph.get(key)
-        assert (one.is_executable, one.partitions_def, one.group_name, list(one.owners)) == (True, None, "shop", ["team:shop"])
+        assert (one.is_executable, one.partitions_def, one.group_name, list(one.owners)) == (
+            True,
+            None,
+            "shop",
+            ["team:shop"],
+        )
         assert (one.parent_keys, one.pools, {check.name for check in one.check_keys}) == (
             {dg.AssetKey(["game", "events"])},
             {"few"},
             {"rows_add_up", "is_written"},
         )
-        assert (one.metadata["dagster/table_name"], "page" in one.metadata) == (".".join(key.path), False)
+        assert (one.metadata["dagster/table_name"], "page" in one.metadata) == (
+            ".".join(key.path),
+            False,
+        )
     assert graph.get(dg.AssetKey(["gold", "bought"])).parent_keys == {BUY}
-    assert (graph.get(SHOP).metadata["page"], graph.get(SHOP).tags["team"], graph.get(SHOP).pools) == ("shop", "shop", {"few"})
-    assert definitions.resolve_job_def("ev__shop").asset_layer.executable_asset_keys == {SHOP, dg.AssetKey("shop__types"), BUY, SELL}
+    assert (
+        graph.get(SHOP).metadata["page"],
+        graph.get(SHOP).tags["team"],
+        graph.get(SHOP).pools,
+    ) == ("shop", "shop", {"few"})
+    assert definitions.resolve_job_def("ev__shop").asset_layer.executable_asset_keys == {
+        SHOP,
+        dg.AssetKey("shop__types"),
+        BUY,
+        SELL,
+    }
 
 
 @pytest.mark.spark
-def test_a_named_type_shows_its_columns_its_rows_and_its_commit_whenever_it_is_written(game: Game) -> None:
+def test_a_named_type_shows_its_columns_its_rows_and_its_commit_whenever_it_is_written(
+    game: Game,
+) -> None:
     first = game.step(buy(1), buy(2, price=3), event("shop.gift", n=1))
     (shown,) = made(first, BUY)
-    assert {name: shown[name] for name in ("dagster/row_count", "rows written", "commit", "schema version", "columns added")} == {
+    assert {
+        name: shown[name]
+        for name in (
+            "dagster/row_count",
+            "rows written",
+            "commit",
+            "schema version",
+            "columns added",
+        )
+    } == {
         "dagster/row_count": 2,
         "rows written": 2,
         "commit": "version 0",
@@ -84,11 +137,18 @@ def test_a_named_type_shows_its_columns_its_rows_and_its_commit_whenever_it_is_w
         "price": "bigint",
         "type": "string",
     }
-    assert (made(first, SELL), checks(first, BUY), checks(first, SELL)) == ([], {"rows_add_up": True, "is_written": True}, {})
+    assert (made(first, SELL), checks(first, BUY), checks(first, SELL)) == (
+        [],
+        {"rows_add_up": True, "is_written": True},
+        {},
+    )
 
     second = game.step(buy(3), sell(1))
     assert [one["dagster/row_count"] for one in (*made(second, BUY), *made(second, SELL))] == [3, 1]
-    assert (made(second, BUY)[0]["rows written"], made(second, BUY)[0]["commit"]) == (1, "version 1")
+    assert (made(second, BUY)[0]["rows written"], made(second, BUY)[0]["commit"]) == (
+        1,
+        "version 1",
+    )
     third = game.step(sell(2))
     assert (made(third, BUY), len(made(third, SELL))) == ([], 1)
     assert checks(third, BUY) == checks(third, SELL) == {"rows_add_up": True, "is_written": True}
@@ -99,4 +159,7 @@ def test_a_named_type_shows_its_columns_its_rows_and_its_commit_whenever_it_is_w
 def test_rows_that_do_not_add_up_fail_their_types_check() -> None:
     (table,) = (one for one in lake().sources if one.name == "shop.shop__buy")
     one = TypeResult(type="shop.buy", table="shop.shop__buy", start=0, end=1, rows=3, written=2)
-    assert [(check.check_name, check.passed) for check in type_checks(table, one)] == [("rows_add_up", False), ("is_written", True)]
+    assert [(check.check_name, check.passed) for check in type_checks(table, one)] == [
+        ("rows_add_up", False),
+        ("is_written", True),
+    ]

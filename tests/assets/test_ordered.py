@@ -1,4 +1,6 @@
-"""A backfill of columns on a real lake: exactly their readers run, inputs first, each once, and what comes out equal wakes nobody."""
+"""A backfill of columns on a real lake: exactly their readers run, inputs first, each once, and
+what comes out equal wakes nobody.
+"""
 
 import pytest
 from deltalake import DeltaTable
@@ -11,7 +13,16 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.triggers.backfills import Backfills
 from lakechime_dagster.triggers.consumers import RequestState
 from lakechime_dagster.triggers.interventions import By
-from tests.assets.test_table import MAY, Location, location, orders, orders_of_day, silver_orders, totals, web_orders
+from tests.assets.test_table import (
+    MAY,
+    Location,
+    location,
+    orders,
+    orders_of_day,
+    silver_orders,
+    totals,
+    web_orders,
+)
 
 pytestmark = pytest.mark.spark
 __all__ = ["location"]
@@ -22,7 +33,10 @@ LAKE = Lake("shop", [orders, silver_orders, web_orders, orders_of_day, totals])
 def ordered(location: Location) -> str:
     asked = Asked(columns=(ColumnRef("silver.orders", "amount"),))
     planned = plan(location.platform, LAKE, declared_subscriptions(), asked)
-    assert [order["table"] for order in document(planned)["requests"]] == ["silver.orders", "gold.totals"]
+    assert [order["table"] for order in document(planned)["requests"]] == [
+        "silver.orders",
+        "gold.totals",
+    ]
     return run(location.platform, planned, ME, max_in_flight=2)
 
 
@@ -30,14 +44,22 @@ def state(location: Location, backfill: str) -> list[RequestState]:
     return [order.state for order in Backfills(location.platform.ledger).requests(backfill)]
 
 
-def test_the_readers_of_a_column_run_again_after_their_input_and_an_equal_outcome_commits_nothing(location: Location) -> None:
+def test_the_readers_of_a_column_run_again_after_their_input_and_an_equal_outcome_commits_nothing(
+    location: Location,
+) -> None:
     location.commit((1, MAY[0], 10), (2, MAY[0], 20))
     location.run_of("silver_orders")
     location.run_of("gold_totals")
-    versions = {name: location.platform.log(name).version for name in ("silver.orders", "gold.totals")}
-    DeltaTable(location.platform.location("silver.orders")).delete("id = 2")  # what the backfill mends
+    versions = {
+        name: location.platform.log(name).version for name in ("silver.orders", "gold.totals")
+    }
+    DeltaTable(location.platform.location("silver.orders")).delete(
+        "id = 2"
+    )  # what the backfill mends
     location.platform.store.register(
-        location.platform.log("silver.orders").events_of_commit(location.platform.log("silver.orders").version)
+        location.platform.log("silver.orders").events_of_commit(
+            location.platform.log("silver.orders").version
+        )
     )
 
     backfill = ordered(location)
@@ -49,5 +71,11 @@ def test_the_readers_of_a_column_run_again_after_their_input_and_an_equal_outcom
     assert [row[0] for row in location.rows("silver.orders")] == [1, 2]
     assert location.run_of("gold_totals").success
     assert state(location, backfill) == [RequestState.DONE, RequestState.DONE]
-    assert location.platform.log("gold.totals").version == versions["gold.totals"]  # equal, so that nobody downstream wakes
-    assert location.tick("silver_orders").run_requests == location.tick("gold_totals").run_requests == []
+    assert (
+        location.platform.log("gold.totals").version == versions["gold.totals"]
+    )  # equal, so that nobody downstream wakes
+    assert (
+        location.tick("silver_orders").run_requests
+        == location.tick("gold_totals").run_requests
+        == []
+    )

@@ -1,4 +1,6 @@
-"""What is outside of a lake as external assets: joined by keys, harmless whatever names and links others told."""
+"""What is outside of a lake as external assets: joined by keys, harmless whatever names and links
+others told.
+"""
 
 import dagster as dg
 import pytest
@@ -16,10 +18,21 @@ from lakechime_dagster.tables.tables import SourceTable
 
 NOW = 40 * ACTIVE_MS
 HOSTILE = '<img src=x onerror="alert(1)">'
-lake = Lake("shop", [SourceTable("bronze.orders"), sql_table("gold.days", sql="SELECT * FROM bronze.orders", refresh="full")])
+lake = Lake(
+    "shop",
+    [
+        SourceTable("bronze.orders"),
+        sql_table("gold.days", sql="SELECT * FROM bronze.orders", refresh="full"),
+    ],
+)
 
 
-def consumer(name: str = "Sales", kind: ConsumerKind = ConsumerKind.DASHBOARD, namespace: str = "superset", **said: object) -> UsedConsumer:
+def consumer(
+    name: str = "Sales",
+    kind: ConsumerKind = ConsumerKind.DASHBOARD,
+    namespace: str = "superset",
+    **said: object,
+) -> UsedConsumer:
     usual: dict[str, object] = {"tables": ("gold.days",), "last_ms": NOW}
     return UsedConsumer(consumer=Consumer(kind, namespace, name), **usual | said)  # type: ignore[arg-type]
 
@@ -39,23 +52,44 @@ def parents(spec: dg.AssetSpec) -> set[str]:
 
 
 def test_a_dashboard_hangs_on_the_assets_that_it_reads_with_kind_owner_and_link() -> None:
-    found = specs(consumer(owners=("team:sales", "ann"), link="https://superset/7", tables=("gold.days", "elsewhere.x")))
+    found = specs(
+        consumer(
+            owners=("team:sales", "ann"),
+            link="https://superset/7",
+            tables=("gold.days", "elsewhere.x"),
+        )
+    )
     one = found["dashboards/superset/Sales"]
-    assert (parents(one), one.kinds, list(one.owners)) == ({"gold/days", "elsewhere/x"}, {"dashboard", "superset"}, ["team:sales"])
-    assert (one.metadata["link"], one.metadata["owner"]) == (dg.MetadataValue.url("https://superset/7"), "ann")
+    assert (parents(one), one.kinds, list(one.owners)) == (
+        {"gold/days", "elsewhere/x"},
+        {"dashboard", "superset"},
+        ["team:sales"],
+    )
+    assert (one.metadata["link"], one.metadata["owner"]) == (
+        dg.MetadataValue.url("https://superset/7"),
+        "ann",
+    )
     assert one.tags[ACTIVE_TAG] == "yes"
 
 
 @pytest.mark.parametrize("link", ["javascript:alert(1)", "data:text/html,x", " https://x"])
 def test_a_link_that_is_none_of_the_web_is_only_text(link: str) -> None:
     shown = specs(consumer(link=link))["dashboards/superset/Sales"].metadata["link"]
-    assert (type(shown), shown.value) == (dg.TextMetadataValue, link)  # as values a text and a link of the same words are equal
+    assert (type(shown), shown.value) == (
+        dg.TextMetadataValue,
+        link,
+    )  # as values a text and a link of the same words are equal
 
 
 def test_whatever_names_others_tell_the_location_loads() -> None:
     names = [HOSTILE, "a/b", "ä\n", "", "x" * 5_000, '["a"]', "a.b", "a/b", "__", "{{7*7}}"]
-    several = [*(consumer(name, namespace=name) for name in names), *(ExternalTable(table=name or "?", last_ms=NOW) for name in names)]
-    found = specs(*several, *(ExternalTable(table=f"{name}://{name}", last_ms=NOW) for name in names))
+    several = [
+        *(consumer(name, namespace=name) for name in names),
+        *(ExternalTable(table=name or "?", last_ms=NOW) for name in names),
+    ]
+    found = specs(
+        *several, *(ExternalTable(table=f"{name}://{name}", last_ms=NOW) for name in names)
+    )
     assert len(found) > 20
 
 
@@ -65,24 +99,55 @@ def test_what_would_close_a_circle_is_left_out_and_all_else_stays() -> None:
         ExternalTable(table="x.b", last_ms=NOW, inputs=("x.a",)),
         ExternalTable(table="bronze.back", last_ms=NOW, inputs=("x.a",)),
     )
-    assert {name: parents(spec) for name, spec in found.items()} == {"x/a": {"gold/days"}, "x/b": set(), "bronze/back": {"x/a"}}
+    assert {name: parents(spec) for name, spec in found.items()} == {
+        "x/a": {"gold/days"},
+        "x/b": set(),
+        "bronze/back": {"x/a"},
+    }
 
 
-def test_what_feeds_a_lake_is_an_input_by_declaration_so_that_a_column_is_followed_from_the_database() -> None:
+def test_what_feeds_a_lake_is_an_input_by_declaration_so_that_a_column_is_followed_from_the_database() -> (
+    None
+):
     database = Database("$SHOP", "shop.orders")
     topic = KafkaTopic("shop.orders", bootstrap="kafka:9092")
     merge = CDCMerge(keys=("id",))
     followed = Lake(
-        "f", [cdc_table("silver.orders", source=topic, envelope=Debezium(), merge=merge, schema=SourceSchema(read_from=database))]
+        "f",
+        [
+            cdc_table(
+                "silver.orders",
+                source=topic,
+                envelope=Debezium(),
+                merge=merge,
+                schema=SourceSchema(read_from=database),
+            )
+        ],
     )
     graph = build_definitions(followed).resolve_asset_graph()
     above = graph.get(dg.AssetKey(["silver", "orders__changes"])).parent_keys
-    assert {key.to_user_string() for key in above} == {"mysql/shop.orders", "kafka:/kafka:9092/shop.orders"}
+    assert {key.to_user_string() for key in above} == {
+        "mysql/shop.orders",
+        "kafka:/kafka:9092/shop.orders",
+    }
     files = Lake(
         "g",
-        [cdc_table("silver.orders", source=JsonLines("in"), envelope=Maxwell(), merge=merge, schema=SourceSchema(types={"id": "bigint"}))],
+        [
+            cdc_table(
+                "silver.orders",
+                source=JsonLines("in"),
+                envelope=Maxwell(),
+                merge=merge,
+                schema=SourceSchema(types={"id": "bigint"}),
+            )
+        ],
     )
-    (folder,) = build_definitions(files).resolve_asset_graph().get(dg.AssetKey(["silver", "orders__changes"])).parent_keys
+    (folder,) = (
+        build_definitions(files)
+        .resolve_asset_graph()
+        .get(dg.AssetKey(["silver", "orders__changes"]))
+        .parent_keys
+    )
     assert (folder.path[0], folder.path[-1]) == ("file", "*.jsonl")
     back = ExternalTable(table="mysql/shop.orders", last_ms=NOW, inputs=("silver.orders",))
     (spec,) = outside_specs(Looked(outside=Outside(tables=(back,)), now_ms=NOW), followed)

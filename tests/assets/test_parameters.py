@@ -14,7 +14,11 @@ from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.runtime.platform import open_platform
-from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError, declare_subscription
+from lakechime_dagster.runtime.resource import (
+    LakeChimeResource,
+    NothingNewError,
+    declare_subscription,
+)
 from lakechime_dagster.runtime.spark import SparkResource
 from lakechime_dagster.tables.declare import spark_table
 from lakechime_dagster.tables.lake import Lake
@@ -48,7 +52,9 @@ class Limits(dg.Config):
 
 
 def by(compute: Callable[..., Any]) -> LakeTable:
-    return spark_table("silver.orders", reads={"orders": orders.changes()}, trigger=SnapshotTrigger())(compute)
+    return spark_table(
+        "silver.orders", reads={"orders": orders.changes()}, trigger=SnapshotTrigger()
+    )(compute)
 
 
 def of_ours(orders: Any, spark: SparkResource, lakechime: "LakeChimeResource") -> Any:
@@ -67,7 +73,13 @@ def with_defaults(
     lakechime: Optional[LakeChimeResource] = None,  # noqa: UP045 - as people write it, too
     rounds: "int | None" = None,
 ) -> Any:
-    return (context is not None and context.run.run_id != "", mail.__class__, config and config.most, lakechime.__class__, rounds)
+    return (
+        context is not None and context.run.run_id != "",
+        mail.__class__,
+        config and config.most,
+        lakechime.__class__,
+        rounds,
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,12 +90,18 @@ def with_defaults(
         (with_defaults, (True, Mail, 3, LakeChimeResource, None)),
     ],
 )
-def test_a_function_is_given_what_it_asks_for(compute: Callable[..., Any], expected: object, home: Path) -> None:
+def test_a_function_is_given_what_it_asks_for(
+    compute: Callable[..., Any], expected: object, home: Path
+) -> None:
     table = by(compute)
-    asset = table_asset(Lake("shop", [orders, table]), table, declare_subscription(subscription_of(table)))
+    asset = table_asset(
+        Lake("shop", [orders, table]), table, declare_subscription(subscription_of(table))
+    )
     open_platform().store.register([make_event(orders.name, snapshot_id=SnapshotId("1"))])
     given.clear()
-    dg.materialize([asset], resources={"lakechime": LakeChimeResource(), "spark": Computing(), "mail": Mail()})
+    dg.materialize(
+        [asset], resources={"lakechime": LakeChimeResource(), "spark": Computing(), "mail": Mail()}
+    )
     assert given == [expected]
 
 
@@ -96,7 +114,9 @@ def of_a_number(orders: Any, threshold: int) -> Any: ...
 def of_another_context(orders: Any, ctx: dg.AssetExecutionContext) -> Any: ...
 
 
-def of_another_context_by_default(orders: Any, ctx: dg.AssetExecutionContext | None = None) -> Any: ...
+def of_another_context_by_default(
+    orders: Any, ctx: dg.AssetExecutionContext | None = None
+) -> Any: ...
 
 
 def of_nobody(orders: Any, mail: "Nowhere") -> Any: ...  # type: ignore[name-defined]  # noqa: F821
@@ -105,13 +125,30 @@ def of_nobody(orders: Any, mail: "Nowhere") -> Any: ...  # type: ignore[name-def
 @pytest.mark.parametrize(
     ("compute", "told"),
     [
-        (of_another_spark, "parameter 'spark': is the SparkResource of this package; annotate it so, or give it another name"),
-        (of_a_number, "parameter 'threshold': is no input, `context`, `config` or resource by its annotation; give it a default"),
+        (
+            of_another_spark,
+            (
+                "parameter 'spark': is the SparkResource of this package; annotate it so, or give it "
+                "another name"
+            ),
+        ),
+        (
+            of_a_number,
+            (
+                "parameter 'threshold': is no input, `context`, `config` or resource by its "
+                "annotation; give it a default"
+            ),
+        ),
         (of_another_context, "parameter 'ctx': is no input, `context`"),
         (of_another_context_by_default, "parameter 'ctx': is no input, `context`"),
-        (of_nobody, 'dagster: Dagster refuses the asset: Failed to resolve type annotation "Nowhere"'),
+        (
+            of_nobody,
+            'dagster: Dagster refuses the asset: Failed to resolve type annotation "Nowhere"',
+        ),
     ],
 )
-def test_a_parameter_that_nobody_could_give_is_refused_by_its_name(compute: Callable[..., Any], told: str) -> None:
+def test_a_parameter_that_nobody_could_give_is_refused_by_its_name(
+    compute: Callable[..., Any], told: str
+) -> None:
     with pytest.raises(DeclarationError, match=re.escape(f"silver.orders, {told}")):
         build_definitions(Lake("shop", [orders, by(compute)]))

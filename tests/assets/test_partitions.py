@@ -1,4 +1,6 @@
-"""Partitions in Dagster: every key that a trigger resolves is one of them, at the time when the trigger fires for it."""
+"""Partitions in Dagster: every key that a trigger resolves is one of them, at the time when the
+trigger fires for it.
+"""
 
 import datetime as dt
 from typing import Any
@@ -33,29 +35,46 @@ def partitions(levels: dict[str, str], schedule: Schedule, **specs: Any) -> dg.P
     return found
 
 
-@pytest.mark.parametrize(("offset", "first", "last", "after"), [("", 2, 4, 5), ("-1d", 1, 3, 4), ("+1d", 3, 5, 6)])
-def test_the_last_key_that_a_trigger_resolves_is_the_last_partition(offset: str, first: int, last: int, after: int) -> None:
-    found = partitions({"day": "date"}, every(days=1, start="2013-01-02", until="2013-01-04"), day=tick(offset))
+@pytest.mark.parametrize(
+    ("offset", "first", "last", "after"), [("", 2, 4, 5), ("-1d", 1, 3, 4), ("+1d", 3, 5, 6)]
+)
+def test_the_last_key_that_a_trigger_resolves_is_the_last_partition(
+    offset: str, first: int, last: int, after: int
+) -> None:
+    found = partitions(
+        {"day": "date"}, every(days=1, start="2013-01-02", until="2013-01-04"), day=tick(offset)
+    )
     known = [day for day in range(1, 8) if found.has_partition_key(f"2013-01-0{day}")]
     assert known == list(range(first, after))
     assert known[-1] == last
 
 
-@pytest.mark.parametrize(("offset", "known"), [("-1d", [True, False, False]), ("", [True, True, False]), ("+1d", [True, True, True])])
-def test_a_day_that_is_not_over_is_a_partition_where_the_trigger_fires_for_it(offset: str, known: list[bool]) -> None:
-    found = partitions({"day": "date"}, every(days=1, start=NOW.date() - dt.timedelta(days=3)), day=tick(offset))
+@pytest.mark.parametrize(
+    ("offset", "known"),
+    [("-1d", [True, False, False]), ("", [True, True, False]), ("+1d", [True, True, True])],
+)
+def test_a_day_that_is_not_over_is_a_partition_where_the_trigger_fires_for_it(
+    offset: str, known: list[bool]
+) -> None:
+    found = partitions(
+        {"day": "date"}, every(days=1, start=NOW.date() - dt.timedelta(days=3)), day=tick(offset)
+    )
     with dg.partition_loading_context(effective_dt=NOW):
         assert [found.has_partition_key(day) for day in (YESTERDAY, TODAY, TOMORROW)] == known
 
 
 def test_the_partitions_are_those_of_the_level_that_the_table_has_and_not_of_another_date() -> None:
-    orders = SourceTable("bronze.orders", storage=Storage(partitioned_by={"load_date": "date", "event_date": "date"}))
+    orders = SourceTable(
+        "bronze.orders", storage=Storage(partitioned_by={"load_date": "date", "event_date": "date"})
+    )
     week_before = orders.partitions(load_date=tick(), event_date=tick("-7d"))
     daily = sql_table(
         "gold.daily",
         sql="SELECT * FROM bronze.orders",
         refresh="partitions",
-        trigger=PartitionTrigger(week_before, every(days=1, start="2013-01-10", until="2013-01-12")),
+        trigger=PartitionTrigger(
+            week_before, every(days=1, start="2013-01-10", until="2013-01-12")
+        ),
         storage=Storage(partitioned_by={"event_date": "date"}),
     )
     found = partitions_of(Lake("shop", [orders, daily]), daily)

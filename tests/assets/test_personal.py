@@ -1,4 +1,6 @@
-"""A check on the tables that personal columns reach: nothing of them is untagged, and nothing of them is in a public table."""
+"""A check on the tables that personal columns reach: nothing of them is untagged, and nothing of
+them is in a public table.
+"""
 
 from pathlib import Path
 
@@ -20,7 +22,9 @@ from tests.support.tables import write
 
 people = SourceTable("bronze.people", asset=Asset(columns={"email": personal("email")}))
 visits = SourceTable("bronze.visits")
-members = sql_table("silver.members", sql="SELECT lower(email) AS mail, town FROM bronze.people", refresh="full")
+members = sql_table(
+    "silver.members", sql="SELECT lower(email) AS mail, town FROM bronze.people", refresh="full"
+)
 towns = sql_table(
     "gold.towns",
     sql="SELECT town, max(sha2(mail, 256)) AS last, count(mail) AS n FROM silver.members GROUP BY 1",
@@ -41,16 +45,22 @@ def platform(home: Path, spark_driver: Driver) -> Platform:
     return found
 
 
-def run(platform: Platform, table: str, instance: dg.DagsterInstance) -> tuple[bool, dict[str, object]]:
+def run(
+    platform: Platform, table: str, instance: dg.DagsterInstance
+) -> tuple[bool, dict[str, object]]:
     """Whether the check of a run passed, and its metadata."""
     job = build_definitions(lake).resolve_job_def("people__tables")
-    done = job.execute_in_process(instance=instance, asset_selection=[dg.AssetKey(table.split("."))])
+    done = job.execute_in_process(
+        instance=instance, asset_selection=[dg.AssetKey(table.split("."))]
+    )
     (check,) = [one for one in done.get_asset_check_evaluations() if "personal" in one.check_name]
     return check.passed, {name: value.value for name, value in check.metadata.items()}
 
 
 @pytest.mark.spark
-def test_what_is_untagged_and_what_is_in_a_public_table_fails_the_check_with_the_remedy(platform: Platform) -> None:
+def test_what_is_untagged_and_what_is_in_a_public_table_fails_the_check_with_the_remedy(
+    platform: Platform,
+) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         passed, told = run(platform, "silver.members", instance)
         assert not passed
@@ -60,7 +70,12 @@ def test_what_is_untagged_and_what_is_in_a_public_table_fails_the_check_with_the
         assert not passed
         assert set(told) == {"columns that should not be", "last"}  # a count is nobody's
         assert "declared public" in str(told["last"])
-        PersonalData(platform, lake).decide(ColumnRef("silver.members", "mail"), None, By(who="ana", reason="addresses of shops"))
-        write(platform.log("bronze.people").location, pa.table({"email": ["Bo@example.com"], "town": ["Bern"]}))
+        PersonalData(platform, lake).decide(
+            ColumnRef("silver.members", "mail"), None, By(who="ana", reason="addresses of shops")
+        )
+        write(
+            platform.log("bronze.people").location,
+            pa.table({"email": ["Bo@example.com"], "town": ["Bern"]}),
+        )
         passed, told = run(platform, "silver.members", instance)
         assert (passed, told) == (True, {"columns that should not be": 0})

@@ -1,4 +1,6 @@
-"""Personal values are no partition level of what comes of them: an execution is blocked before it writes one."""
+"""Personal values are no partition level of what comes of them: an execution is blocked before it
+writes one.
+"""
 
 from pathlib import Path
 
@@ -30,23 +32,40 @@ ANA = By(who="ana", reason="addresses of shops")
 MAIL = ColumnRef("silver.members", "mail")
 
 
-def members_table(sql: str = "SELECT id, email AS mail FROM bronze.people", level: str = "mail") -> LakeTable:
-    return sql_table("silver.members", sql=sql, trigger=SnapshotTrigger("bronze.people"), storage=Storage(partitioned_by={level: "string"}))
+def members_table(
+    sql: str = "SELECT id, email AS mail FROM bronze.people", level: str = "mail"
+) -> LakeTable:
+    return sql_table(
+        "silver.members",
+        sql=sql,
+        trigger=SnapshotTrigger("bronze.people"),
+        storage=Storage(partitioned_by={level: "string"}),
+    )
 
 
 members = members_table()
-copies = sql_table("gold.copies", sql="SELECT id, mail AS m FROM silver.members", storage=Storage(partitioned_by={"m": "string"}))
+copies = sql_table(
+    "gold.copies",
+    sql="SELECT id, mail AS m FROM silver.members",
+    storage=Storage(partitioned_by={"m": "string"}),
+)
 lake = Lake("people", [people, members])
 
 
-def test_of_a_table_about_to_be_written_anew_it_counts_what_it_will_be_and_not_what_older_code_wrote(home: Path) -> None:
+def test_of_a_table_about_to_be_written_anew_it_counts_what_it_will_be_and_not_what_older_code_wrote(
+    home: Path,
+) -> None:
     data = PersonalData(open_platform(), Lake("people", [people, members, copies]))
     plain = make_statement("silver.members", mail="bronze.people.email")
     SqlLineage(data.platform.store.engine).record_all([make_record(plain, job="silver.members")])
-    hashed = make_statement("silver.members", mail=source("bronze.people.email", Kind.TRANSFORMATION, masking=True))
+    hashed = make_statement(
+        "silver.members", mail=source("bronze.people.email", Kind.TRANSFORMATION, masking=True)
+    )
     above = data.network_above("silver.members", hashed)
     assert [one.reach for one in data.found(above, ["silver.members"])] == [Reach.PSEUDONYM]
-    above = data.network_above("gold.copies", make_statement("gold.copies", m="silver.members.mail"))  # what is above it counts as told
+    above = data.network_above(
+        "gold.copies", make_statement("gold.copies", m="silver.members.mail")
+    )  # what is above it counts as told
     assert [one.reach for one in data.found(above, ["gold.copies"])] == [Reach.PERSONAL]
 
 
@@ -69,7 +88,10 @@ def held(location: Location) -> str:
     row = location.platform.ledger.subscription("silver.members")
     assert row is not None
     (consumer,) = location.platform.ledger.consumers(row).values()
-    assert (consumer.state, consumer.state_reason.startswith("a partition level would hold personal values: ")) == (
+    assert (
+        consumer.state,
+        consumer.state_reason.startswith("a partition level would hold personal values: "),
+    ) == (
         ConsumerState.BLOCKED,
         True,
     )
@@ -89,7 +111,10 @@ def test_a_step_whose_level_would_hold_values_is_held_before_it_writes_until_a_p
 ) -> None:
     location = Location(instance, build_definitions(lake), platform)
     told = held(location)
-    assert "level 'mail' of silver.members holds values of bronze.people.email, which is personal (email)" in told
+    assert (
+        "level 'mail' of silver.members holds values of bronze.people.email, which is personal "
+        "(email)" in told
+    )
     assert "partition by a hash or a mask of it, or by another column" in told
     PersonalData(platform, lake).decide(MAIL, None, ANA)
     resume(location)

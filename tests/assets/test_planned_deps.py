@@ -13,7 +13,10 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import SourceTable
 
-orders, rates = SourceTable("bronze.orders"), SourceTable("bronze.rates", storage=Storage(partitioned_by={"day": "date"}))
+orders, rates = (
+    SourceTable("bronze.orders"),
+    SourceTable("bronze.rates", storage=Storage(partitioned_by={"day": "date"})),
+)
 
 
 @spark_table("silver.paid", reads={"orders": orders.changes()})
@@ -39,12 +42,19 @@ def parents(manifest: Manifest | None, table: str = "silver.paid") -> set[str]:
 
 def test_an_input_that_the_manifest_knows_is_a_dependency_beside_the_declared_ones() -> None:
     assert parents(None) == {"bronze/orders"}
-    assert parents(make_manifest("silver.paid", "bronze.orders", "bronze.rates")) == {"bronze/orders", "bronze/rates"}
+    assert parents(make_manifest("silver.paid", "bronze.orders", "bronze.rates")) == {
+        "bronze/orders",
+        "bronze/rates",
+    }
 
 
 def test_what_is_outside_of_the_lake_and_the_manifest_of_another_lake_add_nothing() -> None:
-    assert parents(make_manifest("silver.paid", "bronze.orders", "file//data/rates")) == {"bronze/orders"}
-    assert parents(make_manifest("silver.paid", "bronze.rates", lake="another")) == {"bronze/orders"}
+    assert parents(make_manifest("silver.paid", "bronze.orders", "file//data/rates")) == {
+        "bronze/orders"
+    }
+    assert parents(make_manifest("silver.paid", "bronze.rates", lake="another")) == {
+        "bronze/orders"
+    }
 
 
 def test_a_cycle_through_the_manifest_is_refused_with_its_path() -> None:

@@ -1,4 +1,6 @@
-"""Audit tables are read by subscriptions of their own: sensor, consumer, attempts, and a checkpoint that moves with what was kept."""
+"""Audit tables are read by subscriptions of their own: sensor, consumer, attempts, and a checkpoint
+that moves with what was kept.
+"""
 
 import datetime as dt
 import shutil
@@ -18,7 +20,11 @@ from lakechime_dagster.tables.lake import Lake, QueryLog
 from lakechime_dagster.tables.tables import SourceTable
 
 LOG, SUBSCRIPTION, SENSOR = "audit.queries", "audit.queries__read", "audit_queries__read"
-SHOP = Lake("shop", [SourceTable("shop.orders"), SourceTable(LOG)], query_logs=[QueryLog(LOG, user="who", every=None)])
+SHOP = Lake(
+    "shop",
+    [SourceTable("shop.orders"), SourceTable(LOG)],
+    query_logs=[QueryLog(LOG, user="who", every=None)],
+)
 READ = "SELECT amount FROM shop.orders"
 
 
@@ -46,22 +52,32 @@ class Shop:
         write_deltalake(str(folder), data, mode=mode)  # type: ignore[call-overload]
 
     def ticked(self, sensor: str = SENSOR) -> Any:
-        with dg.build_sensor_context(instance=self.instance, definitions=self.definitions) as context:
+        with dg.build_sensor_context(
+            instance=self.instance, definitions=self.definitions
+        ) as context:
             return self.definitions.resolve_sensor_def(sensor).evaluate_tick(context)
 
     def stepped(self) -> list[dict[str, Any]]:
         """What runs told that the sensor launches by now; it looks at tables itself."""
         self.ticked("shop__events")
-        return [told for request in self.ticked().run_requests for told in self.ran(dict(request.tags))]
+        return [
+            told for request in self.ticked().run_requests for told in self.ran(dict(request.tags))
+        ]
 
     def ran(self, tags: dict[str, str]) -> list[dict[str, Any]]:
         job = self.definitions.resolve_job_def("shop__query_logs")
         result = job.execute_in_process(instance=self.instance, raise_on_error=False, tags=tags)
         events = result.get_asset_materialization_events() if result.success else []
-        return [{name: one.value for name, one in event.materialization.metadata.items()} for event in events]
+        return [
+            {name: one.value for name, one in event.materialization.metadata.items()}
+            for event in events
+        ]
 
     def readers(self) -> list[str]:
-        return sorted(one.consumer.name for one in SqlReads(self.platform.store.engine).of_table("shop.orders"))
+        return sorted(
+            one.consumer.name
+            for one in SqlReads(self.platform.store.engine).of_table("shop.orders")
+        )
 
 
 SCHEMA = pa.schema([("sql", pa.string()), ("at", pa.timestamp("us", "UTC")), ("who", pa.string())])
@@ -78,7 +94,12 @@ def test_what_comes_into_an_audit_table_is_read_by_itself_each_statement_once(sh
     assert shop.stepped() == []
     shop.told((READ, "ann"), ("SELECT jane FROM WHERE", "joe"))
     (first,) = shop.stepped()
-    assert (first["statements"], first["reads recorded"], first["rows that could not be read"], first["step"]) == (1, 1, 1, 1)
+    assert (
+        first["statements"],
+        first["reads recorded"],
+        first["rows that could not be read"],
+        first["step"],
+    ) == (1, 1, 1, 1)
     assert "row 2: sql" in first["refused"]
     assert "jane" not in first["refused"]
     shop.told((READ, "joe"))

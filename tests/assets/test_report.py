@@ -20,14 +20,22 @@ orders = SourceTable("bronze.orders")
 
 
 def a_table(**fields: Any) -> LakeTable:
-    return spark_table("silver.orders", reads={"orders": orders.changes()}, keys=["id"], **grouped(**fields))(lambda orders: orders)
+    return spark_table(
+        "silver.orders", reads={"orders": orders.changes()}, keys=["id"], **grouped(**fields)
+    )(lambda orders: orders)
 
 
 def a_report(watermark: dt.datetime | None = None, **counts: int) -> Report:
     result = TableResult(
-        outcome=Outcome.COMMITTED, counts=Counts(**counts), watermark=None if watermark is None else int(watermark.timestamp() * 1000)
+        outcome=Outcome.COMMITTED,
+        counts=Counts(**counts),
+        watermark=None if watermark is None else int(watermark.timestamp() * 1000),
     )
-    return Report(sentence="", metadata={"rows returned": counts.get("returned", 0), "step": 1, "commit": "version 1"}, result=result)
+    return Report(
+        sentence="",
+        metadata={"rows returned": counts.get("returned", 0), "step": 1, "commit": "version 1"},
+        result=result,
+    )
 
 
 def passed(table: LakeTable, *reports: Report) -> dict[str, bool]:
@@ -36,9 +44,18 @@ def passed(table: LakeTable, *reports: Report) -> dict[str, bool]:
 
 def test_rows_that_do_not_add_up_fail_the_check_with_both_sums() -> None:
     lost = check_results(a_table(), [a_report(returned=5, inserted=3, quarantined=1)], NOW)[0]
-    assert (lost.check_name, lost.passed, lost.severity) == ("rows_add_up", False, dg.AssetCheckSeverity.ERROR)
-    assert {name: value.value for name, value in lost.metadata.items()} == {"rows returned": 5, "sum of parts": 4}
-    assert passed(a_table(), a_report(returned=5, inserted=2, updated=1, deleted=1, deduplicated=1))["rows_add_up"]
+    assert (lost.check_name, lost.passed, lost.severity) == (
+        "rows_add_up",
+        False,
+        dg.AssetCheckSeverity.ERROR,
+    )
+    assert {name: value.value for name, value in lost.metadata.items()} == {
+        "rows returned": 5,
+        "sum of parts": 4,
+    }
+    assert passed(
+        a_table(), a_report(returned=5, inserted=2, updated=1, deleted=1, deduplicated=1)
+    )["rows_add_up"]
 
 
 def test_duplicate_keys_and_quarantined_rows_warn() -> None:
@@ -55,13 +72,27 @@ def test_freshness_is_that_of_the_watermark_not_of_the_run() -> None:
 
 
 @pytest.mark.parametrize(("hours", "is_fresh"), [(1, True), (3, False), (None, False)])
-def test_a_run_that_wrote_nothing_leaves_the_table_as_fresh_as_it_was(hours: int | None, is_fresh: bool) -> None:
+def test_a_run_that_wrote_nothing_leaves_the_table_as_fresh_as_it_was(
+    hours: int | None, is_fresh: bool
+) -> None:
     table = a_table(fresh_within=dt.timedelta(hours=2), watermark="day")
     before = None if hours is None else int((NOW - dt.timedelta(hours=hours)).timestamp() * 1000)
-    (check,) = [one for one in check_results(table, [nothing_new("nothing came")], NOW, before) if one.check_name == "fresh_by_watermark"]
+    (check,) = [
+        one
+        for one in check_results(table, [nothing_new("nothing came")], NOW, before)
+        if one.check_name == "fresh_by_watermark"
+    ]
     assert check.passed == is_fresh
 
 
 def test_text_from_outside_cannot_break_the_table_of_events() -> None:
-    event = RegisteredEvent(event=make_event("a|b", tags={"x": "1|2"}), event_ts=0, position=Position(0, 1), canonical="")
-    assert str(events_table([event]).value).splitlines()[-1] == "| a\\|b | – | UPDATE | mark | x=1\\|2 | 0-1 |"
+    event = RegisteredEvent(
+        event=make_event("a|b", tags={"x": "1|2"}),
+        event_ts=0,
+        position=Position(0, 1),
+        canonical="",
+    )
+    assert (
+        str(events_table([event]).value).splitlines()[-1]
+        == "| a\\|b | – | UPDATE | mark | x=1\\|2 | 0-1 |"
+    )

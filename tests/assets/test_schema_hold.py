@@ -1,4 +1,6 @@
-"""A step whose input lost or retyped a column that the table reads is held before Spark starts, and goes on when it fits again."""
+"""A step whose input lost or retyped a column that the table reads is held before Spark starts, and
+goes on when it fits again.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -24,12 +26,24 @@ ORDERS = pa.schema([("id", pa.int64()), ("amount", pa.int64()), ("note", pa.stri
 orders = SourceTable("bronze.orders")
 
 
-@spark_table("silver.paid", keys=["id"], reads={"orders": orders.snapshot()}, refresh="full", trigger=SnapshotTrigger(["bronze.orders"]))
+@spark_table(
+    "silver.paid",
+    keys=["id"],
+    reads={"orders": orders.snapshot()},
+    refresh="full",
+    trigger=SnapshotTrigger(["bronze.orders"]),
+)
 def paid(orders: Any) -> Any:
     return orders.where("amount > 0").select("id", "amount")
 
 
-@spark_table("silver.ids", keys=["id"], reads={"orders": orders.snapshot()}, refresh="full", trigger=SnapshotTrigger(["bronze.orders"]))
+@spark_table(
+    "silver.ids",
+    keys=["id"],
+    reads={"orders": orders.snapshot()},
+    refresh="full",
+    trigger=SnapshotTrigger(["bronze.orders"]),
+)
 def ids(orders: Any) -> Any:
     return orders.select("id")
 
@@ -55,7 +69,9 @@ def rewrite(location: Location, schema: pa.Schema) -> None:
     location.platform.store.register(log.events_of_commit(log.version))
 
 
-def test_a_column_that_is_gone_holds_who_reads_it_alone_until_it_is_back(location: Location) -> None:
+def test_a_column_that_is_gone_holds_who_reads_it_alone_until_it_is_back(
+    location: Location,
+) -> None:
     rewrite(location, ORDERS)
     assert location.run_of("silver_paid").success
     assert location.run_of("silver_ids").success
@@ -69,13 +85,17 @@ def test_a_column_that_is_gone_holds_who_reads_it_alone_until_it_is_back(locatio
     reason = str(location.tick("silver_paid").skip_message)
     assert "is BLOCKED" in reason
     assert (
-        "; it goes on by itself once schema or code fit, or `lakechime trigger resume silver.paid --reason …` tries execution 2" in reason
+        "; it goes on by itself once schema or code fit, or `lakechime trigger resume silver.paid "
+        "--reason …` tries execution 2" in reason
     )
     assert location.run_of("silver_ids").success
 
     assert "goes on" not in str(location.tick("shop__events").skip_message)
     rewrite(location, ORDERS)
-    assert "silver.paid goes on: schema and code fit again" in location.tick("shop__events").skip_message
+    assert (
+        "silver.paid goes on: schema and code fit again"
+        in location.tick("shop__events").skip_message
+    )
     resumed = location.run_of("silver_paid")
     assert resumed.success
     assert location.rows("silver.paid") == [(1, 1)]
@@ -88,7 +108,13 @@ def test_code_that_no_longer_reads_the_column_goes_on(location: Location) -> Non
     with pytest.raises(ConsumerBlockedError):
         location.run_of("silver_paid")
 
-    @spark_table("silver.paid", keys=["id"], reads=dict(paid.reads), refresh="full", trigger=SnapshotTrigger(["bronze.orders"]))
+    @spark_table(
+        "silver.paid",
+        keys=["id"],
+        reads=dict(paid.reads),
+        refresh="full",
+        trigger=SnapshotTrigger(["bronze.orders"]),
+    )
     def other(orders: Any) -> Any:
         return orders.selectExpr("id", "0L as amount")
 

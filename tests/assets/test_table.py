@@ -1,4 +1,6 @@
-"""A declared table as an asset, run by Dagster on real Spark and Delta: what it does, and what a person then sees of it."""
+"""A declared table as an asset, run by Dagster on real Spark and Delta: what it does, and what a
+person then sees of it.
+"""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -38,14 +40,22 @@ orders = SourceTable("bronze.orders", storage=Storage(partitioned_by={"day": "da
     keys=["id"],
     reads={"orders": orders.changes()},
     trigger=SnapshotTrigger(),
-    asset=Asset(expect={"amount is positive": "amount > 0"}, watermark="day", fresh_within=dt.timedelta(days=1)),
+    asset=Asset(
+        expect={"amount is positive": "amount > 0"},
+        watermark="day",
+        fresh_within=dt.timedelta(days=1),
+    ),
 )
 def silver_orders(orders: Any) -> Any:
     """Orders, one row each."""
     return orders
 
 
-@spark_table("silver.web_orders", reads={"orders": orders.changes()}, trigger=SnapshotTrigger(tags={"by": "web"}, only_matching=True))
+@spark_table(
+    "silver.web_orders",
+    reads={"orders": orders.changes()},
+    trigger=SnapshotTrigger(tags={"by": "web"}, only_matching=True),
+)
 def web_orders(orders: Any) -> Any:
     """Orders of the web shop's commits."""
     return orders
@@ -56,12 +66,19 @@ orders_of_day = sql_table(
     sql="SELECT day, count(*) AS orders FROM bronze.orders GROUP BY day",
     keys=["day"],
     refresh="partitions",
-    trigger=PartitionTrigger([orders.partitions(day=tick("-1d"))], every(days=1, start="2024-05-02", until="2024-05-04"), tags=COMPLETE),
+    trigger=PartitionTrigger(
+        [orders.partitions(day=tick("-1d"))],
+        every(days=1, start="2024-05-02", until="2024-05-04"),
+        tags=COMPLETE,
+    ),
     storage=Storage(partitioned_by={"day": "date"}),
 )
 
 totals = sql_table(
-    "gold.totals", sql="SELECT sum(amount) AS amount, count(*) AS orders FROM silver.orders", refresh="full", trigger=SnapshotTrigger()
+    "gold.totals",
+    sql="SELECT sum(amount) AS amount, count(*) AS orders FROM silver.orders",
+    refresh="full",
+    trigger=SnapshotTrigger(),
 )
 
 
@@ -77,22 +94,33 @@ class Location:
         """A producer's commit, pushed."""
         log = self.platform.log("bronze.orders")
         Path(log.location).mkdir(parents=True, exist_ok=True)
-        data = pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA)
+        data = pa.Table.from_pylist(
+            [dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA
+        )
         write(log.location, data, partition_by=["day"], tags=tags)
         self.platform.store.declare("bronze.orders", orders.levels)
         self.platform.store.register(log.events_of_commit(log.version))
 
     def tick(self, sensor: str) -> Any:
-        with dg.build_sensor_context(instance=self.instance, definitions=self.definitions) as context:
+        with dg.build_sensor_context(
+            instance=self.instance, definitions=self.definitions
+        ) as context:
             return self.definitions.resolve_sensor_def(sensor).evaluate_tick(context)
 
     def run_of(self, sensor: str, job: str = "shop__tables") -> dg.ExecuteInProcessResult:
         """Tick, and run what is asked for."""
         (request,) = self.tick(sensor).run_requests
-        return self.run(job, tags=dict(request.tags), partition_key=request.partition_key, asset_selection=request.asset_selection)
+        return self.run(
+            job,
+            tags=dict(request.tags),
+            partition_key=request.partition_key,
+            asset_selection=request.asset_selection,
+        )
 
     def run(self, job: str, **options: Any) -> dg.ExecuteInProcessResult:
-        return self.definitions.resolve_job_def(job).execute_in_process(instance=self.instance, **options)
+        return self.definitions.resolve_job_def(job).execute_in_process(
+            instance=self.instance, **options
+        )
 
     def run_alone(self, table: str) -> dg.ExecuteInProcessResult:
         """What a person launches for one table."""
@@ -108,7 +136,9 @@ class Location:
 
 @pytest.fixture
 def location(home: Path, instance: dg.DagsterInstance, spark_driver: Driver) -> Location:
-    definitions = build_definitions(Lake("shop", [orders, silver_orders, web_orders, orders_of_day, totals]))
+    definitions = build_definitions(
+        Lake("shop", [orders, silver_orders, web_orders, orders_of_day, totals])
+    )
     return Location(instance, definitions, open_platform())
 
 
@@ -128,12 +158,24 @@ def test_an_asset_shows_what_its_run_did(location: Location) -> None:
     first = location.run_of("silver_orders")
     seen = shown(first)
     assert seen["last fired because"] == "1 event arrived (1 of bronze.orders)"
-    assert rows_of(seen) == {"returned": 3, "inserted": 2, "updated": 0, "deleted": 0, "unchanged": 0, "deduplicated": 0, "quarantined": 1}
+    assert rows_of(seen) == {
+        "returned": 3,
+        "inserted": 2,
+        "updated": 0,
+        "deleted": 0,
+        "unchanged": 0,
+        "deduplicated": 0,
+        "quarantined": 1,
+    }
     assert "`bronze.orders` from nothing up to snapshot 0" in seen["range"]
     assert dt.datetime.fromtimestamp(seen["watermark"], dt.timezone.utc).date() == MAY[0]
     assert (seen["lag in commits"], seen["lag in seconds"] >= 0) == (0, True)
     assert (seen["commit"], "verdict" in seen) == ("version 1", False)
-    assert [column.name for column in seen["dagster/column_schema"].columns] == ["id", "day", "amount"]
+    assert [column.name for column in seen["dagster/column_schema"].columns] == [
+        "id",
+        "day",
+        "amount",
+    ]
     assert '| bronze.orders | ["2024-05-01"] | APPEND | 0 |' in seen["events consumed"]
     assert (seen["bytes written"] > 0, seen["seconds"] > 0) == (True, True)
     assert seen["spark"].startswith("local: this process has a driver already")
@@ -150,8 +192,19 @@ def test_an_asset_shows_what_its_run_did(location: Location) -> None:
     location.commit((2, MAY[1], 20), (2, MAY[1], 20))
     second = location.run_of("silver_orders")
     seen = shown(second)
-    assert rows_of(seen) == {"returned": 4, "inserted": 1, "updated": 2, "deleted": 0, "unchanged": 0, "deduplicated": 1, "quarantined": 0}
-    assert "`bronze.orders` after snapshot 0 up to snapshot 3: 3 commits, 2 with data, read by" in seen["range"]
+    assert rows_of(seen) == {
+        "returned": 4,
+        "inserted": 1,
+        "updated": 2,
+        "deleted": 0,
+        "unchanged": 0,
+        "deduplicated": 1,
+        "quarantined": 0,
+    }
+    assert (
+        "`bronze.orders` after snapshot 0 up to snapshot 3: 3 commits, 2 with data, read by"
+        in seen["range"]
+    )
     assert (seen["verdict"], seen["commit"]) == ("bronze.orders GAP_FILLED", "version 2")
     assert checks(second) == {
         **DECLARED,
@@ -164,26 +217,49 @@ def test_an_asset_shows_what_its_run_did(location: Location) -> None:
     assert [row[0] for row in location.rows("silver.orders")] == [1, 2, 4]
 
     idle = location.run_alone("silver.orders")
-    assert "nothing to do: silver.orders: no new events since execution 2" in shown(idle)["last fired because"]
+    assert (
+        "nothing to do: silver.orders: no new events since execution 2"
+        in shown(idle)["last fired because"]
+    )
     assert checks(idle)["fresh_by_watermark"] is False
 
 
-def test_materialising_all_claims_what_waits_for_each_table_in_its_order(location: Location) -> None:
+def test_materialising_all_claims_what_waits_for_each_table_in_its_order(
+    location: Location,
+) -> None:
     location.commit((1, MAY[0], 10))
     launched = location.tick("silver_orders").run_requests
     assert location.run("shop__tables").success
     assert location.rows("gold.totals") == [(10, 1)]
-    executions = {execution.consumer.subscription: execution for execution in location.platform.ledger.executions()}
+    executions = {
+        execution.consumer.subscription: execution
+        for execution in location.platform.ledger.executions()
+    }
     assert {name: (one.step, one.state.value) for name, one in executions.items()} == {
         "silver.orders": (1, "COMPLETED"),
         "gold.totals": (1, "COMPLETED"),
     }
-    assert (executions["silver.orders"].cause.value, executions["gold.totals"].cause.value) == ("trigger", "manual")
-    late = location.run("shop__tables", tags=dict(launched[0].tags), asset_selection=[dg.AssetKey(["silver", "orders"])])
+    assert (executions["silver.orders"].cause.value, executions["gold.totals"].cause.value) == (
+        "trigger",
+        "manual",
+    )
+    late = location.run(
+        "shop__tables",
+        tags=dict(launched[0].tags),
+        asset_selection=[dg.AssetKey(["silver", "orders"])],
+    )
     assert "execution 1 of silver.orders is completed" in shown(late)["last fired because"]
     assert location.rows("silver.orders") == [(1, MAY[0], 10)]
 
 
 def rows_of(seen: dict[str, Any]) -> dict[str, int]:
-    names = ("returned", "inserted", "updated", "deleted", "unchanged", "deduplicated", "quarantined")
+    names = (
+        "returned",
+        "inserted",
+        "updated",
+        "deleted",
+        "unchanged",
+        "deduplicated",
+        "quarantined",
+    )
     return {name: seen[f"rows {name}"] for name in names}

@@ -1,4 +1,6 @@
-"""A stream whose source is a table: what others append there becomes events, and rows of a table for each type, by itself."""
+"""A stream whose source is a table: what others append there becomes events, and rows of a table
+for each type, by itself.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +39,11 @@ class Game(Location):
 
     @property
     def raw(self) -> Source:
-        return Source(Path(self.platform.location("bronze.raw")), pa.schema([("value", pa.string())]), change_feed=False)
+        return Source(
+            Path(self.platform.location("bronze.raw")),
+            pa.schema([("value", pa.string())]),
+            change_feed=False,
+        )
 
     def told(self) -> None:
         """The newest commit of the table is pushed."""
@@ -49,10 +55,17 @@ class Game(Location):
         self.raw.write(*((one.decode(),) for one in payloads))
         self.told()
 
-    def step(self, sensor: str = "game_events", job: str = "ev__tables") -> dg.ExecuteInProcessResult:
+    def step(
+        self, sensor: str = "game_events", job: str = "ev__tables"
+    ) -> dg.ExecuteInProcessResult:
         """The next step, as its sensor launches it."""
         (request,) = self.tick(sensor).run_requests
-        return self.run(job, tags=dict(request.tags), asset_selection=request.asset_selection, raise_on_error=False)
+        return self.run(
+            job,
+            tags=dict(request.tags),
+            asset_selection=request.asset_selection,
+            raise_on_error=False,
+        )
 
     def numbers(self, table: str) -> list[int]:
         return sorted(row["n"] for row in read(self.platform.location(table)))
@@ -92,19 +105,35 @@ def test_rows_that_others_append_become_the_rows_of_types_by_themselves(game: Ga
     game.append(buy(2), b"{damaged")
     first = game.step()
     seen = shown(first)
-    assert (first.success, seen["rows inserted"], seen["last fired because"]) == (True, 4, "2 events arrived (2 of bronze.raw)")
+    assert (first.success, seen["rows inserted"], seen["last fired because"]) == (
+        True,
+        4,
+        "2 events arrived (2 of bronze.raw)",
+    )
     assert "`bronze.raw` from nothing up to snapshot 1" in seen["range"]
     (told,) = LineageStandings(game.platform.store.engine).of_targets(["game.events"])
-    assert {one.column: [str(source.ref) for source in one.sources] for one in told.statement.columns} == {"payload": ["bronze.raw.value"]}
+    assert {
+        one.column: [str(source.ref) for source in one.sources] for one in told.statement.columns
+    } == {"payload": ["bronze.raw.value"]}
     assert game.tick("game_events").run_requests == []
     assert game.step("shop", "ev__shop").success
     assert game.numbers("shop.shop__buy") == [1, 2]
 
     game.append(buy(3))
-    assert "1 of bronze.raw" in explain(game.platform, declared_subscriptions()["game.events"]).sentence
+    assert (
+        "1 of bronze.raw"
+        in explain(game.platform, declared_subscriptions()["game.events"]).sentence
+    )
     second = game.step()
-    assert "`bronze.raw` after snapshot 1 up to snapshot 2: 1 commits, 1 with data, read by log_files" in shown(second)["range"]
+    assert (
+        "`bronze.raw` after snapshot 1 up to snapshot 2: 1 commits, 1 with data, read by log_files"
+        in shown(second)["range"]
+    )
     assert game.step("shop", "ev__shop").success
     assert game.numbers("shop.shop__buy") == [1, 2, 3]
-    with pytest.raises(LakeChimeError, match=r"its rows would be there twice were bronze\.raw read again"):
-        checkpoint_at(game.platform, declared_subscriptions()["game.events"], StartFrom("beginning"))
+    with pytest.raises(
+        LakeChimeError, match=r"its rows would be there twice were bronze\.raw read again"
+    ):
+        checkpoint_at(
+            game.platform, declared_subscriptions()["game.events"], StartFrom("beginning")
+        )

@@ -1,4 +1,6 @@
-"""A table is not woken by a change of nothing but columns that its code does not read, and reads it with the next."""
+"""A table is not woken by a change of nothing but columns that its code does not read, and reads it
+with the next.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,12 +31,19 @@ ORDERS = pa.schema([("id", pa.int64()), ("amount", pa.int64()), ("note", pa.stri
 orders = SourceTable("bronze.orders")
 
 
-@spark_table("silver.orders", keys=["id"], reads={"orders": orders.changes()}, trigger=SnapshotTrigger())
+@spark_table(
+    "silver.orders", keys=["id"], reads={"orders": orders.changes()}, trigger=SnapshotTrigger()
+)
 def silver_orders(orders: Any) -> Any:
     return orders.select("id", "amount", "note")
 
 
-@spark_table("gold.paid", keys=["id"], reads={"orders": silver_orders.changes()}, trigger=SnapshotTrigger(start_from="now"))
+@spark_table(
+    "gold.paid",
+    keys=["id"],
+    reads={"orders": silver_orders.changes()},
+    trigger=SnapshotTrigger(start_from="now"),
+)
 def paid(orders: Any) -> Any:
     return orders.where("amount > 0").select("id", "amount")
 
@@ -45,7 +54,11 @@ LAKE = Lake("shop", [orders, silver_orders, paid])
 @pytest.fixture
 def location(home: Path, instance: dg.DagsterInstance, spark_driver: Driver) -> Location:
     platform = open_platform()
-    write_deltalake(platform.location("bronze.orders"), ORDERS.empty_table(), configuration={"delta.enableChangeDataFeed": "true"})
+    write_deltalake(
+        platform.location("bronze.orders"),
+        ORDERS.empty_table(),
+        configuration={"delta.enableChangeDataFeed": "true"},
+    )
     manifest = manifest_by(Planner(spark_driver.spark), LAKE, platform)
     return Location(instance, build_definitions(LAKE, manifest=manifest), platform)
 
@@ -67,23 +80,35 @@ def changed(**values: str) -> Any:
     return lambda table: table.update(updates=values, predicate="id = 1")
 
 
-def test_a_change_of_a_column_that_is_not_read_wakes_nobody_and_is_read_with_the_next(location: Location) -> None:
+def test_a_change_of_a_column_that_is_not_read_wakes_nobody_and_is_read_with_the_next(
+    location: Location,
+) -> None:
     came(location, inserted)
-    assert "nothing new in silver.orders" in location.tick("gold_paid").skip_message  # it begins now
+    assert (
+        "nothing new in silver.orders" in location.tick("gold_paid").skip_message
+    )  # it begins now
     came(location, changed(note="'late'"))
     assert location.events("silver.orders")[-1][2] == {CHANGED_TAG: '["note"]'}
     ticked = location.tick("gold_paid")
     assert ticked.run_requests == []
-    told = "1 event changed only what gold.paid does not read (silver.orders.note); it is read with the next, at the latest at "
+    told = (
+        "1 event changed only what gold.paid does not read (silver.orders.note); it is read with "
+        "the next, at the latest at "
+    )
     assert told in ticked.skip_message
     subscription = declared_subscriptions()["gold.paid"]
     assert told in explain(location.platform, subscription).sentence
-    assert explain(location.platform, replace(subscription, unread={})).fires  # as by code that nobody has planned
+    assert explain(
+        location.platform, replace(subscription, unread={})
+    ).fires  # as by code that nobody has planned
 
     came(location, changed(amount="11"))
     version, _, tags = location.events("silver.orders")[-1]
     assert tags == {CHANGED_TAG: '["amount"]'}
     (woken,) = location.run_of("gold_paid").get_asset_materialization_events()
     read = woken.materialization.metadata["range"].value
-    assert f"`silver.orders` after snapshot {int(version or 0) - 2} up to snapshot {version}" in str(read)
+    assert (
+        f"`silver.orders` after snapshot {int(version or 0) - 2} up to snapshot {version}"
+        in str(read)
+    )
     assert location.rows("gold.paid") == [(1, 11)]

@@ -1,4 +1,6 @@
-"""The recorded captures: what real databases, Debezium and Kafka said of what was done, and what the databases held at the end."""
+"""The recorded captures: what real databases, Debezium and Kafka said of what was done, and what
+the databases held at the end.
+"""
 
 import datetime
 import gzip
@@ -22,10 +24,12 @@ FOLDER = Path(__file__).parent / "captures"
 
 @dataclass(frozen=True)
 class Capture:
-    """One file: messages by topic in the order of their offsets, and by topic the rows of the table at the end, as text.
+    """One file: messages by topic in the order of their offsets, and by topic the rows of the table
+    at the end, as text.
 
-    `written` says when each message was, by topic, partition and offset, in milliseconds. `untold` says, by topic, what the
-    table holds that no message tells. `settings` are the connector's, `readings` what the columns of tables were when they were read.
+    `written` says when each message was, by topic, partition and offset, in milliseconds. `untold`
+    says, by topic, what the table holds that no message tells. `settings` are the connector's,
+    `readings` what the columns of tables were when they were read.
     """
 
     name: str
@@ -57,7 +61,10 @@ def _read(path: Path) -> Capture:
         rows={table["topic"]: table["rows"] for table in tables},
         untold={table["topic"]: table["untold"] for table in tables if "untold" in table},
         settings=head["options"],
-        written={(line["topic"], line["partition"], line["offset"]): line["timestamp_ms"] for line in messages},
+        written={
+            (line["topic"], line["partition"], line["offset"]): line["timestamp_ms"]
+            for line in messages
+        },
         readings=tuple(_reading(line) for line in others if "columns" in line),
     )
 
@@ -87,7 +94,9 @@ def is_the_same(value: Any, told: str | None) -> bool:
         case bool():
             return told in (("true", "t", "1") if value else ("false", "f", "0"))
         case float():
-            return told is not None and (value in (float(told), _single(told)) or (math.isnan(value) and told == "NaN"))
+            return told is not None and (
+                value in (float(told), _single(told)) or (math.isnan(value) and told == "NaN")
+            )
         case bytes():
             return told == value.hex()
         case datetime.date() if told in ("infinity", "-infinity"):
@@ -95,7 +104,9 @@ def is_the_same(value: Any, told: str | None) -> bool:
         case list():
             return told is not None and _same_items(value, told)
         case str():
-            return value == told or (_time_of_day(value) is not None and _time_of_day(value) == _time_of_day(told or ""))
+            return value == told or (
+                _time_of_day(value) is not None and _time_of_day(value) == _time_of_day(told or "")
+            )
         case datetime.datetime():
             return value.isoformat(" ") == told
         case Decimal():
@@ -113,7 +124,9 @@ def _single(text: str) -> float | None:
 
 
 def _time_of_day(text: str) -> str | None:
-    """A time without its zone of UTC and the zeros at its end, in which texts of one time differ."""
+    """A time without its zone of UTC and the zeros at its end, in which texts of one time
+    differ.
+    """
     found = re.fullmatch(r"(-?\d+:\d\d:\d\d)(?:\.(\d+?)0*)?(?:Z|\+00:00)?", text)
     return found and f"{found[1]}.{(found[2] or '').rstrip('0')}"
 
@@ -121,5 +134,10 @@ def _time_of_day(text: str) -> str | None:
 def _same_items(values: list[Any], told: str) -> bool:
     """Of an array of PostgreSQL: `{1,NULL,"with, comma"}`."""
     items = re.findall(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)', told)
-    texts = [None if bare == "NULL" else bare or re.sub(r"\\(.)", r"\1", quoted) for quoted, bare in items]
-    return len(texts) == len(values) and all(is_the_same(value, text) for value, text in zip(values, texts, strict=True))
+    texts = [
+        None if bare == "NULL" else bare or re.sub(r"\\(.)", r"\1", quoted)
+        for quoted, bare in items
+    ]
+    return len(texts) == len(values) and all(
+        is_the_same(value, text) for value, text in zip(values, texts, strict=True)
+    )

@@ -1,4 +1,6 @@
-"""What databases themselves said of the canonical texts and checksums of tables whose changes were captured, and the rows of the lake."""
+"""What databases themselves said of the canonical texts and checksums of tables whose changes were
+captured, and the rows of the lake.
+"""
 
 import hashlib
 import json
@@ -16,19 +18,31 @@ from tests.cdc.captures import captures
 from tests.cdc.test_captures import changes_of
 
 FILE = Path(__file__).with_name("checksums.json")
-CAPTURES = {capture.name: capture for capture in captures() if capture.name.rpartition("-")[2] in ("types", "edges")}
-TABLES = [(name, topic.rpartition(".")[2]) for name, capture in CAPTURES.items() for topic in capture.rows]
-LOST = {  # by table, the columns that a message does not tell as the database has them, and rows that it does not tell at all
+CAPTURES = {
+    capture.name: capture
+    for capture in captures()
+    if capture.name.rpartition("-")[2] in ("types", "edges")
+}
+TABLES = [
+    (name, topic.rpartition(".")[2]) for name, capture in CAPTURES.items() for topic in capture.rows
+]
+# by table, the columns that a message does not tell as the database has them, and rows that it does
+# not tell at all
+LOST = {
     "mariadb-types.numbers": {"f"},
     "mariadb-types.zero_dates": {"d_required", "dt_required"},
     "postgres-types.not_numbers": {"d", "n"},
 }
-UNREAD = {"postgres-types": "DELETE FROM moments WHERE id = 2"}  # a moment of the year 1, which a snapshot reads two days early
+UNREAD = {
+    "postgres-types": "DELETE FROM moments WHERE id = 2"
+}  # a moment of the year 1, which a snapshot reads two days early
 
 
 @dataclass(frozen=True)
 class Told:
-    """What the database told of one table: types, the text and hash of each row by its key, the order of keys, checksums of ranges."""
+    """What the database told of one table: types, the text and hash of each row by its key, the
+    order of keys, checksums of ranges.
+    """
 
     types: dict[str, str]
     rows: dict[Key, tuple[str, int]]
@@ -43,7 +57,10 @@ def told(name: str, table: str) -> Told:
         types=known["types"],
         rows={tuple(key): (text, value) for *key, text, value in known["rows"]},
         order=[tuple(key) for key in known["order"]],
-        ranges=[(low and tuple(low), high and tuple(high), Summary(*summary)) for low, high, summary in known["ranges"]],
+        ranges=[
+            (low and tuple(low), high and tuple(high), Summary(*summary))
+            for low, high, summary in known["ranges"]
+        ],
     )
 
 
@@ -53,7 +70,11 @@ def topic_of(name: str, table: str) -> str:
 
 def lake_types(name: str, table: str) -> dict[str, str]:
     """The types of the lake's columns, by the schema of the table's messages."""
-    value = next(record.value for record in CAPTURES[name].of(topic_of(name, table)) if record.value is not None)
+    value = next(
+        record.value
+        for record in CAPTURES[name].of(topic_of(name, table))
+        if record.value is not None
+    )
     row = connect_schema(json.loads(value)["schema"]).field("after")
     assert row is not None
     return dict(Columns(row, PLACEHOLDER).ddl)
@@ -72,22 +93,36 @@ def comparison(name: str, table: str, source_types: dict[str, str]) -> Compariso
     lost, lake = LOST.get(f"{name}.{table}", ()), lake_types(name, table)
     source = {one: kind for one, kind in source_types.items() if one not in lost}
     dialect = Dialect.MYSQL if name.startswith("mariadb") else Dialect.POSTGRES
-    return comparison_of(dialect, source, {one: lake[one] for one in source}, CAPTURES[name].keys[topic_of(name, table)])
+    return comparison_of(
+        dialect,
+        source,
+        {one: lake[one] for one in source},
+        CAPTURES[name].keys[topic_of(name, table)],
+    )
 
 
 def texts_of(queries: Queries) -> Query:
     """As `rows`, with the text that is hashed before the hash."""
     rows = queries.rows()
-    return Query(rows.sql.replace(f", {queries.hash} AS h", f", {queries.row}, {queries.hash} AS h"), rows.parameters)
+    return Query(
+        rows.sql.replace(f", {queries.hash} AS h", f", {queries.row}, {queries.hash} AS h"),
+        rows.parameters,
+    )
 
 
 def row_text(compared: Comparison, row: Mapping[str, Any]) -> str:
     """The text that engines hash of a row of the lake, in plain Python."""
     values = [(found, row[name]) for name, found in compared.columns.items()]
     texts = ("n" if value is None else found.twin(value) for found, value in values)
-    return "".join(text if value is None else f"{len(text)}:{text}" for text, (_, value) in zip(texts, values, strict=True))
+    return "".join(
+        text if value is None else f"{len(text)}:{text}"
+        for text, (_, value) in zip(texts, values, strict=True)
+    )
 
 
 def row_hash(compared: Comparison, row: Mapping[str, Any]) -> int:
     """The hash of a row of the lake, in plain Python."""
-    return int.from_bytes(hashlib.md5(row_text(compared, row).encode(), usedforsecurity=False).digest()[:8], signed=True)
+    return int.from_bytes(
+        hashlib.md5(row_text(compared, row).encode(), usedforsecurity=False).digest()[:8],
+        signed=True,
+    )

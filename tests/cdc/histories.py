@@ -1,4 +1,6 @@
-"""What a database does to a few rows, statement by statement, for envelopes that tests write themselves."""
+"""What a database does to a few rows, statement by statement, for envelopes that tests write
+themselves.
+"""
 
 import datetime
 import random
@@ -22,17 +24,23 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement: `read` of a row that was there before, `insert`, `update`, `delete` or `truncate`.
+    """One statement: `read` of a row that was there before, `insert`, `update`, `delete` or
+    `truncate`.
 
-    Its rows are pairs of what each was before and is after, in the order in which the database changed them.
+    Its rows are pairs of what each was before and is after, in the order in which the database
+    changed them.
     """
 
     kind: str
     rows: tuple[tuple[Row, Row], ...] = ()
 
 
-def history(dice: random.Random, length: int, kinds: Sequence[str]) -> tuple[list[Statement], dict[Key, Row]]:
-    """Some statements, and the rows that are there at the end. An update may give a row another key, and that one to a further row."""
+def history(
+    dice: random.Random, length: int, kinds: Sequence[str]
+) -> tuple[list[Statement], dict[Key, Row]]:
+    """Some statements, and the rows that are there at the end. An update may give a row another
+    key, and that one to a further row.
+    """
     table: dict[Key, Row] = {}
     statements: list[Statement] = []
     for _ in range(length):
@@ -46,7 +54,9 @@ def history(dice: random.Random, length: int, kinds: Sequence[str]) -> tuple[lis
         candidates = free_keys(table) if kind in ("read", "insert") else list(table)
         chosen = dice.sample(candidates, min(dice.choice([1, 2, 3]), len(candidates)))
         if chosen:
-            statements.append(Statement(kind, tuple(step(dice, kind, table, key) for key in chosen)))
+            statements.append(
+                Statement(kind, tuple(step(dice, kind, table, key) for key in chosen))
+            )
     return statements, table
 
 
@@ -66,7 +76,9 @@ def free_keys(table: Mapping[Key, Row]) -> list[Key]:
 
 
 def row(dice: random.Random, key: Key) -> Row:
-    moment = datetime.datetime(2024, 2, 29) + datetime.timedelta(microseconds=dice.randrange(10**12))
+    moment = datetime.datetime(2024, 2, 29) + datetime.timedelta(
+        microseconds=dice.randrange(10**12)
+    )
     return {
         "id": key[0],
         "name": dice.choice([None, "Ann", "Zoë"]),

@@ -1,4 +1,5 @@
-"""The meaning of a set of changes, told once more as plainly as possible: what every fold is held against.
+"""The meaning of a set of changes, told once more as plainly as possible: what every fold is held
+against.
 
 A database that does what the changes say, one after the other, in the order of its log.
 """
@@ -10,7 +11,9 @@ from typing import Any
 from lakechime_dagster.cdc.change import Change, Key, Operation, Order
 
 Row = dict[str, Any]
-Table = dict[tuple[str, Key], list[Row]]  # two rows of a key for a while, the one that had it first before the other
+Table = dict[
+    tuple[str, Key], list[Row]
+]  # two rows of a key for a while, the one that had it first before the other
 
 
 @dataclass
@@ -30,11 +33,19 @@ def rows_of(changes: Sequence[Change], columns: Collection[str]) -> dict[Key, Ro
     for _ in done(changes, table):
         pass
     last = {key: rows[-1] for (_, key), rows in table.items() if rows}
-    return {key: {name: row[name] for name in columns} for key, row in last.items() if row.keys() >= set(columns)}
+    return {
+        key: {name: row[name] for name in columns}
+        for key, row in last.items()
+        if row.keys() >= set(columns)
+    }
 
 
-def kept_rows_of(changes: Sequence[Change], columns: Collection[str]) -> dict[Key, tuple[Row, int | None]]:
-    """The table that keeps deleted rows: of each key the row that is there or was there last, and when that one was deleted."""
+def kept_rows_of(
+    changes: Sequence[Change], columns: Collection[str]
+) -> dict[Key, tuple[Row, int | None]]:
+    """The table that keeps deleted rows: of each key the row that is there or was there last, and
+    when that one was deleted.
+    """
     table: Table = {}
     last: dict[Key, Row] = {}
     deleted: dict[Key, int | None] = {}
@@ -46,7 +57,9 @@ def kept_rows_of(changes: Sequence[Change], columns: Collection[str]) -> dict[Ke
             elif key in last:
                 deleted.setdefault(key, change.event_ms)
     whole = {key: row for key, row in last.items() if row.keys() >= set(columns)}
-    return {key: ({name: row[name] for name in columns}, deleted.get(key)) for key, row in whole.items()}
+    return {
+        key: ({name: row[name] for name in columns}, deleted.get(key)) for key, row in whole.items()
+    }
 
 
 def done(changes: Sequence[Change], table: Table) -> Iterator[Change]:
@@ -64,7 +77,9 @@ def done(changes: Sequence[Change], table: Table) -> Iterator[Change]:
                 left[place] = rows.pop(0) if rows else {}
             case _ if change.continues is not None:
                 old = left[change.source, change.continues]
-                if rows and change.transaction is None:  # keys are checked at once: it is the same row
+                if (
+                    rows and change.transaction is None
+                ):  # keys are checked at once: it is the same row
                     rows[0] |= old | dict(change.columns)
                 else:
                     rows.append(old | dict(change.columns))
@@ -75,8 +90,12 @@ def done(changes: Sequence[Change], table: Table) -> Iterator[Change]:
         yield change
 
 
-def histories_of(changes: Sequence[Change], columns: Collection[str], tracked: Collection[str]) -> dict[Key, list[Version]]:
-    """The rows that each key had one after the other: another one where it is another row, or differs in a tracked column."""
+def histories_of(
+    changes: Sequence[Change], columns: Collection[str], tracked: Collection[str]
+) -> dict[Key, list[Version]]:
+    """The rows that each key had one after the other: another one where it is another row, or
+    differs in a tracked column.
+    """
     table: Table = {}
     histories: dict[Key, list[Version]] = {}
     rows_open: dict[Key, Row] = {}  # the table's rows
@@ -89,11 +108,20 @@ def histories_of(changes: Sequence[Change], columns: Collection[str], tracked: C
             if key in rows_open:
                 was = versions[-1]
                 is_other_row = rows_open[key] is not row
-                if not is_other_row and shown and all(shown[name] == was.columns[name] for name in tracked):
+                if (
+                    not is_other_row
+                    and shown
+                    and all(shown[name] == was.columns[name] for name in tracked)
+                ):
                     was.columns = shown
                     continue
-                # where a row is given the key of one that is there still, that one leaves just before
-                was.end_seq = change.order.before_deletion() if is_other_row and change.operation.is_upsert else change.order
+                # where a row is given the key of one that is there still, that one leaves just
+                # before
+                was.end_seq = (
+                    change.order.before_deletion()
+                    if is_other_row and change.operation.is_upsert
+                    else change.order
+                )
                 was.end_at = change.event_ms
                 del rows_open[key]
             if shown:

@@ -12,7 +12,9 @@ from tests.cdc.factories import encoded, envelope_schema
 
 KEYS = ("shard", "id")
 VALUES = ("a", "b")
-SCHEMA = envelope_schema(("shard", "string", False), ("id", "int32", False), ("a", "string", True), ("b", "string", True))
+SCHEMA = envelope_schema(
+    ("shard", "string", False), ("id", "int32", False), ("a", "string", True), ("b", "string", True)
+)
 
 
 def messages(changes: Sequence[Change], topic: str) -> Iterator[Record]:
@@ -21,22 +23,43 @@ def messages(changes: Sequence[Change], topic: str) -> Iterator[Record]:
         yield Record(
             topic=topic,
             offset=offset,
-            key=None if change.operation is Operation.TRUNCATE else json.dumps(key_row(change.key)).encode(),
+            key=None
+            if change.operation is Operation.TRUNCATE
+            else json.dumps(key_row(change.key)).encode(),
             value=encoded(payload_of(change), SCHEMA),
-            headers={} if change.continues is None else {OLD_KEY: json.dumps(key_row(change.continues)).encode()},
+            headers={}
+            if change.continues is None
+            else {OLD_KEY: json.dumps(key_row(change.continues)).encode()},
         )
 
 
 def payload_of(change: Change) -> dict[str, Any]:
     key = None if change.operation is Operation.TRUNCATE else key_row(change.key)
     carried = {name: change.columns.get(name, PLACEHOLDER) for name in VALUES}
-    row = {name: value if isinstance(value, str | None) else str(value) for name, value in carried.items()}
+    row = {
+        name: value if isinstance(value, str | None) else str(value)
+        for name, value in carried.items()
+    }
     committed, place = (*change.order.position, 0)[:2]
-    source = {"connector": "postgresql", "name": "p", "db": "d", "schema": change.source, "table": "t", "lsn": place}
+    source = {
+        "connector": "postgresql",
+        "name": "p",
+        "db": "d",
+        "schema": change.source,
+        "table": "t",
+        "lsn": place,
+    }
     return {
-        "before": {**key, **dict.fromkeys(VALUES)} if key and change.operation is Operation.DELETE else None,
+        "before": {**key, **dict.fromkeys(VALUES)}
+        if key and change.operation is Operation.DELETE
+        else None,
         "after": {**key, **row} if key and change.operation.is_upsert else None,
-        "source": {**source, "sequence": json.dumps([str(committed), str(place)]), "txId": change.transaction, "ts_ms": committed},
+        "source": {
+            **source,
+            "sequence": json.dumps([str(committed), str(place)]),
+            "txId": change.transaction,
+            "ts_ms": committed,
+        },
         "op": change.operation.value,
         "ts_ms": committed,
     }

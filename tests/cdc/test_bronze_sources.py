@@ -1,4 +1,6 @@
-"""In what form a repair or a load writes rows: that of the table's own messages, whatever else is beside them."""
+"""In what form a repair or a load writes rows: that of the table's own messages, whatever else is
+beside them.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +25,12 @@ Write = Callable[..., ReplicaTables]
 @pytest.fixture
 def written(tmp_path: Path) -> Write:
     def write(*records: Record) -> ReplicaTables:
-        messages = MessageFormat(envelope=Debezium(), keys=("id",), heartbeats="*.heartbeat", only=TableFilter(table="o*"))
+        messages = MessageFormat(
+            envelope=Debezium(),
+            keys=("id",),
+            heartbeats="*.heartbeat",
+            only=TableFilter(table="o*"),
+        )
         bronze, state = tmp_path / "orders__changes", tmp_path / "orders__state"
         append_messages(str(bronze), records, messages)
         log = open_log(str(bronze), "orders__changes")
@@ -38,7 +45,10 @@ def of_table(name: str, *, topic: str, at: int) -> Record:
 
 
 def test_heartbeats_and_messages_of_other_tables_are_no_source_of_the_table(written: Write) -> None:
-    others = of_table("heartbeat", topic="shop.heartbeat", at=7), of_table("people", topic="shop", at=8)
+    others = (
+        of_table("heartbeat", topic="shop.heartbeat", at=7),
+        of_table("people", topic="shop", at=8),
+    )
     tables = written(*others, order(1, at=3, ts_ms=5_000))
     form = messages_form(tables)
     assert (form.source, form.newest_ms) == ("m.shop.orders", 5_000)
@@ -47,5 +57,7 @@ def test_heartbeats_and_messages_of_other_tables_are_no_source_of_the_table(writ
 
 def test_a_table_that_several_tables_feed_is_refused(written: Write) -> None:
     tables = written(order(1, at=3), of_table("others", topic="shop", at=8))
-    with pytest.raises(UnrepairableError, match=r"several tables feed it \(m\.shop\.orders, m\.shop\.others\)"):
+    with pytest.raises(
+        UnrepairableError, match=r"several tables feed it \(m\.shop\.orders, m\.shop\.others\)"
+    ):
         messages_form(tables)

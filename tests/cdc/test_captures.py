@@ -1,4 +1,6 @@
-"""What real databases, Debezium and Kafka said means just the rows that the databases held at the end."""
+"""What real databases, Debezium and Kafka said means just the rows that the databases held at the
+end.
+"""
 
 import json
 import random
@@ -20,11 +22,22 @@ from lakechime_dagster.tables.databases import VALUE_SETTINGS, Debezium
 from tests.cdc.captures import captures, is_the_same
 
 CAPTURES = {capture.name: capture for capture in captures()}
-SAME = {"schemaless": "basics", "schemaless_drift": "scale_change", "schemaless_types": "types", "schemaless_types_text": "types_text"}
-ALL = [(capture.name, topic) for capture in CAPTURES.values() for topic, keys in capture.keys.items() if keys and topic in capture.rows]
+SAME = {
+    "schemaless": "basics",
+    "schemaless_drift": "scale_change",
+    "schemaless_types": "types",
+    "schemaless_types_text": "types_text",
+}
+ALL = [
+    (capture.name, topic)
+    for capture in CAPTURES.values()
+    for topic, keys in capture.keys.items()
+    if keys and topic in capture.rows
+]
 TABLES = [one for one in ALL if "schemaless" not in one[0]]
 ROW = "row"  # there is one too many, or too few
-UNTOLD = {  # by capture and table, the columns that the messages alone do not tell as the database has them
+# by capture and table, the columns that the messages alone do not tell as the database has them
+UNTOLD = {
     # what ALTER TABLE did to rows that were not touched afterwards
     "mariadb-scale_change.untouched": {ROW},
     "postgres-scale_change.untouched": {ROW},
@@ -44,7 +57,9 @@ UNTOLD = {  # by capture and table, the columns that the messages alone do not t
     "mariadb-types_text.moments": {"t", "t3", "t6"},
     "mariadb-types_text.numbers": {"bu", "f"},
     "mariadb-types_text.wide_keys": {ROW},
-    "mariadb-schemaless_types_text.numbers": {"f"},  # whose unsigned numbers are known by the columns' types
+    "mariadb-schemaless_types_text.numbers": {
+        "f"
+    },  # whose unsigned numbers are known by the columns' types
     "mariadb-schemaless_types_text.wide_keys": set(),
     "mariadb-types_text.zero_dates": {"d", "dt", "d_required", "dt_required"},
     "postgres-types.moments": {ROW, "iv"},
@@ -56,8 +71,12 @@ UNTOLD = {  # by capture and table, the columns that the messages alone do not t
 }
 JUNK = [None, True, 0, -1, 1.5, 10**30, "", "x", [], [1], {}, {"a": 1}, "NaN"]
 UNREADABLE = {  # a moment before the year 1, which a snapshot reads two days early
-    "postgres-types.moments": ["ts: -62135769600000000 is no timestamp_ntz: date value out of range"],
-    "postgres-types_text.moments": ["ts: '0000-12-30T00:00:00Z' is no timestamp_ntz: year 0 is out of range"],
+    "postgres-types.moments": [
+        "ts: -62135769600000000 is no timestamp_ntz: date value out of range"
+    ],
+    "postgres-types_text.moments": [
+        "ts: '0000-12-30T00:00:00Z' is no timestamp_ntz: year 0 is out of range"
+    ],
 }
 
 
@@ -66,18 +85,24 @@ def label(name: str, topic: str) -> str:
 
 
 def changes_of(name: str, topic: str) -> tuple[list[Change], Defaults, list[str]]:
-    """What the messages of a topic tell, with the truncations that complete snapshots mean, and why some cannot be read."""
+    """What the messages of a topic tell, with the truncations that complete snapshots mean, and why
+    some cannot be read.
+    """
     return changes_read(name, topic, DebeziumReader(Debezium(), CAPTURES[name].keys[topic]))
 
 
-def changes_read(name: str, topic: str, reader: DebeziumReader) -> tuple[list[Change], Defaults, list[str]]:
+def changes_read(
+    name: str, topic: str, reader: DebeziumReader
+) -> tuple[list[Change], Defaults, list[str]]:
     capture = CAPTURES[name]
     told, schemas, unreadable = list[Change](), list[StateRow](), list[str]()
     for record in capture.of(topic):
         match reader.read(record):
             case Changes(changes, types, defaults):
                 told += changes
-                schemas += [Schema(types, defaults).row(change.source, change.order) for change in changes]
+                schemas += [
+                    Schema(types, defaults).row(change.source, change.order) for change in changes
+                ]
             case Tombstone() as tombstone if name.endswith("flattened_defaults"):
                 told += [one for one in [tombstone.deletion(topic)] if one is not None]
             case Unreadable(reason):
@@ -85,15 +110,29 @@ def changes_read(name: str, topic: str, reader: DebeziumReader) -> tuple[list[Ch
             case Tombstone() | Control():
                 pass
     first = {content(change): change.order.offset for change in reversed(told)}
-    assignment = assigned(Epochs(), told, was_seen=lambda change: first[content(change)] < change.order.offset)
+    assignment = assigned(
+        Epochs(), told, was_seen=lambda change: first[content(change)] < change.order.offset
+    )
     assert not assignment.held
     _, complete = Snapshots().with_changes(assignment.changes)
-    return [*assignment.changes, *complete], Defaults.of(random.Random(topic).sample(schemas, len(schemas))), unreadable
+    return (
+        [*assignment.changes, *complete],
+        Defaults.of(random.Random(topic).sample(schemas, len(schemas))),
+        unreadable,
+    )
 
 
 def content(change: Change) -> str:
     """What is the same of a change that comes again in its partition."""
-    return repr((change.order.partition, change.order.position, change.order.rank, change.key, change.columns))
+    return repr(
+        (
+            change.order.partition,
+            change.order.position,
+            change.order.rank,
+            change.key,
+            change.columns,
+        )
+    )
 
 
 def row_of(kept: Kept, key: Key, defaults: Defaults, columns: Collection[str]) -> Row | None:
@@ -108,20 +147,34 @@ def row_of(kept: Kept, key: Key, defaults: Defaults, columns: Collection[str]) -
 def schemaless_reader(name: str, topic: str) -> DebeziumReader:
     """A reader that knows the columns by a few readings of the database."""
     capture = CAPTURES[name]
-    envelope = Debezium(settings={setting: value for setting, value in capture.settings.items() if setting in VALUE_SETTINGS})
+    envelope = Debezium(
+        settings={
+            setting: value
+            for setting, value in capture.settings.items()
+            if setting in VALUE_SETTINGS
+        }
+    )
     return DebeziumReader(envelope, capture.keys[topic], History(capture.readings, envelope))
 
 
-def differences(rows: Sequence[Mapping[str, Any]], truth: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> set[str]:
+def differences(
+    rows: Sequence[Mapping[str, Any]], truth: Sequence[Mapping[str, Any]], keys: Sequence[str]
+) -> set[str]:
     """The columns that differ."""
     found = {ROW} if len(rows) != len(truth) else set[str]()
     for told in truth:
         same = [row for row in rows if all(is_the_same(row[name], told[name]) for name in keys)]
-        found |= {ROW} if len(same) != 1 else {name for name in told if not is_the_same(same[0][name], told[name])}
+        found |= (
+            {ROW}
+            if len(same) != 1
+            else {name for name in told if not is_the_same(same[0][name], told[name])}
+        )
     return found
 
 
-@pytest.mark.parametrize(("name", "topic"), TABLES, ids=[label(name, topic) for name, topic in TABLES])
+@pytest.mark.parametrize(
+    ("name", "topic"), TABLES, ids=[label(name, topic) for name, topic in TABLES]
+)
 def test_the_rows_of_the_messages_are_those_of_the_database(name: str, topic: str) -> None:
     """In whatever order and parts they come, but for what messages cannot tell."""
     truth, keys = CAPTURES[name].rows[topic], CAPTURES[name].keys[topic]
@@ -136,23 +189,33 @@ def test_the_rows_of_the_messages_are_those_of_the_database(name: str, topic: st
             assert not step.refused
             kept = step.kept
         columns = list(truth[0]) if truth else keys
-        rows = [row for key in kept.windows if (row := row_of(kept, key, defaults, columns)) is not None]
+        rows = [
+            row for key in kept.windows if (row := row_of(kept, key, defaults, columns)) is not None
+        ]
         assert differences(rows, truth, keys) == UNTOLD.get(label(name, topic), set())
 
 
 SCHEMALESS = [(name, topic) for name, topic in ALL if "schemaless" in name]
 
 
-@pytest.mark.parametrize(("name", "topic"), SCHEMALESS, ids=[label(name, topic) for name, topic in SCHEMALESS])
-def test_messages_without_schemas_mean_the_same_by_the_columns_that_were_read_in_the_database(name: str, topic: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "topic"), SCHEMALESS, ids=[label(name, topic) for name, topic in SCHEMALESS]
+)
+def test_messages_without_schemas_mean_the_same_by_the_columns_that_were_read_in_the_database(
+    name: str, topic: str
+) -> None:
     truth, keys = CAPTURES[name].rows[topic], CAPTURES[name].keys[topic]
     changes, _, unreadable = changes_read(name, topic, schemaless_reader(name, topic))
     database, _, scenario = name.partition("-")
     other = f"{database}-{SAME[scenario]}"
     assert unreadable == UNREADABLE.get(label(other, topic), [])
     kept = with_changes(Kept(), changes).kept
-    rows = [row for key in kept.windows if (row := kept.row_state(key).row(list(truth[0]))) is not None]
-    assert differences(rows, truth, keys) == UNTOLD.get(label(name, topic), UNTOLD.get(label(other, topic), set()))
+    rows = [
+        row for key in kept.windows if (row := kept.row_state(key).row(list(truth[0]))) is not None
+    ]
+    assert differences(rows, truth, keys) == UNTOLD.get(
+        label(name, topic), UNTOLD.get(label(other, topic), set())
+    )
 
 
 @given(seed=st.integers(0, 2**32))
@@ -160,7 +223,9 @@ def test_a_real_message_that_was_damaged_anywhere_is_read_or_says_why(seed: int)
     """In its schema, its payload, its key, or the header that tells its old key."""
     dice = random.Random(seed)
     name, topic = dice.choice(TABLES)
-    record = dice.choice([one for one in CAPTURES[name].of(topic) if one.value is not None and one.key is not None])
+    record = dice.choice(
+        [one for one in CAPTURES[name].of(topic) if one.value is not None and one.key is not None]
+    )
     junk = json.dumps(dice.choice(JUNK)).encode()
     damaged = dice.choice(
         [
@@ -194,7 +259,12 @@ def parts(holder: Any) -> Iterator[tuple[Any, Any]]:
 def test_every_capture_is_of_a_table_that_is_compared_or_says_why_not() -> None:
     assert {label(*table) for table in ALL} >= UNTOLD.keys() | UNREADABLE.keys()
     assert len(TABLES) > 60
-    without_keys = {label(name, topic) for name, capture in CAPTURES.items() for topic, keys in capture.keys.items() if not keys}
+    without_keys = {
+        label(name, topic)
+        for name, capture in CAPTURES.items()
+        for topic, keys in capture.keys.items()
+        if not keys
+    }
     assert {one.partition("-")[2].partition(".")[0] for one in without_keys} == {"keyless"}
 
 
@@ -212,7 +282,9 @@ def test_rows_of_postgresql_have_the_time_of_their_commit() -> None:
 def streamed(name: str, topic: str) -> list[Change]:
     """The changes that were read of the log, in its order."""
     changes, _, _ = changes_of(name, topic)
-    found = (change for change in changes if change.snapshot is None and change.event_ms is not None)
+    found = (
+        change for change in changes if change.snapshot is None and change.event_ms is not None
+    )
     return sorted(found, key=lambda change: change.order)
 
 
@@ -220,5 +292,9 @@ def test_what_tells_of_no_row_is_told_apart_in_what_was_recorded() -> None:
     found = set[Control]()
     for name in ("mariadb-control", "postgres-control"):
         reader = DebeziumReader(Debezium(), ("id",))
-        found |= {read for record in CAPTURES[name].records if isinstance(read := reader.read(record), Control)}
+        found |= {
+            read
+            for record in CAPTURES[name].records
+            if isinstance(read := reader.read(record), Control)
+        }
     assert found == {Control.HEARTBEAT, Control.TRANSACTION, Control.SCHEMA_CHANGE, Control.MESSAGE}

@@ -1,4 +1,6 @@
-"""Two tables are compared by checksums of ranges, down to the rows that differ, as if each row were compared."""
+"""Two tables are compared by checksums of ranges, down to the rows that differ, as if each row were
+compared.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -7,7 +9,16 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.compare import Differences, Fault, Key, Row, Summary, chunks, compare, confirmed
+from lakechime_dagster.cdc.compare import (
+    Differences,
+    Fault,
+    Key,
+    Row,
+    Summary,
+    chunks,
+    compare,
+    confirmed,
+)
 
 
 @dataclass
@@ -23,7 +34,11 @@ class Table:
 
     def rows(self, low: Key | None, high: Key | None) -> list[Row]:
         self.asked += 1
-        return [(key, value) for key, value in self.held if (low is None or low < key) and (high is None or key <= high)]
+        return [
+            (key, value)
+            for key, value in self.held
+            if (low is None or low < key) and (high is None or key <= high)
+        ]
 
     def middle(self, low: Key | None, high: Key | None, offset: int) -> Key | None:
         keys = sorted(key for key, _ in self.rows(low, high))  # which counts it
@@ -39,7 +54,9 @@ def a_key(number: int) -> Key:
 
 
 def a_row(number: int, version: int = 0) -> Row:
-    return a_key(number), int.from_bytes(hashlib.md5(f"{number} {version}".encode()).digest()[:8], signed=True)
+    return a_key(number), int.from_bytes(
+        hashlib.md5(f"{number} {version}".encode()).digest()[:8], signed=True
+    )
 
 
 def a_table(count: int) -> Table:
@@ -50,7 +67,9 @@ def faults_of(source: Table, lake: Table) -> dict[Key, Fault]:
     """By brute force."""
     found = dict[Key, Fault]()
     for key in {key for key, _ in source.held + lake.held}:
-        ours, theirs = (sorted(value for other, value in side.held if other == key) for side in (source, lake))
+        ours, theirs = (
+            sorted(value for other, value in side.held if other == key) for side in (source, lake)
+        )
         if ours != theirs:
             found[key] = (
                 Fault.MISSING
@@ -64,19 +83,38 @@ def faults_of(source: Table, lake: Table) -> dict[Key, Fault]:
     return found
 
 
-ROWS = st.lists(st.builds(lambda number, version: a_row(number, version), st.integers(0, 60), st.integers(0, 3)), max_size=50)
+ROWS = st.lists(
+    st.builds(
+        lambda number, version: a_row(number, version), st.integers(0, 60), st.integers(0, 3)
+    ),
+    max_size=50,
+)
 
 
-@given(kept=ROWS, gone=ROWS, added=ROWS, leaf=st.integers(1, 8), max_queries=st.none() | st.integers(0, 60))
+@given(
+    kept=ROWS,
+    gone=ROWS,
+    added=ROWS,
+    leaf=st.integers(1, 8),
+    max_queries=st.none() | st.integers(0, 60),
+)
 def test_the_differences_are_those_of_comparing_each_row(
     kept: list[Row], gone: list[Row], added: list[Row], leaf: int, max_queries: int | None
 ):
     """Or their keys are in a range of which it is said that it was not looked into."""
     ours, theirs = Table(kept + gone), Table(kept + added)
-    found = compare(ours, theirs, leaf=leaf) if max_queries is None else compare(ours, theirs, leaf=leaf, max_queries=max_queries)
+    found = (
+        compare(ours, theirs, leaf=leaf)
+        if max_queries is None
+        else compare(ours, theirs, leaf=leaf, max_queries=max_queries)
+    )
     asked = ours.asked + theirs.asked
     all_faults = faults_of(ours, theirs)
-    unreached = {key for low, high in found.unresolved for key, _ in ours.rows(low, high) + theirs.rows(low, high)}
+    unreached = {
+        key
+        for low, high in found.unresolved
+        for key, _ in ours.rows(low, high) + theirs.rows(low, high)
+    }
     assert found.faults == {key: fault for key, fault in all_faults.items() if key not in unreached}
     assert unreached == set() or max_queries is not None
     assert asked <= (1_000 if max_queries is None else max_queries)
@@ -98,7 +136,9 @@ def test_equal_tables_take_one_query_each():
 
 def test_a_comparison_that_its_queries_end_has_rows_to_show_and_says_where_it_ended():
     ours, theirs = a_table(2_000), Table([])
-    found = compare(ours, theirs, ranges=[(None, a_key(999)), (a_key(999), None)], leaf=10, max_queries=100)
+    found = compare(
+        ours, theirs, ranges=[(None, a_key(999)), (a_key(999), None)], leaf=10, max_queries=100
+    )
     assert len(found.faults) > 50
     last = max(found.faults)
     assert found.unresolved[0][0] == last

@@ -1,4 +1,6 @@
-"""A snapshot of a real PostgreSQL beside writers: its position in the log lies between what it sees of a table and what comes later."""
+"""A snapshot of a real PostgreSQL beside writers: its position in the log lies between what it sees
+of a table and what comes later.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,7 +37,9 @@ def seen(database: Database, pause: Callable[[float], None]) -> tuple[set[int], 
     """The rows of a snapshot, and its place."""
     with settled(database.url, database.schema, "orders", pause=pause) as found:
         assert isinstance(found.position, WalPosition)
-        return {int(key) for (key,), _ in a_side(database, found.snapshot.connection).rows(None, None)}, found.position.lsn
+        return {
+            int(key) for (key,), _ in a_side(database, found.snapshot.connection).rows(None, None)
+        }, found.position.lsn
 
 
 def never(seconds: float) -> None:
@@ -46,7 +50,9 @@ def log_of(database: Database) -> int:
     return int(database.run("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")[0])
 
 
-def test_a_snapshot_is_taken_when_those_have_ended_who_were_writing_when_its_position_was_asked(url: str) -> None:
+def test_a_snapshot_is_taken_when_those_have_ended_who_were_writing_when_its_position_was_asked(
+    url: str,
+) -> None:
     with on_orders(url) as (one, other):
         other.run("BEGIN", "INSERT INTO orders VALUES (1)")
         before, pauses = log_of(one), list[float]()
@@ -64,9 +70,17 @@ def test_a_snapshot_is_taken_when_those_have_ended_who_were_writing_when_its_pos
 
 
 @pytest.mark.parametrize(
-    "statement", ["INSERT INTO of_1 VALUES (1)", "DELETE FROM orders", "TRUNCATE orders", "COPY of_1 FROM PROGRAM 'echo 1'"]
+    "statement",
+    [
+        "INSERT INTO of_1 VALUES (1)",
+        "DELETE FROM orders",
+        "TRUNCATE orders",
+        "COPY of_1 FROM PROGRAM 'echo 1'",
+    ],
 )
-def test_who_writes_to_a_partition_by_whatever_statement_is_waited_for(statement: str, url: str) -> None:
+def test_who_writes_to_a_partition_by_whatever_statement_is_waited_for(
+    statement: str, url: str
+) -> None:
     with on_orders(url) as (one, other):
         one.run(
             "DROP TABLE orders",
@@ -98,7 +112,10 @@ def test_transactions_that_do_not_end_are_named_with_the_remedy(url: str) -> Non
         (pid,) = other.run("SELECT pg_backend_pid()")
         other.run("BEGIN", "INSERT INTO orders VALUES (2)")
         pauses = list[float]()
-        told = rf"\.orders: transactions of the processes {pid} \(pg_stat_activity\) and that are prepared .* end them, and try again"
+        told = (
+            rf"\.orders: transactions of the processes {pid} \(pg_stat_activity\) and that are "
+            rf"prepared .* end them, and try again"
+        )
         with pytest.raises(TableBusyError, match=told) as refused:
             seen(one, pauses.append)
         assert (set(refused.value.writers), len(pauses)) == ({int(pid), None}, POLLS)
@@ -106,8 +123,12 @@ def test_transactions_that_do_not_end_are_named_with_the_remedy(url: str) -> Non
         one.run("ROLLBACK PREPARED 'never'")
 
 
-@pytest.mark.parametrize("statement", ["ALTER TABLE orders ALTER id TYPE BIGINT", "TRUNCATE orders"])
-def test_a_table_is_not_written_anew_during_a_snapshot_which_would_see_it_empty(statement: str, url: str) -> None:
+@pytest.mark.parametrize(
+    "statement", ["ALTER TABLE orders ALTER id TYPE BIGINT", "TRUNCATE orders"]
+)
+def test_a_table_is_not_written_anew_during_a_snapshot_which_would_see_it_empty(
+    statement: str, url: str
+) -> None:
     with on_orders(url) as (one, other):
         one.run("INSERT INTO orders VALUES (1)")
         other.run("SET lock_timeout = '10ms'")
@@ -122,7 +143,12 @@ def test_who_locks_the_table_out_meanwhile_is_waited_for(url: str) -> None:
     with on_orders(url) as (one, other), on_orders(url) as (third, _):
         third.run(f"SET search_path = {one.schema}")
         other.run("BEGIN", "INSERT INTO orders VALUES (1)")
-        todo = iter([lambda: (other.run("COMMIT"), third.run("BEGIN", "TRUNCATE orders")), lambda: third.run("ROLLBACK")])
+        todo = iter(
+            [
+                lambda: (other.run("COMMIT"), third.run("BEGIN", "TRUNCATE orders")),
+                lambda: third.run("ROLLBACK"),
+            ]
+        )
         rows, _ = seen(one, lambda _: (next(todo)(), None)[1])
         assert (rows, list(todo)) == ({1}, [])
 
@@ -135,7 +161,12 @@ def test_a_standby_is_refused_with_the_remedy(logical_postgres: Server, url: str
     signal.touch()
     logical_postgres.restart()
     try:
-        with pytest.raises(SourceUnreadableError, match=r"it is a standby, .* name its primary server"), settled(url, schema, "orders"):
+        with (
+            pytest.raises(
+                SourceUnreadableError, match=r"it is a standby, .* name its primary server"
+            ),
+            settled(url, schema, "orders"),
+        ):
             pass
     finally:
         signal.unlink()

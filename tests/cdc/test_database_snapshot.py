@@ -73,15 +73,26 @@ def database(request: pytest.FixtureRequest) -> Iterator[Database]:
             yield found
 
 
-def a_side(database: Database, connection: sa.Connection, table: str = "orders", keys: Sequence[str] = ("id",)) -> QueriedSide:
+def a_side(
+    database: Database,
+    connection: sa.Connection,
+    table: str = "orders",
+    keys: Sequence[str] = ("id",),
+) -> QueriedSide:
     types = column_types(connection, database.schema, table)
     lake = {name: "bigint" if "int" in kind else "string" for name, kind in types.items()}
-    return database_side(connection, comparison_of(database.dialect, types, lake, keys).source(database.schema, table))
+    return database_side(
+        connection,
+        comparison_of(database.dialect, types, lake, keys).source(database.schema, table),
+    )
 
 
 @pytest.mark.services
 def test_a_snapshot_does_not_see_what_is_committed_after_it(database: Database):
-    database.run("CREATE TABLE orders (id INT PRIMARY KEY, value VARCHAR(20))", "INSERT INTO orders VALUES (1, 'a'), (2, 'b')")
+    database.run(
+        "CREATE TABLE orders (id INT PRIMARY KEY, value VARCHAR(20))",
+        "INSERT INTO orders VALUES (1, 'a'), (2, 'b')",
+    )
     with taken(database.url) as snapshot:
         side = a_side(database, snapshot.connection)
         before = side.summary(None, None)
@@ -89,7 +100,10 @@ def test_a_snapshot_does_not_see_what_is_committed_after_it(database: Database):
         assert side.summary(None, None) == before
         assert before.count == 2
     with taken(database.url) as later:
-        assert {key for key, _ in a_side(database, later.connection).rows(None, None)} == {("2",), ("3",)}
+        assert {key for key, _ in a_side(database, later.connection).rows(None, None)} == {
+            ("2",),
+            ("3",),
+        }
 
 
 @contextmanager
@@ -112,7 +126,9 @@ def written_to(*statements: Callable[[], object]) -> Iterator[None]:
 
 
 @pytest.mark.services
-def test_a_snapshot_of_mariadb_beside_a_writer_holds_what_lies_below_its_position_and_nothing_else(mariadb: MariaDB):
+def test_a_snapshot_of_mariadb_beside_a_writer_holds_what_lies_below_its_position_and_nothing_else(
+    mariadb: MariaDB,
+):
     with on_mariadb(mariadb) as database:
         database.run("CREATE TABLE orders (id INT PRIMARY KEY AUTO_INCREMENT)")
         held = dict[tuple[int, ...], int]()
@@ -120,23 +136,32 @@ def test_a_snapshot_of_mariadb_beside_a_writer_holds_what_lies_below_its_positio
             while len(set(held.values())) < 5:
                 with taken(database.url) as snapshot:
                     assert isinstance(snapshot.position, BinlogPosition)
-                    held[snapshot.position.position] = a_side(database, snapshot.connection).summary(None, None).count
+                    held[snapshot.position.position] = (
+                        a_side(database, snapshot.connection).summary(None, None).count
+                    )
         events = [
             line.split("\t")
             for file in {place[0] for place in held}
             for line in database.run(f"SHOW BINLOG EVENTS IN 'mysql-bin.{file:06}'")
-            if line.startswith("mysql-bin.")  # no further line of a statement that another test wrote over several
+            if line.startswith(
+                "mysql-bin."
+            )  # no further line of a statement that another test wrote over several
         ]
         written = [
             (int(file.rpartition(".")[2]), int(byte))
             for file, byte, kind, *_, about in events
             if kind == "Table_map" and database.schema in about
         ]
-        assert held == {place: sum(BinlogPosition(place).includes((*one, 0)) for one in written) for place in held}
+        assert held == {
+            place: sum(BinlogPosition(place).includes((*one, 0)) for one in written)
+            for place in held
+        }
 
 
 @pytest.mark.services
-def test_a_snapshot_of_postgresql_beside_writers_holds_the_transactions_that_it_tells_and_no_others(postgres_url: str):
+def test_a_snapshot_of_postgresql_beside_writers_holds_the_transactions_that_it_tells_and_no_others(
+    postgres_url: str,
+):
     with on_postgres(postgres_url) as database, on_postgres(postgres_url) as other:
         database.run("CREATE TABLE orders (id BIGINT PRIMARY KEY DEFAULT txid_current())")
         snapshots = list[tuple[TransactionSnapshot, set[int]]]()
@@ -146,7 +171,15 @@ def test_a_snapshot_of_postgresql_beside_writers_holds_the_transactions_that_it_
                 with taken(database.url) as snapshot:
                     assert isinstance(snapshot.position, TransactionSnapshot)
                     snapshots.append(
-                        (snapshot.position, {int(key) for (key,), _ in a_side(database, snapshot.connection).rows(None, None)})
+                        (
+                            snapshot.position,
+                            {
+                                int(key)
+                                for (key,), _ in a_side(database, snapshot.connection).rows(
+                                    None, None
+                                )
+                            },
+                        )
                     )
         written = [int(one) for one in database.run("SELECT id FROM orders")]
         for place, held in snapshots:
@@ -181,7 +214,10 @@ def test_a_statement_that_takes_too_long_is_ended_by_the_database(database: Data
 @pytest.mark.services
 def test_names_of_any_letters_are_asked_by_their_exact_names(database: Database):
     name = database.name(ODD)
-    database.run(f"CREATE TABLE {name} (id INT PRIMARY KEY, {name} VARCHAR(20))", f"INSERT INTO {name} VALUES (1, 'a'), (2, NULL)")
+    database.run(
+        f"CREATE TABLE {name} (id INT PRIMARY KEY, {name} VARCHAR(20))",
+        f"INSERT INTO {name} VALUES (1, 'a'), (2, NULL)",
+    )
     with taken(database.url) as snapshot:
         side = a_side(database, snapshot.connection, ODD)
         assert side.summary(None, ("1",)).count == 1
@@ -192,27 +228,57 @@ def test_names_of_any_letters_are_asked_by_their_exact_names(database: Database)
 
 @pytest.mark.services
 def test_the_two_databases_are_one_table_to_a_comparison(mariadb: MariaDB, postgres_url: str):
-    """Their hashes are the same, and so is the order of keys that their own collations order differently."""
+    """Their hashes are the same, and so is the order of keys that their own collations order
+    differently.
+    """
     words = ["a", "A ", "b", "B", "ä", "Z", "z", "～", "💡", "", "o''n"]
     values = ", ".join(f"('{word}', {number})" for number, word in enumerate(words))
     with on_mariadb(mariadb) as one, on_postgres(postgres_url) as other:
-        one.run("CREATE TABLE words (id VARCHAR(9) COLLATE utf8mb4_nopad_bin PRIMARY KEY, n INT)", f"INSERT INTO words VALUES {values}")
-        other.run("CREATE TABLE words (id VARCHAR(9) PRIMARY KEY, n INT)", f"INSERT INTO words VALUES {values}")
+        one.run(
+            "CREATE TABLE words (id VARCHAR(9) COLLATE utf8mb4_nopad_bin PRIMARY KEY, n INT)",
+            f"INSERT INTO words VALUES {values}",
+        )
+        other.run(
+            "CREATE TABLE words (id VARCHAR(9) PRIMARY KEY, n INT)",
+            f"INSERT INTO words VALUES {values}",
+        )
         with taken(one.url) as mine, taken(other.url) as theirs:
-            assert not compare(a_side(one, mine.connection, "words"), a_side(other, theirs.connection, "words")).faults
-        other.run("UPDATE words SET n = 7 WHERE id = 'Z'", "DELETE FROM words WHERE id = ''", "INSERT INTO words VALUES ('ö', 1)")
+            assert not compare(
+                a_side(one, mine.connection, "words"), a_side(other, theirs.connection, "words")
+            ).faults
+        other.run(
+            "UPDATE words SET n = 7 WHERE id = 'Z'",
+            "DELETE FROM words WHERE id = ''",
+            "INSERT INTO words VALUES ('ö', 1)",
+        )
         with taken(one.url) as mine, taken(other.url) as theirs:
-            found = compare(a_side(one, mine.connection, "words"), a_side(other, theirs.connection, "words"), leaf=1)
+            found = compare(
+                a_side(one, mine.connection, "words"),
+                a_side(other, theirs.connection, "words"),
+                leaf=1,
+            )
         assert found.faults == {("Z",): Fault.DIFFERENT, ("",): Fault.MISSING, ("ö",): Fault.EXTRA}
 
 
 @pytest.mark.services
 def test_a_table_that_is_not_there_is_named(database: Database):
-    with taken(database.url) as snapshot, pytest.raises(NotFoundError, match=f"no table {database.schema}.nothing"):
+    with (
+        taken(database.url) as snapshot,
+        pytest.raises(NotFoundError, match=f"no table {database.schema}.nothing"),
+    ):
         column_types(snapshot.connection, database.schema, "nothing")
 
 
-@pytest.mark.parametrize("url", ["sqlite:///x", "oracle://u:secret@h/d", "nothing", "postgresql+asyncpg", "mysql://u:secret@h:port/d"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:///x",
+        "oracle://u:secret@h/d",
+        "nothing",
+        "postgresql+asyncpg",
+        "mysql://u:secret@h:port/d",
+    ],
+)
 def test_a_url_of_another_database_is_refused(url: str):
     with pytest.raises(InvalidValueError, match="url") as refused, taken(url):
         pass
@@ -220,6 +286,9 @@ def test_a_url_of_another_database_is_refused(url: str):
 
 
 def test_a_database_that_is_not_there_is_told_without_the_password():
-    with pytest.raises(SourceUnreadableError, match="cannot be read") as refused, taken("postgresql://u:secret@127.0.0.1:1/d"):
+    with (
+        pytest.raises(SourceUnreadableError, match="cannot be read") as refused,
+        taken("postgresql://u:secret@127.0.0.1:1/d"),
+    ):
         pass
     assert "secret" not in str(refused.value)

@@ -1,4 +1,6 @@
-"""Values of real databases, as text, are the same values by the types of the lake that their columns get."""
+"""Values of real databases, as text, are the same values by the types of the lake that their
+columns get.
+"""
 
 from collections.abc import Iterator
 from typing import Any, cast
@@ -39,9 +41,15 @@ def test_each_value_is_read_as_the_database_has_it(database: Database) -> None:
     with taken(database.url) as snapshot:
         for table in MADE[database.dialect]:
             for name, kind in column_types(snapshot.connection, database.schema, table).items():
-                for text, expected, known, ddl in values(snapshot.connection, database, table, name, kind):
-                    decoded = None if text is None else natural_type(ddl, BinaryText.HEX).decode(text)
-                    assert (None if decoded is None else known.twin(decoded)) == expected, f"{table}.{name} {kind} as {ddl}: {text!r}"
+                for text, expected, known, ddl in values(
+                    snapshot.connection, database, table, name, kind
+                ):
+                    decoded = (
+                        None if text is None else natural_type(ddl, BinaryText.HEX).decode(text)
+                    )
+                    assert (None if decoded is None else known.twin(decoded)) == expected, (
+                        f"{table}.{name} {kind} as {ddl}: {text!r}"
+                    )
 
 
 def values(
@@ -54,6 +62,9 @@ def values(
         return
     texts = AS_TEXT[database.dialect]
     column = database.name(name)
-    query = f"SELECT {texts.get(ddl, texts['']).format(column)}, {known.source.replace('{}', column)} FROM {database.schema}.{table}"
+    query = (
+        f"SELECT {texts.get(ddl, texts['']).format(column)}, {known.source.replace('{}', column)} "
+        f"FROM {database.schema}.{table}"
+    )
     for text, expected in connection.execute(sa.text(query.replace(":", "\\:"))):
         yield text, expected, known, ddl

@@ -1,4 +1,6 @@
-"""A dump of a real MariaDB's table, told to the table that follows it: the lake's table becomes what the database is."""
+"""A dump of a real MariaDB's table, told to the table that follows it: the lake's table becomes
+what the database is.
+"""
 
 import datetime as dt
 from collections import Counter
@@ -41,8 +43,14 @@ def shop(mariadb: MariaDB, spark: SparkSession, tmp_path: Path) -> Iterator[Shop
 
 def dumped(shop: Shop, folder: Path) -> Dumped:
     """The database's table as it is now, and where its log stands."""
-    lines = [line.split("\t") for line in shop.database.run("SELECT id, note, amount FROM orders ORDER BY note, id")]
-    rows = [{"id": int(one), "note": note, "amount": Decimal(amount), "placed": PLACED} for one, note, amount in lines]
+    lines = [
+        line.split("\t")
+        for line in shop.database.run("SELECT id, note, amount FROM orders ORDER BY note, id")
+    ]
+    rows = [
+        {"id": int(one), "note": note, "amount": Decimal(amount), "placed": PLACED}
+        for one, note, amount in lines
+    ]
     return stored(rows, folder, "{}:{}".format(*shop.checkpoint()))
 
 
@@ -63,10 +71,14 @@ def is_same(shop: Shop) -> bool:
 
 def loaded_keys(shop: Shop) -> Counter[str]:
     """How often a load told each row."""
-    return Counter(row["row_key"] for row in read(shop.lake.bronze) if row["topic_id"].startswith(LOADS))
+    return Counter(
+        row["row_key"] for row in read(shop.lake.bronze) if row["topic_id"].startswith(LOADS)
+    )
 
 
-def test_changes_above_a_dump_win_and_those_below_lose_whatever_comes_first(shop: Shop, tmp_path: Path):
+def test_changes_above_a_dump_win_and_those_below_lose_whatever_comes_first(
+    shop: Shop, tmp_path: Path
+):
     shop.update(1, "below, on its way")
     shop.update(2, "below, and changed above")
     shop.delete(3, lose=True)
@@ -87,7 +99,12 @@ def test_changes_above_a_dump_win_and_those_below_lose_whatever_comes_first(shop
     shop.refresh()
 
     rows = dict(shop.rows)
-    assert (rows[1], rows[2], rows[15], rows[20]) == ("below, on its way", "above", "above, of no row yet", "while it is told")
+    assert (rows[1], rows[2], rows[15], rows[20]) == (
+        "below, on its way",
+        "above",
+        "above, of no row yet",
+        "while it is told",
+    )
     assert {16, 21} & rows.keys() == set()
     assert rows.pop(3) == "new", "a dump deletes nothing"
     shop.database.run("INSERT INTO orders VALUES (3, 'new', 1.50, '2024-02-29 12:30:00.000123')")

@@ -1,4 +1,6 @@
-"""A dump of PostgreSQL's table stands among transactions that tell where the one before them had ended, and not where they end."""
+"""A dump of PostgreSQL's table stands among transactions that tell where the one before them had
+ended, and not where they end.
+"""
 
 import json
 from pathlib import Path
@@ -19,25 +21,40 @@ from tests.support.replica import append_messages, read, replica_tables
 
 FORMAT = MessageFormat(envelope=Debezium(), keys=("id",))
 SCHEMA = envelope_schema(("id", "int32", False), ("note", "string", True))
-# by transaction, in the order of commits: where the one before had ended, and where its own changes lie
+# by transaction, in the order of commits: where the one before had ended, and where its own changes
+# lie
 BEFORE, LONG, SHORT, AFTER = (100, 110), (130, 105), (180, 150), (200, 210)
 
 
 def tables_of(folder: Path, *told: tuple[int | None, int, int, str]) -> ReplicaTables:
-    """A table whose stream told of changes: where the transaction before had ended, their own checkpoints, keys and notes."""
+    """A table whose stream told of changes: where the transaction before had ended, their own
+    checkpoints, keys and notes.
+    """
     records = []
     for offset, (before, checkpoint, identity, note) in enumerate(told):
-        source = {**WAL, "sequence": json.dumps([before and str(before), str(checkpoint)]), "lsn": checkpoint, "ts_ms": 1_000 + checkpoint}
+        source = {
+            **WAL,
+            "sequence": json.dumps([before and str(before), str(checkpoint)]),
+            "lsn": checkpoint,
+            "ts_ms": 1_000 + checkpoint,
+        }
         payload = make_payload("u", source=source, after={"id": identity, "note": note})
-        records.append(Record(topic="orders", topic_id="t", offset=offset, value=encoded(payload, SCHEMA)))
+        records.append(
+            Record(topic="orders", topic_id="t", offset=offset, value=encoded(payload, SCHEMA))
+        )
     append_messages(str(folder / "orders__changes"), records, FORMAT)
-    rows, bronze, state = (open_log(str(folder / f"orders{suffix}"), f"orders{suffix}") for suffix in ("", "__changes", "__state"))
+    rows, bronze, state = (
+        open_log(str(folder / f"orders{suffix}"), f"orders{suffix}")
+        for suffix in ("", "__changes", "__state")
+    )
     return replica_tables(rows, bronze, state, FORMAT)
 
 
 def load(tables: ReplicaTables, folder: Path, lsn: int, *rows: tuple[int, str]) -> None:
     file = folder / "orders.jsonl"
-    file.write_text("\n".join(json.dumps({"id": identity, "note": note}) for identity, note in rows))
+    file.write_text(
+        "\n".join(json.dumps({"id": identity, "note": note}) for identity, note in rows)
+    )
     (chunk,) = dump_loaded(tables, file, WalPosition(lsn), 10, lambda: 5)
     assert (chunk.rows, chunk.snapshot) == (len(rows), f"log 0/{lsn:X}")
 
@@ -45,18 +62,38 @@ def load(tables: ReplicaTables, folder: Path, lsn: int, *rows: tuple[int, str]) 
 def rows_of(tables: ReplicaTables) -> dict[int, str]:
     """What all messages mean."""
     records = [
-        Record(topic=row["topic"], topic_id=row["topic_id"], offset=row["offset"], value=row["value"].encode())
+        Record(
+            topic=row["topic"],
+            topic_id=row["topic_id"],
+            offset=row["offset"],
+            value=row["value"].encode(),
+        )
         for row in read(tables.bronze.location)
     ]
-    changes = [one for record in records if isinstance(reading := FORMAT.reader().read(record), Changes) for one in reading.changes]
+    changes = [
+        one
+        for record in records
+        if isinstance(reading := FORMAT.reader().read(record), Changes)
+        for one in reading.changes
+    ]
     kept = with_changes(Kept(), changes).kept
-    return {key[0]: row["note"] for key in kept.windows if (row := kept.row_state(key).row(["note"])) is not None}
+    return {
+        key[0]: row["note"]
+        for key in kept.windows
+        if (row := kept.row_state(key).row(["note"])) is not None
+    }
 
 
 @pytest.mark.parametrize("lsn", [180, 190, 199])
-def test_a_transaction_that_was_open_at_the_dump_is_above_it_though_its_changes_lie_below(lsn: int, tmp_path: Path) -> None:
-    """The one of 180 ends at 200: a dump of what was there before does not see its change, which lies at 150."""
-    tables = tables_of(tmp_path, (*BEFORE, 1, "1"), (*LONG, 2, "2"), (*SHORT, 2, "above"), (*AFTER, 3, "above"))
+def test_a_transaction_that_was_open_at_the_dump_is_above_it_though_its_changes_lie_below(
+    lsn: int, tmp_path: Path
+) -> None:
+    """The one of 180 ends at 200: a dump of what was there before does not see its change, which
+    lies at 150.
+    """
+    tables = tables_of(
+        tmp_path, (*BEFORE, 1, "1"), (*LONG, 2, "2"), (*SHORT, 2, "above"), (*AFTER, 3, "above")
+    )
     load(tables, tmp_path, lsn, (1, "dumped"), (2, "dumped"), (3, "dumped"), (4, "dumped"))
     assert rows_of(tables) == {1: "dumped", 2: "above", 3: "above", 4: "dumped"}
     (told,) = {row["ts_ms"] for row in read(tables.bronze.location) if row["op"] == "r"}
@@ -64,11 +101,20 @@ def test_a_transaction_that_was_open_at_the_dump_is_above_it_though_its_changes_
 
 
 def test_a_dump_that_the_stream_does_not_reach_or_has_not_passed_is_refused(tmp_path: Path) -> None:
-    tables = tables_of(tmp_path, (None, 50, 1, "the first of all"), (*BEFORE, 1, "1"), (*SHORT, 2, "2"))
-    with pytest.raises(LoadGapError, match=r"the stream of p\.shop\.orders begins at log 0/32, above log 0/31"):
+    tables = tables_of(
+        tmp_path, (None, 50, 1, "the first of all"), (*BEFORE, 1, "1"), (*SHORT, 2, "2")
+    )
+    with pytest.raises(
+        LoadGapError, match=r"the stream of p\.shop\.orders begins at log 0/32, above log 0/31"
+    ):
         load(tables, tmp_path, 49, (1, "dumped"))
-    with pytest.raises(DumpError, match=r"log 0/5F lies in the first transaction that was streamed, .*; dump later"):
+    with pytest.raises(
+        DumpError, match=r"log 0/5F lies in the first transaction that was streamed, .*; dump later"
+    ):
         load(tables, tmp_path, 95, (1, "dumped"))
-    with pytest.raises(DumpError, match=r"above the dump's position was streamed yet, .*; wait for a change of a row"):
+    with pytest.raises(
+        DumpError,
+        match=r"above the dump's position was streamed yet, .*; wait for a change of a row",
+    ):
         load(tables, tmp_path, 180, (1, "dumped"))
     load(tables, tmp_path, 179, (1, "dumped"))

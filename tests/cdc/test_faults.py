@@ -1,4 +1,5 @@
-"""Each fault between a database and the lake, made for real, and the detector that finds it; in a clean run none says anything.
+"""Each fault between a database and the lake, made for real, and the detector that finds it; in a
+clean run none says anything.
 
 The table of faults in `docs/compare-with-a-database.md` is what is found here.
 """
@@ -63,7 +64,9 @@ class Watched:
             self.platform.ledger.complete(execution, None)
 
     def compared(self, *later: int) -> tuple[dg.AssetCheckResult, dict[str, Fault]]:
-        """The check `same_as_database`, and what is wrong with each key; these rows come after the cut, so that it is sure."""
+        """The check `same_as_database`, and what is wrong with each key; these rows come after the
+        cut, so that it is sure.
+        """
         coming = iter(later)
 
         def pause(_: float) -> None:
@@ -81,7 +84,9 @@ class Watched:
 
 
 @pytest.fixture(scope="module")
-def watched(mariadb: MariaDB, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+def watched(
+    mariadb: MariaDB, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Watched]:
     folder = tmp_path_factory.mktemp("faults")
     (folder / "in").mkdir()
     with pytest.MonkeyPatch.context() as patch, a_shop(mariadb, spark.newSession(), folder) as shop:
@@ -106,11 +111,19 @@ def watched(mariadb: MariaDB, spark: SparkSession, tmp_path_factory: pytest.Temp
 @pytest.fixture(scope="module")
 def found(watched: Watched) -> dict[str, str]:
     """Of each fault what its detector says; none says anything before."""
-    return {**clean(watched), **of_columns(watched), **of_rows(watched), **of_truncation(watched), **of_streams(watched)}
+    return {
+        **clean(watched),
+        **of_columns(watched),
+        **of_rows(watched),
+        **of_truncation(watched),
+        **of_streams(watched),
+    }
 
 
 def clean(watched: Watched) -> dict[str, str]:
-    """What happens every day is no fault: changes, messages that come again, a whole snapshot, a truncation and its rows."""
+    """What happens every day is no fault: changes, messages that come again, a whole snapshot, a
+    truncation and its rows.
+    """
     shop = watched.shop
     shop.truncate()
     for identity in range(1, 11):
@@ -143,7 +156,10 @@ def of_rows(watched: Watched) -> dict[str, str]:
     result, faults = watched.compared(20)
     assert len(faults) == 4
     keys = {"lost insert": "11", "lost update": "2", "ghost row": "3", "duplicate": "5"}
-    return {fault: f"{told('same_as_database', result)}: {faults[key].value}" for fault, key in keys.items()}
+    return {
+        fault: f"{told('same_as_database', result)}: {faults[key].value}"
+        for fault, key in keys.items()
+    }
 
 
 def of_truncation(watched: Watched) -> dict[str, str]:
@@ -160,7 +176,10 @@ def of_streams(watched: Watched) -> dict[str, str]:
     shop.insert(14, lose=True)
     faults["stuck connector"] = words(watched, watched.keeps_up())
 
-    late, in_time = (at(shop.messages[-1], server, ms) for server, ms in (("west", TOLD_MS), ("shop", TOLD_MS + 59 * MINUTE)))
+    late, in_time = (
+        at(shop.messages[-1], server, ms)
+        for server, ms in (("west", TOLD_MS), ("shop", TOLD_MS + 59 * MINUTE))
+    )
     shop.lake.tell([late, in_time])
     watched.complete()
     faults["delayed shard"] = words(watched, watched.keeps_up())
@@ -182,7 +201,11 @@ def told(check: str, result: dg.AssetCheckResult) -> str:
 
 
 def words(watched: Watched, result: dg.AssetCheckResult) -> str:
-    (problem,) = str((result.metadata or {})["beyond limits"].value).replace(watched.shop.schema, "db").splitlines()
+    (problem,) = (
+        str((result.metadata or {})["beyond limits"].value)
+        .replace(watched.shop.schema, "db")
+        .splitlines()
+    )
     return f"{told('keeps_up', result)}: {problem.removeprefix('- ').partition('; ')[0]}"
 
 
@@ -190,7 +213,9 @@ def at(record: Any, server: str, ms: int) -> Any:
     """The same message of another server and time."""
     value = json.loads(record.value)
     value["payload"]["source"] |= {"name": server, "ts_ms": ms}
-    return replace(record, topic=f"{server}.orders", topic_id=server, value=json.dumps(value).encode())
+    return replace(
+        record, topic=f"{server}.orders", topic_id=server, value=json.dumps(value).encode()
+    )
 
 
 def in_the_page() -> dict[str, str]:
@@ -200,5 +225,7 @@ def in_the_page() -> dict[str, str]:
     return {fault.strip(): words.strip() for fault, _, words in rows}
 
 
-def test_each_fault_is_found_by_its_detector_and_a_clean_run_raises_no_alarm(found: dict[str, str]) -> None:
+def test_each_fault_is_found_by_its_detector_and_a_clean_run_raises_no_alarm(
+    found: dict[str, str],
+) -> None:
     assert found == in_the_page()

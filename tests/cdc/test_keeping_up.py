@@ -18,7 +18,13 @@ def measured(**declared: Any) -> KeepingUp:
 
 
 def consumer(**declared: Any) -> KeepingUp:
-    return measured(consumers=(Consumer(**{"name": "shop.orders", "waits": True, "ticked_ms": NOW - MINUTE, **declared}),))
+    return measured(
+        consumers=(
+            Consumer(
+                **{"name": "shop.orders", "waits": True, "ticked_ms": NOW - MINUTE, **declared}
+            ),
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,12 +47,30 @@ def test_what_is_within_the_limits_is_not_told(found: KeepingUp) -> None:
     ("found", "told"),
     [
         (measured(problems=("the folder is gone",)), "the folder is gone"),
-        (consumer(blocked="shop.orders is BLOCKED: a snapshot", waits=False), "shop.orders is BLOCKED: a snapshot"),
-        (consumer(open_ms=NOW - HOUR), "shop.orders has been at one step for 1:00:00, and more waits"),
-        (consumer(ticked_ms=None), "shop.orders has something to read, and its sensor has never ticked: it is stopped, or no daemon runs"),
-        (consumer(ticked_ms=NOW - HOUR), "shop.orders has something to read, and its sensor has not ticked for 1:00:00"),
+        (
+            consumer(blocked="shop.orders is BLOCKED: a snapshot", waits=False),
+            "shop.orders is BLOCKED: a snapshot",
+        ),
+        (
+            consumer(open_ms=NOW - HOUR),
+            "shop.orders has been at one step for 1:00:00, and more waits",
+        ),
+        (
+            consumer(ticked_ms=None),
+            (
+                "shop.orders has something to read, and its sensor has never ticked: it is stopped, or "
+                "no daemon runs"
+            ),
+        ),
+        (
+            consumer(ticked_ms=NOW - HOUR),
+            "shop.orders has something to read, and its sensor has not ticked for 1:00:00",
+        ),
         (measured(waiting=2), "2 rows wait outside of shop.orders for a column that nobody sent"),
-        (measured(waiting=None), "too many rows to be counted wait outside of shop.orders for a column that nobody sent"),
+        (
+            measured(waiting=None),
+            "too many rows to be counted wait outside of shop.orders for a column that nobody sent",
+        ),
     ],
 )
 def test_what_is_beyond_the_limits_is_told_in_words(found: KeepingUp, told: str) -> None:
@@ -62,15 +86,27 @@ def test_of_several_shards_the_one_that_tells_nothing_is_named() -> None:
         }
     )
     limits = Limits(quiet=dt.timedelta(minutes=30))
-    assert beyond(found, limits) == ["west.shop.orders has sent nothing for 1:00:00, not even a heartbeat: is its connector stuck?"]
+    assert beyond(found, limits) == [
+        (
+            "west.shop.orders has sent nothing for 1:00:00, not even a heartbeat: is its connector "
+            "stuck?"
+        )
+    ]
 
 
 def test_rows_of_the_quarantine_are_told_where_they_are_limited() -> None:
-    assert beyond(measured(quarantined=3), Limits(quarantined=2)) == ["3 rows are in shop.orders__quarantine, more than 2"]
+    assert beyond(measured(quarantined=3), Limits(quarantined=2)) == [
+        "3 rows are in shop.orders__quarantine, more than 2"
+    ]
     assert beyond(measured(quarantined=3), Limits(quarantined=3)) == []
 
 
 def test_lags_are_of_the_source_that_is_furthest_behind() -> None:
-    found = measured(parsed={"a": Parsed(in_messages=NOW - MINUTE, in_table=NOW - HOUR), "b": Parsed(in_messages=NOW - HOUR)})
+    found = measured(
+        parsed={
+            "a": Parsed(in_messages=NOW - MINUTE, in_table=NOW - HOUR),
+            "b": Parsed(in_messages=NOW - HOUR),
+        }
+    )
     assert found.lags == {"messages": 3600.0, "table": 3600.0}
     assert measured().lags == {}

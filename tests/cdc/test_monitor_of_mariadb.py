@@ -1,4 +1,6 @@
-"""A table of the lake, compared with the table of a real MariaDB that it follows: what was lost is found, and nothing else."""
+"""A table of the lake, compared with the table of a real MariaDB that it follows: what was lost is
+found, and nothing else.
+"""
 
 import datetime as dt
 from collections.abc import Iterator
@@ -43,8 +45,18 @@ def test_what_was_lost_is_found_by_its_key_and_nothing_else(shop: Shop):
     shop.delete(4)
     shop.refresh()
     clean = look(shop)
-    assert (clean.is_same, clean.source_rows, clean.lake_rows, clean.faults, clean.left_out) == (True, 9, 9, {}, 0)
-    assert (clean.snapshot.partition(" ")[0], clean.unchecked, clean.unresolved) == ("binlog", {}, 0)
+    assert (clean.is_same, clean.source_rows, clean.lake_rows, clean.faults, clean.left_out) == (
+        True,
+        9,
+        9,
+        {},
+        0,
+    )
+    assert (clean.snapshot.partition(" ")[0], clean.unchecked, clean.unresolved) == (
+        "binlog",
+        {},
+        0,
+    )
 
     shop.insert(11, lose=True)
     shop.update(2, "lost", lose=True)
@@ -52,17 +64,32 @@ def test_what_was_lost_is_found_by_its_key_and_nothing_else(shop: Shop):
     rows = shop.lake.spark.read.format("delta").load(shop.lake.location)
     rows.where("id = 5").write.format("delta").mode("append").save(shop.lake.location)
     found = look(shop)
-    assert faults(found) == {"11": Fault.MISSING, "2": Fault.DIFFERENT, "3": Fault.EXTRA, "5": Fault.DUPLICATE}
+    assert faults(found) == {
+        "11": Fault.MISSING,
+        "2": Fault.DIFFERENT,
+        "3": Fault.EXTRA,
+        "5": Fault.DUPLICATE,
+    }
     assert not found.is_same
     assert set(faults(look(shop, columns=["amount"]))) == {"11", "3", "5"}
-    with pytest.raises(InvalidValueError, match="columns 'gone': is no column of both tables; they are id, note, amount, placed"):
+    with pytest.raises(
+        InvalidValueError,
+        match="columns 'gone': is no column of both tables; they are id, note, amount, placed",
+    ):
         look(shop, columns=["gone"])
 
     shop.truncate(lose=True)
     shop.database.run("ALTER TABLE orders ADD COLUMN extra INT DEFAULT 5, DROP COLUMN note")
     emptied = look(shop)
-    assert (set(faults(emptied).values()), emptied.source_rows, emptied.lake_rows) == ({Fault.EXTRA}, 0, 10)
-    assert emptied.unchecked == {"extra": "the lake's table does not have it", "note": "the database's table does not have it"}
+    assert (set(faults(emptied).values()), emptied.source_rows, emptied.lake_rows) == (
+        {Fault.EXTRA},
+        0,
+        10,
+    )
+    assert emptied.unchecked == {
+        "extra": "the lake's table does not have it",
+        "note": "the database's table does not have it",
+    }
 
 
 @pytest.mark.tier3
@@ -73,7 +100,13 @@ def test_rows_that_stay_though_they_were_deleted_are_not_compared(shop: Shop):
     shop.refresh()
     assert [row["id"] for row in shop.lake.rows if row[DELETED_AT] is not None] == [4]
     clean = look(shop)
-    assert (clean.is_same, clean.source_rows, clean.lake_rows, clean.faults, clean.unchecked) == (True, 9, 9, {}, {})
+    assert (clean.is_same, clean.source_rows, clean.lake_rows, clean.faults, clean.unchecked) == (
+        True,
+        9,
+        9,
+        {},
+        {},
+    )
     shop.delete(6, lose=True)
     shop.insert(4, lose=True)
     assert faults(look(shop)) == {"4": Fault.MISSING, "6": Fault.EXTRA}
@@ -97,13 +130,17 @@ def test_a_change_on_its_way_is_waited_for_until_the_lake_has_read_past_the_snap
         if len(waited) < 3:
             shop.refresh()
 
-    found = monitored(shop.lake.spark, shop.tables, shop.monitor(within=dt.timedelta(minutes=5)), pause=pause)
+    found = monitored(
+        shop.lake.spark, shop.tables, shop.monitor(within=dt.timedelta(minutes=5)), pause=pause
+    )
     assert faults(found) == {"12": Fault.MISSING}
     assert (found.is_passed, len(waited)) == (True, 2)
 
 
 @pytest.mark.tier3
-def test_keys_with_which_the_lake_is_ahead_of_the_snapshot_are_left_out_and_counted(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+def test_keys_with_which_the_lake_is_ahead_of_the_snapshot_are_left_out_and_counted(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+):
     before = looked_at.version_of
 
     def ahead(table: ReplicaTables) -> looked_at.Version:

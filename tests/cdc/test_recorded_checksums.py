@@ -1,4 +1,6 @@
-"""What the databases said when it was recorded, by which Spark and plain Python are tested, they say of today's expressions too."""
+"""What the databases said when it was recorded, by which Spark and plain Python are tested, they
+say of today's expressions too.
+"""
 
 import json
 

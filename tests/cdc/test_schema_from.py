@@ -1,4 +1,6 @@
-"""Reading the columns of a database's table for a step: only where it is declared, and may be asked."""
+"""Reading the columns of a database's table for a step: only where it is declared, and may be
+asked.
+"""
 
 import pytest
 
@@ -12,12 +14,18 @@ from lakechime_dagster.tables.sources import JsonLines
 
 def bronze(schema_from: Database | None) -> BronzeTable:
     table = cdc_table(
-        "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)), schema=SourceSchema(read_from=schema_from)
+        "shop.orders",
+        source=JsonLines("in"),
+        envelope=Debezium(),
+        merge=CDCMerge(keys=("id",)),
+        schema=SourceSchema(read_from=schema_from),
     )
     return table.bronze
 
 
-def test_a_database_that_may_not_be_asked_or_is_not_known_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_may_not_be_asked_or_is_not_known_is_said_to_be_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     declared = bronze(Database("$SHOP_URL", "shop.orders"))
     with pytest.raises(InvalidValueError, match=r"url '\$SHOP_URL': is not in the environment"):
         schema_reading(declared, load_settings(), {})

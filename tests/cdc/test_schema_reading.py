@@ -21,24 +21,35 @@ def log_end(database: Database) -> tuple[int, ...]:
 
 
 def test_a_reading_stands_between_what_was_written_before_and_after_it(database: Database) -> None:
-    database.run("CREATE TABLE orders (id INT PRIMARY KEY, amount DECIMAL(10,2))", "INSERT INTO orders VALUES (1, 1)")
+    database.run(
+        "CREATE TABLE orders (id INT PRIMARY KEY, amount DECIMAL(10,2))",
+        "INSERT INTO orders VALUES (1, 1)",
+    )
     before = log_end(database)
     found = read_schema(database.url, database.schema, "orders")
     database.run("ALTER TABLE orders ADD COLUMN note VARCHAR(10)")
     assert before <= found.order.position < log_end(database)
     amount = "decimal(10,2)" if database.dialect is Dialect.MYSQL else "numeric(10,2)"
-    assert (found.table, list(found.columns), found.columns["amount"]) == (f"{database.schema}.orders", ["id", "amount"], amount)
+    assert (found.table, list(found.columns), found.columns["amount"]) == (
+        f"{database.schema}.orders",
+        ["id", "amount"],
+        amount,
+    )
     assert found.dialect == database.dialect
     assert "note" in read_schema(database.url, database.schema, "orders").columns
 
 
-def test_columns_that_change_with_each_question_are_not_told(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_that_change_with_each_question_are_not_told(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By another session, each time that the place of the log is asked."""
     database.run("CREATE TABLE orders (id INT PRIMARY KEY)")
     with monkeypatch.context() as beside:
         beside.setattr(
             "lakechime_dagster.cdc.database._position",
-            lambda *_: (database.run(f"ALTER TABLE orders ADD COLUMN {next(names)} INT") and ()) or (),
+            lambda *_: (
+                (database.run(f"ALTER TABLE orders ADD COLUMN {next(names)} INT") and ()) or ()
+            ),
         )
         names = iter("abcdefgh")
         with pytest.raises(SourceUnreadableError, match="changed with each of 5 readings"):

@@ -1,4 +1,6 @@
-"""What came of transactions, counted beside what their ends tell: of real servers' messages, all of them, or but some."""
+"""What came of transactions, counted beside what their ends tell: of real servers' messages, all of
+them, or but some.
+"""
 
 import json
 from collections.abc import Callable, Iterable
@@ -21,16 +23,23 @@ from tests.cli.shop import Shop
 from tests.support.cli import Cli
 from tests.support.replica import BRONZE
 
-CAPTURES = {capture.name: capture for capture in captures() if capture.name.endswith("-transactions")}
+CAPTURES = {
+    capture.name: capture for capture in captures() if capture.name.endswith("-transactions")
+}
 MINUTE = 60_000
-MANY = {"mariadb-transactions": "0-1-21", "postgres-transactions": "773"}  # the transaction amid which Connect was killed
+MANY = {
+    "mariadb-transactions": "0-1-21",
+    "postgres-transactions": "773",
+}  # the transaction amid which Connect was killed
 LAST = {"mariadb-transactions": "0-1-23", "postgres-transactions": "775"}
 Told = tuple[Record, int]
 
 
 @dataclass
 class Orders:
-    """The messages of a capture about one of its tables, and of its transactions, in a bronze table."""
+    """The messages of a capture about one of its tables, and of its transactions, in a bronze
+    table.
+    """
 
     shop: Shop
     name: str
@@ -41,7 +50,11 @@ class Orders:
         """All that came, with the time of each."""
         topics = (f"{self.name}.shop.orders", f"{self.name}.transaction")
         capture = CAPTURES[self.name]
-        return [(one, capture.written[one.topic, one.partition, one.offset]) for one in capture.records if one.topic in topics]
+        return [
+            (one, capture.written[one.topic, one.partition, one.offset])
+            for one in capture.records
+            if one.topic in topics
+        ]
 
     def comes(self, told: Iterable[Told]) -> None:
         reader = format_of(self.shop.table.bronze).reader()
@@ -51,17 +64,25 @@ class Orders:
     def counted(self, minutes: int = 1, since_ms: int | None = None) -> Counted:
         """So many minutes after the last message was written."""
         self.clock(max(CAPTURES[self.name].written.values()) + minutes * MINUTE)
-        return transactions_counted(Replica(self.shop.lakechime.platform, self.shop.table), UNDECLARED, since_ms)
+        return transactions_counted(
+            Replica(self.shop.lakechime.platform, self.shop.table), UNDECLARED, since_ms
+        )
 
 
 @pytest.fixture(params=sorted(CAPTURES))
-def orders(request: pytest.FixtureRequest, lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> Orders:
+def orders(
+    request: pytest.FixtureRequest, lakechime: Cli, monkeypatch: pytest.MonkeyPatch
+) -> Orders:
     return of(request.param, lakechime, monkeypatch)
 
 
 def of(name: str, lakechime: Cli, monkeypatch: pytest.MonkeyPatch, **declared: Any) -> Orders:
     source = JsonLines("in", records=True, transactions="*.transaction", **declared)
-    return Orders(Shop.declared(lakechime, source=source), name, lambda at: monkeypatch.setattr(DCEStore, "now", lambda _: at))
+    return Orders(
+        Shop.declared(lakechime, source=source),
+        name,
+        lambda at: monkeypatch.setattr(DCEStore, "now", lambda _: at),
+    )
 
 
 def payload(record: Record) -> dict[str, Any]:
@@ -71,12 +92,18 @@ def payload(record: Record) -> dict[str, Any]:
 
 def is_of(record: Record, transaction: str) -> bool:
     """Whether it is a change of this transaction."""
-    return str((payload(record).get("transaction") or {}).get("id")).partition(":")[0] == transaction
+    return (
+        str((payload(record).get("transaction") or {}).get("id")).partition(":")[0] == transaction
+    )
 
 
 def without(told: list[Told], transaction: str, *ids: int) -> list[Told]:
     """All but the changes of a transaction to these rows, or to any, however often they came."""
-    return [one for one in told if not (is_of(one[0], transaction) and (not ids or payload(one[0])["after"]["id"] in ids))]
+    return [
+        one
+        for one in told
+        if not (is_of(one[0], transaction) and (not ids or payload(one[0])["after"]["id"] in ids))
+    ]
 
 
 def later(told: list[Told]) -> list[Told]:
@@ -86,21 +113,33 @@ def later(told: list[Told]) -> list[Told]:
     return [(replace(one, offset=one.offset + 1000), end) for one in last.values()]
 
 
-def test_of_all_that_came_nothing_is_lost_though_connect_was_killed_amid_it_and_sent_some_again(orders: Orders) -> None:
+def test_of_all_that_came_nothing_is_lost_though_connect_was_killed_amid_it_and_sent_some_again(
+    orders: Orders,
+) -> None:
     orders.comes(orders.told)
     found = orders.counted()
-    assert (found.transactions, found.changes, found.is_whole, found.on_their_way) == (6, 413, True, 0)
+    assert (found.transactions, found.changes, found.is_whole, found.on_their_way) == (
+        6,
+        413,
+        True,
+        0,
+    )
     result = whole(found)
     assert (result.passed, result.description) == (True, None)
     again = [one for one, _ in orders.told if is_of(one, MANY[orders.name])]
     assert len(again) == {"mariadb-transactions": 400, "postgres-transactions": 767}[orders.name]
 
 
-def test_a_change_that_is_dropped_is_told_with_its_transaction_and_how_many_came(orders: Orders) -> None:
+def test_a_change_that_is_dropped_is_told_with_its_transaction_and_how_many_came(
+    orders: Orders,
+) -> None:
     orders.comes([*without(orders.told, MANY[orders.name], 450), *later(orders.told)])
     found = orders.counted()
     (lacking,) = found.lacking
-    assert (lacking.source, lacking.end.transaction) == (f"{orders.name}.shop.orders", MANY[orders.name])
+    assert (lacking.source, lacking.end.transaction) == (
+        f"{orders.name}.shop.orders",
+        MANY[orders.name],
+    )
     assert (lacking.expected, lacking.found, lacking.is_sure) == (400, 399, True)
     result = whole(found)
     topic, partition, offset = lacking.end.where
@@ -117,14 +156,25 @@ def test_of_two_shards_with_the_same_transactions_the_one_that_lacks_a_change_is
 
     def at(shard: str, told: list[Told]) -> list[Told]:
         return [
-            (replace(one, topic=one.topic.replace(name, shard), topic_id=one.topic_id + shard, value=renamed(one.value, shard)), time)
+            (
+                replace(
+                    one,
+                    topic=one.topic.replace(name, shard),
+                    topic_id=one.topic_id + shard,
+                    value=renamed(one.value, shard),
+                ),
+                time,
+            )
             for one, time in told
         ]
 
     def renamed(value: bytes | None, shard: str) -> bytes | None:
         return None if value is None else value.replace(name.encode(), shard.encode())
 
-    orders.comes(at("east", orders.told) + at("west", [*without(orders.told, MANY[name], 105), *later(orders.told)]))
+    orders.comes(
+        at("east", orders.told)
+        + at("west", [*without(orders.told, MANY[name], 105), *later(orders.told)])
+    )
     found = orders.counted()
     assert (found.transactions, [one.source for one in found.lacking]) == (12, ["west.shop.orders"])
 

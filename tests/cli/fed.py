@@ -1,4 +1,6 @@
-"""A subscription that reads files of a folder beside the project, as a code location declares it."""
+"""A subscription that reads files of a folder beside the project, as a code location declares
+it.
+"""
 
 from lakechime_dagster.runtime.resource import declare_subscription
 from lakechime_dagster.tables.sources import JsonLines
@@ -7,4 +9,6 @@ from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
 NAME = "landing.messages"
 
-fed = declare_subscription(Subscription(name=NAME, trigger=SnapshotTrigger(), source=JsonLines("in")))
+fed = declare_subscription(
+    Subscription(name=NAME, trigger=SnapshotTrigger(), source=JsonLines("in"))
+)

@@ -1,4 +1,6 @@
-"""A stream of a game's events and a group of their types, its tables and the store filled as steps leave them."""
+"""A stream of a game's events and a group of their types, its tables and the store filled as steps
+leave them.
+"""
 
 import datetime as dt
 import json
@@ -13,7 +15,14 @@ from deltalake import DeltaTable, write_deltalake
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import SnapshotId
-from lakechime_dagster.silver.event import JsonEvent, Scanned, event_of, scanned, shape_of, variation_of
+from lakechime_dagster.silver.event import (
+    JsonEvent,
+    Scanned,
+    event_of,
+    scanned,
+    shape_of,
+    variation_of,
+)
 from lakechime_dagster.silver.requests import event_types
 from lakechime_dagster.silver.results import GroupResult, TypeResult
 from lakechime_dagster.silver.schema import KnownType, Prototype, learned
@@ -32,7 +41,10 @@ SCHEMA = pa.schema(
         ("_src", pa.string()),
         ("_ingested_at", pa.timestamp("us", "UTC")),
         ("sent_at", pa.timestamp("us", "UTC")),
-        *((name, pa.string()) for name in ("reason", "type", "producer", "hash", "names_hash", "flags", "payload")),
+        *(
+            (name, pa.string())
+            for name in ("reason", "type", "producer", "hash", "names_hash", "flags", "payload")
+        ),
         ("payload_bytes", pa.binary()),
         ("refused_before", pa.string()),
     ]
@@ -44,7 +56,9 @@ def event(kind: str, **fields: Any) -> bytes:
 
 
 class Row(NamedTuple):
-    """A row of the stream's table: with which version it came, its `_src`, and what is told of its payload."""
+    """A row of the stream's table: with which version it came, its `_src`, and what is told of its
+    payload.
+    """
 
     version: int
     source: str
@@ -97,7 +111,9 @@ class Game:
         return event_types(self.lakechime.platform)
 
     def come(self, *payloads: bytes) -> None:
-        """Events come to the stream's table, in a version of its own, an hour after those before."""
+        """Events come to the stream's table, in a version of its own, an hour after those
+        before.
+        """
         self.version += 1
         moment = dt.datetime(2024, 2, 29, self.version, tzinfo=dt.timezone.utc)
         written: list[dict[str, Any]] = []
@@ -121,36 +137,79 @@ class Game:
         write_deltalake(self.location, pa.Table.from_pylist(written, schema=SCHEMA), mode="append")
 
     def step(
-        self, group: EventGroup | None = None, *, fails: Mapping[str, str] | None = None, waits: Mapping[str, str] | None = None
+        self,
+        group: EventGroup | None = None,
+        *,
+        fails: Mapping[str, str] | None = None,
+        waits: Mapping[str, str] | None = None,
     ) -> None:
-        """A step of a group up to the newest version; for some types it fails, or finds that they wait."""
+        """A step of a group up to the newest version; for some types it fails, or finds that they
+        wait.
+        """
         group = group or self.group
         self.steps += 1
         names = {row.told.type for row in self.rows if row.told.type}
         self.types.register(checked_groups(GAME, [self.group]), names)
         several = self.types.types(group.name).values()
-        results = [self._step_of(group, one, (fails or {}).get(one.type, ""), (waits or {}).get(one.type, "")) for one in several]
+        results = [
+            self._step_of(
+                group, one, (fails or {}).get(one.type, ""), (waits or {}).get(one.type, "")
+            )
+            for one in several
+        ]
         with writing(self.types.engine) as connection:
             self.types.complete(
-                connection, group.name, f"e{self.steps}", GroupResult(types=tuple(results)), str(DeltaTable(self.location).metadata().id)
+                connection,
+                group.name,
+                f"e{self.steps}",
+                GroupResult(types=tuple(results)),
+                str(DeltaTable(self.location).metadata().id),
             )
 
     def _step_of(self, group: EventGroup, one: KnownType, error: str, waits: str) -> TypeResult:
         """What a step does for a type: it learns, and commits once, where nothing hinders it."""
-        rows = [row for row in self.rows if row.told.type == one.type and row.version > one.checkpoint.version]
+        rows = [
+            row
+            for row in self.rows
+            if row.told.type == one.type and row.version > one.checkpoint.version
+        ]
         contract, start = group.contract_of(one.type), one.checkpoint.version
         kept = self.types.variations(group.name, [one.type])[one.type]
-        first = {row.told.typed_hash: row for row in reversed(rows) if row.told.typed_hash not in kept}
+        first = {
+            row.told.typed_hash: row for row in reversed(rows) if row.told.typed_hash not in kept
+        }
         found = [] if waits else [row.prototype for row in reversed(first.values())]
         learning = None if waits else learned(one, found, contract)
         if learning is not None:
             self.types.learn(group.name, [learning])
-        unmoved = TypeResult(type=one.type, table=one.table, start=start, end=start, rows=len(rows) if waits else 0)
+        unmoved = TypeResult(
+            type=one.type, table=one.table, start=start, end=start, rows=len(rows) if waits else 0
+        )
         if waits or error:
             return replace(unmoved, pending=unmoved.rows, waits=waits, error=error)
-        rescued = sum(1 for row in rows if shaped(row.event, (learning or one).schema, contract).rescued)
-        commit_metadata = CommitMetadata(
-            consumer=ConsumerId("test", group.name, one.type), step=one.checkpoint.commits + 1, attempt=1, end=Checkpoint()
+        rescued = sum(
+            1 for row in rows if shaped(row.event, (learning or one).schema, contract).rescued
         )
-        commits = (Committed(version=SnapshotId(str(one.checkpoint.commits)), commit_metadata=commit_metadata),) if rows else ()
-        return replace(unmoved, end=self.version, rows=len(rows), written=len(rows), rescued=rescued, commits=commits)
+        commit_metadata = CommitMetadata(
+            consumer=ConsumerId("test", group.name, one.type),
+            step=one.checkpoint.commits + 1,
+            attempt=1,
+            end=Checkpoint(),
+        )
+        commits = (
+            (
+                Committed(
+                    version=SnapshotId(str(one.checkpoint.commits)), commit_metadata=commit_metadata
+                ),
+            )
+            if rows
+            else ()
+        )
+        return replace(
+            unmoved,
+            end=self.version,
+            rows=len(rows),
+            written=len(rows),
+            rescued=rescued,
+            commits=commits,
+        )

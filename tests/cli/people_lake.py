@@ -7,7 +7,11 @@ from lakechime_dagster.tables.tables import SourceTable
 
 people = SourceTable("bronze.people", asset=Asset(columns={"email": personal("email")}))
 visits = SourceTable("bronze.visits")
-members = sql_table("silver.members", sql="SELECT email, sha2(email, 256) AS id, town FROM bronze.people", refresh="full")
+members = sql_table(
+    "silver.members",
+    sql="SELECT email, sha2(email, 256) AS id, town FROM bronze.people",
+    refresh="full",
+)
 hosts = sql_table(
     "silver.hosts",
     sql="SELECT split(email, '@')[1] AS host, town FROM silver.members",
@@ -24,6 +28,8 @@ pages = sql_table("gold.pages", sql="SELECT page FROM bronze.visits", refresh="f
 lake = Lake("people", [people, visits, members, hosts, towns, pages])
 
 by_mail = sql_table(
-    "silver.members", sql="SELECT email AS mail, town FROM bronze.people", storage=Storage(partitioned_by={"mail": "string"})
+    "silver.members",
+    sql="SELECT email AS mail, town FROM bronze.people",
+    storage=Storage(partitioned_by={"mail": "string"}),
 )
 partitioned = Lake("partitioned", [people, by_mail])

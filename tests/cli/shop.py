@@ -1,4 +1,6 @@
-"""A table that follows a database, its tables written by delta-rs as a step of Spark leaves them."""
+"""A table that follows a database, its tables written by delta-rs as a step of Spark leaves
+them.
+"""
 
 import datetime as dt
 import sys
@@ -31,12 +33,24 @@ KEPT = ("consumer", "step", "execution", "reason", "row")
 
 
 def orders(**declared: Any) -> CDCTable:
-    return cdc_table(NAME, **grouped(**{"source": JsonLines("in"), "envelope": Debezium(), "merge": CDCMerge(keys=("id",)), **declared}))
+    return cdc_table(
+        NAME,
+        **grouped(
+            **{
+                "source": JsonLines("in"),
+                "envelope": Debezium(),
+                "merge": CDCMerge(keys=("id",)),
+                **declared,
+            }
+        ),
+    )
 
 
 @dataclass
 class Shop:
-    """The lake of a shop, declared in a module that the command line loads, and what its tables hold."""
+    """The lake of a shop, declared in a module that the command line loads, and what its tables
+    hold.
+    """
 
     lakechime: Cli
     table: CDCTable
@@ -58,13 +72,21 @@ class Shop:
     def tell(self, *records: Record) -> None:
         """Messages come to the bronze table, and a step merges them."""
         reader = format_of(self.table.bronze).reader()
-        self.write(CHANGES, [bronze_row(Message(one, list(one.headers.items())), reader) for one in records], BRONZE)
+        self.write(
+            CHANGES,
+            [bronze_row(Message(one, list(one.headers.items())), reader) for one in records],
+            BRONZE,
+        )
         readings = [reading for one in records if isinstance(reading := reader.read(one), Changes)]
         types = {name: ddl for reading in readings for name, ddl in reading.types.items()}
         changes = [change for reading in readings for change in reading.changes]
         before = len(self.merged.state)
         self.merged.step(changes)
-        ends = [change_row(change, Role.TRUNCATION) for change in changes if change.operation is Operation.TRUNCATE]
+        ends = [
+            change_row(change, Role.TRUNCATION)
+            for change in changes
+            if change.operation is Operation.TRUNCATE
+        ]
         self.remember(*self.merged.state[before:], *ends, *_checkpoints(changes))
         columns = {name: {**ARROW, "date": pa.date32()}[ddl] for name, ddl in types.items()}
         ended = {key: end for key, (_, end) in self.merged.kept_rows.items()}
@@ -72,27 +94,41 @@ class Shop:
             {
                 **row,
                 "__cdc": told.order,
-                DELETED_AT: None if (end := ended[key]) is None else dt.datetime.fromtimestamp(end / 1000, dt.timezone.utc),
+                DELETED_AT: None
+                if (end := ended[key]) is None
+                else dt.datetime.fromtimestamp(end / 1000, dt.timezone.utc),
             }
             for key, (told, row) in self.merged.targets.items()
         ]
         kept = [(DELETED_AT, ARROW["timestamp"])] if self.merged.keeps_deleted else []
         schema = pa.schema([*columns.items(), *kept, ("__cdc", pa.string())])
-        write_deltalake(self.location(), pa.Table.from_pylist(rows, schema=schema), mode="overwrite")
+        write_deltalake(
+            self.location(), pa.Table.from_pylist(rows, schema=schema), mode="overwrite"
+        )
 
     def remember(self, *rows: StateRow) -> None:
         schema = pa.schema([(name, ARROW[ddl]) for name, ddl in COLUMNS.items()])
         told = [{"step": 1, **row._asdict()} for row in rows]
-        write_deltalake(self.location(STATE), pa.Table.from_pylist(told, schema=schema), mode="append")
+        write_deltalake(
+            self.location(STATE), pa.Table.from_pylist(told, schema=schema), mode="append"
+        )
 
     def refuse(self, *texts: tuple[int, str, str]) -> None:
         """Rows of the quarantine: step, reason, and what was refused as JSON."""
-        schema = pa.schema([("consumer", pa.string()), ("step", pa.int64()), *((name, pa.string()) for name in KEPT[2:])])
+        schema = pa.schema(
+            [
+                ("consumer", pa.string()),
+                ("step", pa.int64()),
+                *((name, pa.string()) for name in KEPT[2:]),
+            ]
+        )
         rows = [("consumer", step, "e1", reason, row) for step, reason, row in texts]
         self.write("__quarantine", rows, schema)
 
     def write(self, suffix: str, rows: Sequence[Sequence[Any]], schema: pa.Schema) -> None:
-        data = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+        data = pa.Table.from_pylist(
+            [dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema
+        )
         write_deltalake(self.location(suffix), data, mode="append")
 
 
@@ -101,9 +137,13 @@ def _checkpoints(changes: Iterable[Change]) -> list[StateRow]:
     newest: dict[tuple[str, str, int], tuple[Order, int]] = {}
     for change in changes:
         line = change.source, change.order.topic, change.order.partition
-        newest[line] = max((change.order, change.event_ms or 0), newest.get(line, (change.order, 0)))
+        newest[line] = max(
+            (change.order, change.event_ms or 0), newest.get(line, (change.order, 0))
+        )
     return [
-        place_row(source, (topic, partition), (order.epoch, order.position), order.offset, at or None)
+        place_row(
+            source, (topic, partition), (order.epoch, order.position), order.offset, at or None
+        )
         for (source, topic, partition), (order, at) in newest.items()
     ]
 

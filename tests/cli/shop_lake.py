@@ -13,7 +13,11 @@ TOTALS = sql_table(
     "gold.totals",
     sql="SELECT day, count(*) AS n FROM bronze.orders GROUP BY day",
     refresh="full",
-    storage=Storage(partitioned_by={"day": "date"}, maintenance=Maintenance(min_files=2, budget=2_000)),
+    storage=Storage(
+        partitioned_by={"day": "date"}, maintenance=Maintenance(min_files=2, budget=2_000)
+    ),
 )
-FOLLOWS = cdc_table("shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",)))
+FOLLOWS = cdc_table(
+    "shop.orders", source=JsonLines("in"), envelope=Debezium(), merge=CDCMerge(keys=("id",))
+)
 lake = Lake("shop", [SourceTable("bronze.orders"), TOTALS, FOLLOWS])

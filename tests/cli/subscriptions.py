@@ -22,11 +22,14 @@ def looking() -> None:
     look()
 
 
-orders_sensor = lakechime_sensor(ORDERS, SnapshotTrigger(["bronze.orders"], tags={"complete": "true"}), job=looking)
+orders_sensor = lakechime_sensor(
+    ORDERS, SnapshotTrigger(["bronze.orders"], tags={"complete": "true"}), job=looking
+)
 days_sensor = lakechime_sensor(
     DAYS,
     PartitionTrigger(
-        PartitionCondition.of("bronze.days", {"day": tick("-1d", "%Y-%m-%d")}), every(days=1, start="2013-01-02", until="2013-01-04")
+        PartitionCondition.of("bronze.days", {"day": tick("-1d", "%Y-%m-%d")}),
+        every(days=1, start="2013-01-02", until="2013-01-04"),
     ),
     job=looking,
 )

@@ -1,4 +1,6 @@
-"""`lakechime backfill`: what a change of columns affects is requested, what it does not is unaffected, and each consumer goes once."""
+"""`lakechime backfill`: what a change of columns affects is requested, what it does not is
+unaffected, and each consumer goes once.
+"""
 
 import sys
 from dataclasses import replace
@@ -53,22 +55,48 @@ def flights(lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     platform = lakechime.platform
     for day in (1, 2, 3):
         assert (
-            lakechime("dce", "register", "--table", "bronze.weather", "--partition", f'["2024-05-0{day}"]', "--snapshot-id", str(day)).code
+            lakechime(
+                "dce",
+                "register",
+                "--table",
+                "bronze.weather",
+                "--partition",
+                f'["2024-05-0{day}"]',
+                "--snapshot-id",
+                str(day),
+            ).code
             == 0
         )
     assert lakechime("dce", "register", "--table", "silver.flights", "--snapshot-id", "1").code == 0
     for subscription in declared_subscriptions(manual=True).values():
         row = platform.evaluator.activate(subscription)
-        for execution in platform.evaluator.fire(subscription, row, platform.evaluator.evaluate(subscription, row), lambda consumer: None):
+        for execution in platform.evaluator.fire(
+            subscription, row, platform.evaluator.evaluate(subscription, row), lambda consumer: None
+        ):
             platform.ledger.complete(execution, None)
     told = [
-        make_statement("silver.flights", id="bronze.weather.id", day="bronze.weather.day", wind="bronze.weather.wind"),
-        make_statement("gold.daily", day="silver.flights.day", wind=source("silver.flights.wind", Kind.AGGREGATION)),
+        make_statement(
+            "silver.flights",
+            id="bronze.weather.id",
+            day="bronze.weather.day",
+            wind="bronze.weather.wind",
+        ),
+        make_statement(
+            "gold.daily",
+            day="silver.flights.day",
+            wind=source("silver.flights.wind", Kind.AGGREGATION),
+        ),
         make_statement("gold.routes", id="silver.flights.id", day="silver.flights.day"),
         make_statement("gold.log", wind="silver.flights.wind"),
-        make_statement("gold.days", day="bronze.weather.day", wind=source("bronze.weather.wind", Kind.AGGREGATION)),
+        make_statement(
+            "gold.days",
+            day="bronze.weather.day",
+            wind=source("bronze.weather.wind", Kind.AGGREGATION),
+        ),
     ]
-    SqlLineage(platform.store.engine).record_all(make_record(one, namespace="local", job=one.target, run=one.target) for one in told)
+    SqlLineage(platform.store.engine).record_all(
+        make_record(one, namespace="local", job=one.target, run=one.target) for one in told
+    )
     return lakechime
 
 
@@ -81,13 +109,21 @@ def consumers_of(document: dict[str, object]) -> list[tuple[str, str]]:
 
 
 def test_exactly_what_reads_the_column_is_planned_and_what_is_spared_says_why(flights: Cli) -> None:
-    plan = planned(flights, "--columns", "bronze.weather.wind", "--except", "gold.log", "--json").json
-    assert {table for table, _ in consumers_of(plan)} == {"silver.flights", "gold.daily", "gold.days"}
+    plan = planned(
+        flights, "--columns", "bronze.weather.wind", "--except", "gold.log", "--json"
+    ).json
+    assert {table for table, _ in consumers_of(plan)} == {
+        "silver.flights",
+        "gold.daily",
+        "gold.days",
+    }
     assert "not wind" in plan["unaffected"]["gold.routes"]
     assert plan["unaffected"]["gold.log"] == "left out, as was asked"
     assert plan["consumers"] < plan["consumers_of_everything"]
     told = planned(flights, "--columns", "bronze.weather.wind", "--except", "gold.log")
-    assert f"{plan['consumers']} consumers of {plan['consumers_of_everything']} downstream" in told.out
+    assert (
+        f"{plan['consumers']} consumers of {plan['consumers_of_everything']} downstream" in told.out
+    )
     assert "wind comes from bronze.weather.wind (identity)" in told.out
 
 
@@ -99,18 +135,37 @@ def test_where_the_manifest_is_of_the_code_of_now_it_tells_what_that_reads_besid
     read = make_statement("gold.routes", id="silver.flights.id", gate="silver.flights.gate")
     told = make_record(read, namespace="local", job="gold.routes", run="later", at=2_000)
     SqlLineage(flights.platform.store.engine).record(replace(told, code="what it was"))
-    code = code_digest(next(one for one in declared_lake(flights.platform.settings).computed if one.name == "gold.routes"))
-    columns = [PlannedColumn(name=name, type="long", sources=(source(f"silver.flights.{name}"),)) for name in ("id", "day")]
-    table = PlannedTable(name="gold.routes", code=code, inputs=("silver.flights",), columns=tuple(columns))
-    (tmp_path / "lineage.json").write_text(Manifest(lake="flights", tables={table.name: table}).to_json())
+    code = code_digest(
+        next(
+            one
+            for one in declared_lake(flights.platform.settings).computed
+            if one.name == "gold.routes"
+        )
+    )
+    columns = [
+        PlannedColumn(name=name, type="long", sources=(source(f"silver.flights.{name}"),))
+        for name in ("id", "day")
+    ]
+    table = PlannedTable(
+        name="gold.routes", code=code, inputs=("silver.flights",), columns=tuple(columns)
+    )
+    (tmp_path / "lineage.json").write_text(
+        Manifest(lake="flights", tables={table.name: table}).to_json()
+    )
     monkeypatch.chdir(tmp_path)
 
     def hit_by(column: str) -> bool:
-        plan = planned(flights, "--columns", f"silver.flights.{column}", "--except", "gold.log", "--json").json
+        plan = planned(
+            flights, "--columns", f"silver.flights.{column}", "--except", "gold.log", "--json"
+        ).json
         assert plan["unsure"] == []
         return "gold.routes" in {table for table, _ in consumers_of(plan)}
 
-    assert {name: hit_by(name) for name in ("day", "gate", "wind")} == {"day": True, "gate": True, "wind": False}
+    assert {name: hit_by(name) for name in ("day", "gate", "wind")} == {
+        "day": True,
+        "gate": True,
+        "wind": False,
+    }
 
 
 def test_days_bound_the_keys_and_the_rows(flights: Cli) -> None:
@@ -129,22 +184,43 @@ def test_days_bound_the_keys_and_the_rows(flights: Cli) -> None:
     keys = [order["partition"] for order in plan["requests"] if order["table"] == "gold.days"]
     assert keys == ["2024-05-02"]
     (silver,) = [order for order in plan["requests"] if order["table"] == "silver.flights"]
-    assert silver["span"] == {"tables": ["bronze.weather"], "column": "day", "since": "2024-05-02", "until": "2024-05-03"}
+    assert silver["span"] == {
+        "tables": ["bronze.weather"],
+        "column": "day",
+        "since": "2024-05-02",
+        "until": "2024-05-03",
+    }
 
 
 def test_an_append_target_is_refused_with_the_remedy_and_nothing_is_ordered(flights: Cli) -> None:
     refused = flights("backfill", "run", "--columns", "bronze.weather.wind", *WHY)
-    assert (refused.code, "gold.log appends" in refused.err, "--except" in refused.err) == (1, True, True)
+    assert (refused.code, "gold.log appends" in refused.err, "--except" in refused.err) == (
+        1,
+        True,
+        True,
+    )
     assert flights("backfill", "show", "--json").json["backfills"] == []
 
 
 def test_a_backfill_is_ordered_followed_and_cancelled(flights: Cli) -> None:
-    done = flights("backfill", "run", "--columns", "bronze.weather.wind", "--except", "gold.log", *WHY, "--json").json
+    done = flights(
+        "backfill",
+        "run",
+        "--columns",
+        "bronze.weather.wind",
+        "--except",
+        "gold.log",
+        *WHY,
+        "--json",
+    ).json
     backfill = done["backfill"]
     assert "running" in flights("backfill", "show").out
     explained = flights("trigger", "show", "silver.flights")
     assert f"requested by backfill {backfill}" in explained.out
-    assert f"backfill {backfill} requested it, after silver.flights" in flights("trigger", "show", "gold.daily").out
+    assert (
+        f"backfill {backfill} requested it, after silver.flights"
+        in flights("trigger", "show", "gold.daily").out
+    )
     cancelled = flights("backfill", "cancel", backfill, "--reason", "not needed")
     assert f"of {backfill} dropped" in cancelled.out
     assert flights("backfill", "show", backfill, "--json").json["is"] == "cancelled"
@@ -152,11 +228,17 @@ def test_a_backfill_is_ordered_followed_and_cancelled(flights: Cli) -> None:
 
 
 def test_of_what_no_run_has_told_all_that_is_downstream_is_hit_and_unsure(flights: Cli) -> None:
-    plan = planned(flights, "--columns", "silver.flights.wind", "--except", "gold.log", "--json").json
+    plan = planned(
+        flights, "--columns", "silver.flights.wind", "--except", "gold.log", "--json"
+    ).json
     assert plan["unsure"] == []
     assert len(LineageStandings(flights.platform.store.engine).all()) == 5
     unknown = planned(flights, "--from-selection", 'key:"silver/flights"+', "--json").json
-    assert {table for table, _ in consumers_of(unknown)} == {"silver.flights", "gold.daily", "gold.routes"}
+    assert {table for table, _ in consumers_of(unknown)} == {
+        "silver.flights",
+        "gold.daily",
+        "gold.routes",
+    }
     assert set(unknown["refused"]) == {"gold.log"}
 
 
@@ -169,6 +251,8 @@ def test_of_what_no_run_has_told_all_that_is_downstream_is_hit_and_unsure(flight
         (("--columns", "bronze.weather.wind", "--since", "yesterday"), 2, "such as 2013-01-02"),
     ],
 )
-def test_wrong_questions_get_a_plain_answer(flights: Cli, arguments: tuple[str, ...], code: int, told: str) -> None:
+def test_wrong_questions_get_a_plain_answer(
+    flights: Cli, arguments: tuple[str, ...], code: int, told: str
+) -> None:
     answer = planned(flights, *arguments)
     assert (answer.code, told in answer.err) == (code, True), answer.err

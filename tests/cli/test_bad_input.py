@@ -1,4 +1,6 @@
-"""Bad input from outside is refused by one line, with nothing of a driver's inside, no secret, and no result."""
+"""Bad input from outside is refused by one line, with nothing of a driver's inside, no secret, and
+no result.
+"""
 
 import os
 import socket
@@ -12,7 +14,16 @@ from tests.cli.test_store import write_version
 from tests.support.cli import Cli
 from tests.support.tables import rows, write
 
-INTERNALS = ("Traceback", "py4j", "psycopg", "org.apache", "sqlalchemy", "deltalake.", "sqlite3", 'File "')
+INTERNALS = (
+    "Traceback",
+    "py4j",
+    "psycopg",
+    "org.apache",
+    "sqlalchemy",
+    "deltalake.",
+    "sqlite3",
+    'File "',
+)
 
 
 def nothing(_: Cli) -> None:
@@ -81,7 +92,9 @@ CASES = {
     "year for a time": Bad(["trigger", "show", "silver.flights", "--at", "2012"]),
     "tag given twice": register("--tag", "a=1", "--tag", "a=2"),
     "line that is no JSON": line('{"table": "a.b"}\n{"table": \n'),
-    "line of nested lists": line('{"table": "a.b", "partition": ' + "[" * 100_000 + "]" * 100_000 + "}"),
+    "line of nested lists": line(
+        '{"table": "a.b", "partition": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    ),
     "bytes that are no UTF-8": line(b"\xff\xfe\x00"),
     "file and flags": register("--file", "-"),
     # partitions
@@ -91,23 +104,44 @@ CASES = {
     "sql for a trigger": Bad(["trigger", "show", "x'; DROP TABLE lc_subscription; --"]),
     # positions, limits, checkpoints
     "position that is none": Bad(["dce", "list", "--after", "5"]),
-    "checkpoint that is none": Bad(["trigger", "seek", "silver.flights", "--to", "noon", "--reason", "x"]),
+    "checkpoint that is none": Bad(
+        ["trigger", "seek", "silver.flights", "--to", "noon", "--reason", "x"]
+    ),
     "age before all time": Bad(["store", "expire", "--before", "999999d"]),
     # settings
-    "unknown database": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "mysql://root:secret@db/x"}),
-    "password with @": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "postgresql://ops:p@secret@db/dce"}),
-    "lake that is no module": Bad(["trigger", "show", "x"], environment={"LAKECHIME_LAKE": "no.such.module:lake"}),
-    "confs that hold a secret": Bad(["status"], environment={"LAKECHIME_SPARK_CONF": "{'fs.s3a.key': 'secret'}"}),
+    "unknown database": Bad(
+        ["dce", "list"], environment={"LAKECHIME_STORE_URL": "mysql://root:secret@db/x"}
+    ),
+    "password with @": Bad(
+        ["dce", "list"], environment={"LAKECHIME_STORE_URL": "postgresql://ops:p@secret@db/dce"}
+    ),
+    "lake that is no module": Bad(
+        ["trigger", "show", "x"], environment={"LAKECHIME_LAKE": "no.such.module:lake"}
+    ),
+    "confs that hold a secret": Bad(
+        ["status"], environment={"LAKECHIME_SPARK_CONF": "{'fs.s3a.key': 'secret'}"}
+    ),
     # the world
-    "store that is not there": Bad(["dce", "list"], environment={"LAKECHIME_STORE_URL": "postgresql://ops:secret@127.0.0.1:1/dce"}),
+    "store that is not there": Bad(
+        ["dce", "list"],
+        environment={"LAKECHIME_STORE_URL": "postgresql://ops:secret@127.0.0.1:1/dce"},
+    ),
     "store of a newer version": Bad(["dce", "list"], prepare=newer_store),
     "store that is no database": Bad(["dce", "list"], prepare=not_a_store),
     "home that is a file": Bad(["dce", "list"], environment={"LAKECHIME_HOME": "/dev/null/home"}),
     "table that is not there": Bad(["table", "reconcile", "bronze.nothing"]),
     "table that cannot be read": Bad(["table", "reconcile", "bronze.broken"], prepare=broken_table),
     "port that is taken": Bad(["dev", "--port", "$TAKEN_PORT"], prepare=taken_port),
-    "java that is too old": Bad(["dev", "--port", "48123"], environment={"LAKECHIME_SPARK_JAVA": "home/java11"}, prepare=old_java),
-    "jar that is broken": Bad(["dev", "--port", "48123"], environment={"LAKECHIME_SPARK_JARS": "home/broken-jars"}, prepare=broken_jars),
+    "java that is too old": Bad(
+        ["dev", "--port", "48123"],
+        environment={"LAKECHIME_SPARK_JAVA": "home/java11"},
+        prepare=old_java,
+    ),
+    "jar that is broken": Bad(
+        ["dev", "--port", "48123"],
+        environment={"LAKECHIME_SPARK_JARS": "home/broken-jars"},
+        prepare=broken_jars,
+    ),
     "unknown command": Bad(["explode"]),
 }
 
@@ -124,7 +158,9 @@ def test_bad_input_is_refused_by_one_line_of_ours(lakechime: Cli, name: str) -> 
     assert [internal for internal in (*INTERNALS, "secret") if internal in answer.err] == []
 
 
-@pytest.mark.parametrize("name", ["unknown database", "store that is not there", "sql for a trigger"])
+@pytest.mark.parametrize(
+    "name", ["unknown database", "store that is not there", "sql for a trigger"]
+)
 def test_bad_input_with_json_gives_one_document(lakechime: Cli, name: str) -> None:
     bad = CASES[name]
     for variable, value in bad.environment.items():
@@ -132,5 +168,12 @@ def test_bad_input_with_json_gives_one_document(lakechime: Cli, name: str) -> No
     answer = lakechime(*bad.arguments, "--json")
     assert set(answer.json) == {"error"}
     assert [fact for fact in answer.json["error"] if fact.startswith("_")] == []
-    assert answer.json["error"]["type"] in ("InvalidValueError", "StoreUnreachableError", "NotFoundError")
-    assert f"error: {answer.json['error']['message']}\n" == lakechime(*bad.arguments).err.splitlines(keepends=True)[-1]
+    assert answer.json["error"]["type"] in (
+        "InvalidValueError",
+        "StoreUnreachableError",
+        "NotFoundError",
+    )
+    assert (
+        f"error: {answer.json['error']['message']}\n"
+        == lakechime(*bad.arguments).err.splitlines(keepends=True)[-1]
+    )

@@ -64,10 +64,18 @@ def test_every_flag_of_register_reaches_the_event(lakechime: Cli) -> None:
 
 
 def test_a_file_of_json_lines_is_one_transaction(lakechime: Cli, tmp_path: Path) -> None:
-    lines = [{"table": "a.b", "snapshot_id": str(n), "table_format": "DELTA", "operation_type": "APPEND"} for n in range(3)]
+    lines = [
+        {"table": "a.b", "snapshot_id": str(n), "table_format": "DELTA", "operation_type": "APPEND"}
+        for n in range(3)
+    ]
     good = tmp_path / "events.jsonl"
     good.write_text("\n\n".join(map(json.dumps, lines)))
-    bad = "\n".join([*(json.dumps(line | {"table": "c.d"}) for line in lines), '{"table": "c.d", "color": "red"}'])
+    bad = "\n".join(
+        [
+            *(json.dumps(line | {"table": "c.d"}) for line in lines),
+            '{"table": "c.d", "color": "red"}',
+        ]
+    )
     assert len(register(lakechime, "--file", str(good))["registered"]) == 3
     refused = lakechime("dce", "register", "--file", "-", "--json", stdin=bad)
     assert refused.code == 1
@@ -75,7 +83,9 @@ def test_a_file_of_json_lines_is_one_transaction(lakechime: Cli, tmp_path: Path)
     assert lakechime("dce", "list", "--table", "c.d", "--json").json == {"events": []}
 
 
-def test_a_byte_order_mark_before_json_lines_is_no_part_of_them(lakechime: Cli, tmp_path: Path) -> None:
+def test_a_byte_order_mark_before_json_lines_is_no_part_of_them(
+    lakechime: Cli, tmp_path: Path
+) -> None:
     text = '{"table": "a.b", "snapshot_id": "1"}\n{"table": "a.b", "snapshot_id": "2"}\n'
     marked = tmp_path / "marked.jsonl"
     marked.write_text(text, encoding="utf-8-sig")
@@ -85,9 +95,13 @@ def test_a_byte_order_mark_before_json_lines_is_no_part_of_them(lakechime: Cli, 
     assert again.json == {"registered": [], "duplicates": registered}
 
 
-def test_what_only_unicode_calls_a_line_break_breaks_no_json_line(lakechime: Cli, tmp_path: Path) -> None:
+def test_what_only_unicode_calls_a_line_break_breaks_no_json_line(
+    lakechime: Cli, tmp_path: Path
+) -> None:
     sign = "\u2028"
-    text = json.dumps({"table": "a.b", "snapshot_id": "1", "tags": {"note": f"a{sign}b"}}, ensure_ascii=False)
+    text = json.dumps(
+        {"table": "a.b", "snapshot_id": "1", "tags": {"note": f"a{sign}b"}}, ensure_ascii=False
+    )
     file = tmp_path / "events.jsonl"
     file.write_text(text, encoding="utf-8")
     registered = register(lakechime, "--file", str(file))["registered"]
@@ -99,19 +113,36 @@ def test_what_only_unicode_calls_a_line_break_breaks_no_json_line(lakechime: Cli
 def test_what_list_prints_can_be_registered_again_elsewhere(lakechime: Cli) -> None:
     register(lakechime, "--table", "a.b", "--snapshot-id", "1", "--tag", "x=y")
     events = lakechime("dce", "list", "--json").json["events"]
-    done = lakechime("dce", "register", "--file", "-", "--json", stdin="\n".join(map(json.dumps, events)))
+    done = lakechime(
+        "dce", "register", "--file", "-", "--json", stdin="\n".join(map(json.dumps, events))
+    )
     assert done.json == {"registered": [], "duplicates": events}
 
 
-def test_the_cluster_of_the_settings_is_the_default(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cluster_of_the_settings_is_the_default(
+    lakechime: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LAKECHIME_CLUSTER", "east")
     (event,) = register(lakechime, "--table", "a.b")["registered"]
     assert event["cluster"] == "east"
 
 
 def test_list_filters_by_every_condition(lakechime: Cli) -> None:
-    for hour, tags in ((4, ["--tag", "complete=true"]), (5, ["--tag", "complete=true", "--tag", "x=y"]), (6, [])):
-        register(lakechime, "--table", "a.b", "--partition", f'["2013-01-01", {hour}]', "--snapshot-id", str(hour), *tags)
+    for hour, tags in (
+        (4, ["--tag", "complete=true"]),
+        (5, ["--tag", "complete=true", "--tag", "x=y"]),
+        (6, []),
+    ):
+        register(
+            lakechime,
+            "--table",
+            "a.b",
+            "--partition",
+            f'["2013-01-01", {hour}]',
+            "--snapshot-id",
+            str(hour),
+            *tags,
+        )
     register(lakechime, "--table", "c.d", "--cluster", "west")
     hours = {4: [4], 5: [5], 6: [6]}
 
@@ -127,7 +158,9 @@ def test_list_filters_by_every_condition(lakechime: Cli) -> None:
     assert listed("--limit", "1") == hours[4]
     second = lakechime("dce", "list", "--table", "a.b", "--json").json["events"][1]
     assert listed("--after", second["position"]) == hours[6]
-    assert lakechime("dce", "list", "--cluster", "west", "--json").json["events"][0]["table"] == "c.d"
+    assert (
+        lakechime("dce", "list", "--cluster", "west", "--json").json["events"][0]["table"] == "c.d"
+    )
 
 
 def test_exit_code_three_says_that_nothing_was_found(lakechime: Cli) -> None:
@@ -138,21 +171,54 @@ def test_exit_code_three_says_that_nothing_was_found(lakechime: Cli) -> None:
     assert lakechime("dce", "list", "--table", "a.b", "--exit-code").code == 0
 
 
-def test_a_dry_run_of_register_tells_duplicates_and_refuses_what_registering_would(lakechime: Cli) -> None:
+def test_a_dry_run_of_register_tells_duplicates_and_refuses_what_registering_would(
+    lakechime: Cli,
+) -> None:
     lakechime.platform.store.declare("a.b", PartitionLevels.of({"day": "date"}))
-    first = register(lakechime, "--table", "a.b", "--partition", '["2013-01-01"]', "--snapshot-id", "1")["registered"]
-    lines = [json.dumps({"table": "a.b", "partition": ["2013-01-01"], "snapshot_id": number}) for number in "12"]
-    would = lakechime("dce", "register", "--file", "-", "--dry-run", "--json", stdin="\n".join(lines)).json
-    assert ([event["snapshot_id"] for event in would["registered"]], would["duplicates"]) == (["2"], first)
+    first = register(
+        lakechime, "--table", "a.b", "--partition", '["2013-01-01"]', "--snapshot-id", "1"
+    )["registered"]
+    lines = [
+        json.dumps({"table": "a.b", "partition": ["2013-01-01"], "snapshot_id": number})
+        for number in "12"
+    ]
+    would = lakechime(
+        "dce", "register", "--file", "-", "--dry-run", "--json", stdin="\n".join(lines)
+    ).json
+    assert ([event["snapshot_id"] for event in would["registered"]], would["duplicates"]) == (
+        ["2"],
+        first,
+    )
     said = lakechime("dce", "register", "--file", "-", "--dry-run", stdin="\n".join(lines)).out
     assert said == "1 event would be registered, 1 duplicate\n"
-    deep = lakechime("dce", "register", "--table", "a.b", "--partition", '["2013-01-01", 5]', "--dry-run", "--json")
+    deep = lakechime(
+        "dce",
+        "register",
+        "--table",
+        "a.b",
+        "--partition",
+        '["2013-01-01", 5]',
+        "--dry-run",
+        "--json",
+    )
     assert (deep.code, deep.json["error"]["field"]) == (1, "partition")
     assert lakechime("dce", "list", "--json").json == {"events": first}
 
 
-def test_register_without_a_snapshot_is_a_completeness_marker_of_each_partition(lakechime: Cli) -> None:
-    answer = register(lakechime, "--table", "a.b", "--partition", '["d", 1]', "--partition", '["d", 2]', "--tag", "complete=true")
+def test_register_without_a_snapshot_is_a_completeness_marker_of_each_partition(
+    lakechime: Cli,
+) -> None:
+    answer = register(
+        lakechime,
+        "--table",
+        "a.b",
+        "--partition",
+        '["d", 1]',
+        "--partition",
+        '["d", 2]',
+        "--tag",
+        "complete=true",
+    )
     events = answer["registered"]
     assert [(event["partition"], event["snapshot_id"], event["tags"]) for event in events] == [
         (["d", 1], None, {"complete": "true"}),
@@ -164,9 +230,22 @@ def test_follow_shows_events_after_a_position(lakechime: Cli) -> None:
     first = register(lakechime, "--table", "a.b", "--snapshot-id", "1")["registered"][0]
     register(lakechime, "--table", "a.b", "--snapshot-id", "2")
     register(lakechime, "--table", "c.d", "--snapshot-id", "3")
-    answer = lakechime("dce", "list", "--follow", "--after", first["position"], "--table", "a.b", "--for", "0", "--json")
+    answer = lakechime(
+        "dce",
+        "list",
+        "--follow",
+        "--after",
+        first["position"],
+        "--table",
+        "a.b",
+        "--for",
+        "0",
+        "--json",
+    )
     assert [event["snapshot_id"] for event in answer.json["events"]] == ["2"]
-    lines = lakechime("dce", "list", "--follow", "--after", first["position"], "--for", "0", "--lines").out.splitlines()
+    lines = lakechime(
+        "dce", "list", "--follow", "--after", first["position"], "--for", "0", "--lines"
+    ).out.splitlines()
     assert [json.loads(line)["snapshot_id"] for line in lines] == ["2", "3"]
 
 
@@ -175,6 +254,17 @@ def test_follow_shows_events_as_they_are_registered(lakechime: Cli) -> None:
     store = lakechime.platform.store
     later = threading.Timer(0.2, lambda: store.register([DataChangeEvent(table="a.b")]))
     later.start()
-    answer = lakechime("dce", "list", "--follow", "--after", first["position"], "--limit", "1", "--for", "60", "--json")
+    answer = lakechime(
+        "dce",
+        "list",
+        "--follow",
+        "--after",
+        first["position"],
+        "--limit",
+        "1",
+        "--for",
+        "60",
+        "--json",
+    )
     later.join()
     assert [event["table"] for event in answer.json["events"]] == ["a.b"]

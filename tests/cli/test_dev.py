@@ -35,15 +35,30 @@ class Running:
     """A `lakechime dev` of its own; lines are awaited, not slept for."""
 
     def __init__(self, folder: Path, home: Path, port: int) -> None:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("LAKECHIME_", "DAGSTER_"))}
+        clean = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("LAKECHIME_", "DAGSTER_"))
+        }
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "lakechime_dagster.cli.main", "dev", "--port", str(port), "--speed", "6"],
+            [
+                sys.executable,
+                "-m",
+                "lakechime_dagster.cli.main",
+                "dev",
+                "--port",
+                str(port),
+                "--speed",
+                "6",
+            ],
             cwd=folder,
             text=True,
             env=clean | NO_SPARK | {"LAKECHIME_HOME": str(home), "LAKECHIME_LAKE": DEMO_LAKE},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # as a background job of a script has it
+            preexec_fn=lambda: signal.signal(
+                signal.SIGINT, signal.SIG_IGN
+            ),  # as a background job of a script has it
         )
         self.lines: list[str] = []
         self.news = threading.Condition()
@@ -69,12 +84,16 @@ class Running:
 
     def descendants(self) -> dict[int, str]:
         """All processes below it, by id, with their commands."""
-        table = subprocess.run(["ps", "-axwwo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+        table = subprocess.run(
+            ["ps", "-axwwo", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+        ).stdout
         rows = [line.split(None, 2) for line in table.splitlines()]
         family, commands = {self.process.pid}, {}
         while grown := {int(pid) for pid, parent, *_ in rows if int(parent) in family} - family:
             family |= grown
-            commands |= {int(pid): args[0] if args else "" for pid, _, *args in rows if int(pid) in grown}
+            commands |= {
+                int(pid): args[0] if args else "" for pid, _, *args in rows if int(pid) in grown
+            }
         return commands
 
 
@@ -94,14 +113,18 @@ def start_dev(tmp_path: Path) -> Iterator[Callable[[Path, int], Running]]:
 
 
 @pytest.mark.e2e
-def test_one_interrupt_ends_everything_that_was_started(tmp_path: Path, start_dev: Callable[[Path, int], Running]) -> None:
+def test_one_interrupt_ends_everything_that_was_started(
+    tmp_path: Path, start_dev: Callable[[Path, int], Running]
+) -> None:
     port = free_port()
     running = start_dev(tmp_path, port)
     running.await_line(f"The UI is at http://127.0.0.1:{port}")
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/server_info", timeout=60) as answer:
         assert answer.status == 200
     running.await_line("replay  | 2013-01-01 05:00")
-    page = running.await_line("lineage is shown and taken at ").partition(" at ")[2].partition(",")[0]
+    page = (
+        running.await_line("lineage is shown and taken at ").partition(" at ")[2].partition(",")[0]
+    )
     with urllib.request.urlopen(f"{page}/around?table=gold.daily_delays", timeout=60) as answer:
         assert "bronze.weather" in answer.read().decode()
     family = running.descendants()
@@ -118,7 +141,9 @@ def test_one_interrupt_ends_everything_that_was_started(tmp_path: Path, start_de
 
 
 @pytest.mark.e2e
-def test_the_end_of_dagster_is_the_end_with_an_error(tmp_path: Path, start_dev: Callable[[Path, int], Running]) -> None:
+def test_the_end_of_dagster_is_the_end_with_an_error(
+    tmp_path: Path, start_dev: Callable[[Path, int], Running]
+) -> None:
     (tmp_path / "workspace.yaml").write_text("load_from: [nonsense]\n")
     running = start_dev(tmp_path, free_port())
     running.await_line("error: Dagster ended by itself with exit code")
@@ -136,13 +161,23 @@ def test_the_dagster_home_gets_the_projects_file_else_the_packages(tmp_path: Pat
 
 def test_the_workspace_of_an_installed_package_imports_from_the_project(tmp_path: Path) -> None:
     folder = tmp_path / "it's: a #folder"
-    locations = [location["python_module"] for location in yaml.safe_load(workspace_text(folder))["load_from"]]
+    locations = [
+        location["python_module"]
+        for location in yaml.safe_load(workspace_text(folder))["load_from"]
+    ]
     assert locations == [
-        {"module_name": f"lakechime_dagster.{module}", "working_directory": str(folder), "location_name": name}
+        {
+            "module_name": f"lakechime_dagster.{module}",
+            "working_directory": str(folder),
+            "location_name": name,
+        }
         for name, module in (("lakechime_dagster", "definitions"), ("outside", "outside"))
     ]
     own, _ = yaml.safe_load(workspace_text(folder, "shop.definitions"))["load_from"]
-    assert (own["python_module"]["module_name"], own["python_module"]["location_name"]) == ("shop.definitions", "shop")
+    assert (own["python_module"]["module_name"], own["python_module"]["location_name"]) == (
+        "shop.definitions",
+        "shop",
+    )
 
 
 def test_a_second_deployment_in_the_same_home_is_refused(lakechime: Cli) -> None:
@@ -152,24 +187,34 @@ def test_a_second_deployment_in_the_same_home_is_refused(lakechime: Cli) -> None
     assert answer.err.startswith("error: another `lakechime dev` runs in ")
 
 
-def test_a_database_whose_programs_are_missing_is_refused_at_once(lakechime_anew: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_whose_programs_are_missing_is_refused_at_once(
+    lakechime_anew: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LAKECHIME_DEMO_CDC", "1")
     monkeypatch.setenv("PATH", "")
     answer = lakechime_anew("dev", "--port", str(free_port()))
     assert (answer.code, answer.out) == (1, "")
-    assert re.fullmatch(r"error: mariadbd and mariadb-install-db not found on PATH; install MariaDB's server .+\n", answer.err)
+    assert re.fullmatch(
+        r"error: mariadbd and mariadb-install-db not found on PATH; install MariaDB's server .+\n",
+        answer.err,
+    )
     assert not (lakechime_anew.home / "dce.sqlite").exists()
 
 
-@pytest.mark.skipif(any(shutil.which(program) is None for program in PROGRAMS), reason="needs MariaDB to get so far")
-def test_a_port_that_kafka_cannot_have_is_told_with_another_one(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(
+    any(shutil.which(program) is None for program in PROGRAMS), reason="needs MariaDB to get so far"
+)
+def test_a_port_that_kafka_cannot_have_is_told_with_another_one(
+    lakechime: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         taken = listener.getsockname()[1]
         monkeypatch.setenv("LAKECHIME_DEMO_CDC", f"127.0.0.1:{taken}")
         answer = lakechime("dev", "--port", str(free_port()))
     assert answer.code == 1
     assert answer.err == (
-        f"error: port {taken} of 127.0.0.1, at which Kafka is to be, is in use; end what uses it, or choose another one with "
+        f"error: port {taken} of 127.0.0.1, at which Kafka is to be, is in use; end what uses it, "
+        f"or choose another one with "
         f"LAKECHIME_DEMO_CDC=127.0.0.1:{taken + 1}\n"
     )
 

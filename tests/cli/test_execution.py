@@ -27,8 +27,12 @@ def test_list_shows_the_newest_first_and_filters(lakechime: Cli) -> None:
     ids = {first.execution_id, second.execution_id}
     listed = lakechime("execution", "show", "--json").json["executions"]
     assert {one["execution_id"] for one in listed} == ids
-    opened = lakechime("execution", "show", "--state", "open", "--trigger", subscriptions.ORDERS, "--json").json["executions"]
-    assert [(one["execution_id"], one["step"], one["state"]) for one in opened] == [(second.execution_id, 2, "OPEN")]
+    opened = lakechime(
+        "execution", "show", "--state", "open", "--trigger", subscriptions.ORDERS, "--json"
+    ).json["executions"]
+    assert [(one["execution_id"], one["step"], one["state"]) for one in opened] == [
+        (second.execution_id, 2, "OPEN")
+    ]
     assert lakechime("execution", "show", "--trigger", "nobody", "--json").code == 3
     assert len(lakechime("execution", "show", "--limit", "1", "--json").json["executions"]) == 1
     assert first.execution_id in lakechime("execution", "show").out
@@ -37,7 +41,9 @@ def test_list_shows_the_newest_first_and_filters(lakechime: Cli) -> None:
 def test_show_tells_ranges_and_attempts(lakechime: Cli) -> None:
     execution = held(lakechime)
     answer = lakechime("execution", "show", execution.execution_id, "--json")
-    assert answer.json["execution"]["ranges"] == [{"table": "bronze.orders", "start": None, "end": "1"}]
+    assert answer.json["execution"]["ranges"] == [
+        {"table": "bronze.orders", "start": None, "end": "1"}
+    ]
     assert [(one["number"], one["outcome"], one["error"]) for one in answer.json["attempts"]] == [
         (number, "lost", "division by zero") for number in range(1, 6)
     ]
@@ -50,9 +56,13 @@ def test_retry_gives_a_held_execution_another_attempt(lakechime: Cli) -> None:
     assert (would.json["attempt"], would.json["execution"]["attempt"]) == (6, 5)
     done = lakechime("execution", "retry", execution.execution_id, *WHY, "--json")
     assert (done.code, done.json["execution"]["attempt"]) == (0, 6)
-    shown = lakechime("trigger", "show", subscriptions.ORDERS, "--module", "tests.cli.subscriptions", "--json").json
+    shown = lakechime(
+        "trigger", "show", subscriptions.ORDERS, "--module", "tests.cli.subscriptions", "--json"
+    ).json
     assert [consumer["state"] for consumer in shown["consumers"]] == ["ACTIVE"]
-    assert [(one["action"], one["reason"]) for one in shown["interventions"]] == [("retry", "the row was wrong")]
+    assert [(one["action"], one["reason"]) for one in shown["interventions"]] == [
+        ("retry", "the row was wrong")
+    ]
 
 
 def test_skip_gives_a_step_up(lakechime: Cli) -> None:

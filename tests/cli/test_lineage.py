@@ -1,4 +1,6 @@
-"""`lakechime lineage`: what leads to columns and what they lead to, of the flights lake, from records that runs left."""
+"""`lakechime lineage`: what leads to columns and what they lead to, of the flights lake, from
+records that runs left.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,9 +25,13 @@ SILVER = make_statement(
     indirect=(source("bronze.weather.time_hour", Kind.JOIN),),
 )
 ROUTES = make_statement(
-    "gold.route_hour", avg=source("silver.flights.dep_delay", Kind.AGGREGATION), flights=source("silver.flights.", Kind.AGGREGATION)
+    "gold.route_hour",
+    avg=source("silver.flights.dep_delay", Kind.AGGREGATION),
+    flights=source("silver.flights.", Kind.AGGREGATION),
 )
-GUESS = make_statement("lab.guess", inputs=("silver.flights",), opaque={"risk": "rows of an RDD"}, constant=())
+GUESS = make_statement(
+    "lab.guess", inputs=("silver.flights",), opaque={"risk": "rows of an RDD"}, constant=()
+)
 FIXED = make_statement("lab.fixed", constant=())
 DAY = 1_700_000_000_000
 
@@ -39,12 +45,17 @@ def recorded(lakechime: Cli) -> Cli:
         (GUESS, "guess", ("team:lab",)),
         (FIXED, "fixed", ()),
     ]
-    records = [make_record(one, namespace="local", job=job, at=DAY, owners=owners) for one, job, owners in several]
+    records = [
+        make_record(one, namespace="local", job=job, at=DAY, owners=owners)
+        for one, job, owners in several
+    ]
     SqlLineage(lakechime.platform.store.engine).record_all(records)
     return lakechime
 
 
-def test_before_any_run_declared_reads_are_told_and_that_nothing_more_is_known(lakechime: Cli) -> None:
+def test_before_any_run_declared_reads_are_told_and_that_nothing_more_is_known(
+    lakechime: Cli,
+) -> None:
     told = lakechime("lineage", "impact", "bronze.weather", "--json").json
     assert [(hit["layer"], hit["table"], hit["kind"]) for hit in told["tables"]] == [
         (1, "gold.daily_delays", "unsure"),
@@ -59,7 +70,14 @@ def test_before_any_run_declared_reads_are_told_and_that_nothing_more_is_known(l
 def test_what_a_column_leads_to_is_told_with_kind_columns_owners_and_way(recorded: Cli) -> None:
     told = recorded("lineage", "impact", "bronze.flights.dep_delay", "--json").json
     assert [
-        (hit["layer"], hit["table"], hit["kind"], [one["name"] for one in hit["columns"]], hit["owners"]) for hit in told["tables"]
+        (
+            hit["layer"],
+            hit["table"],
+            hit["kind"],
+            [one["name"] for one in hit["columns"]],
+            hit["owners"],
+        )
+        for hit in told["tables"]
     ] == [
         (1, "gold.daily_delays", "unsure", [], ["team:analytics"]),
         (1, "silver.flights", "direct", ["dep_delay"], ["team:ops"]),
@@ -68,22 +86,38 @@ def test_what_a_column_leads_to_is_told_with_kind_columns_owners_and_way(recorde
         (2, "lab.guess", "unsure", ["risk"], ["team:lab"]),
     ]
     assert told["tables"][3]["path"] == [
-        {"source": "bronze.flights.dep_delay", "kinds": ["identity"], "target": "silver.flights.dep_delay"},
-        {"source": "silver.flights.dep_delay", "kinds": ["aggregation"], "target": "gold.route_hour.avg"},
+        {
+            "source": "bronze.flights.dep_delay",
+            "kinds": ["identity"],
+            "target": "silver.flights.dep_delay",
+        },
+        {
+            "source": "silver.flights.dep_delay",
+            "kinds": ["aggregation"],
+            "target": "gold.route_hour.avg",
+        },
     ]
     assert told["tables"][1]["last_seen_ts"] == told["recorded_since_ts"] == DAY
     assert told["unknown"] == []
 
 
-def test_what_another_program_tells_of_a_table_spares_it_nothing_that_its_subscription_may_read(lakechime: Cli) -> None:
+def test_what_another_program_tells_of_a_table_spares_it_nothing_that_its_subscription_may_read(
+    lakechime: Cli,
+) -> None:
     dbt = [
         make_statement("gold.airline_scorecard", best="silver.flights.arr_delay"),
         make_statement("lab.late", a="silver.flights.dep_delay"),
     ]
-    SqlLineage(lakechime.platform.store.engine).record_all([make_record(one, namespace="dbt", job=one.target) for one in dbt])
+    SqlLineage(lakechime.platform.store.engine).record_all(
+        [make_record(one, namespace="dbt", job=one.target) for one in dbt]
+    )
     told = lakechime("lineage", "impact", "silver.flights.dep_delay", "--json").json
-    assert ("gold.airline_scorecard", "unsure") in [(hit["table"], hit["kind"]) for hit in told["tables"]]
-    plan = lakechime("backfill", "run", "--dry-run", "--columns", "silver.flights.dep_delay", "--json").json
+    assert ("gold.airline_scorecard", "unsure") in [
+        (hit["table"], hit["kind"]) for hit in told["tables"]
+    ]
+    plan = lakechime(
+        "backfill", "run", "--dry-run", "--columns", "silver.flights.dep_delay", "--json"
+    ).json
     assert "gold.airline_scorecard" in plan["unsure"]
 
 
@@ -92,7 +126,16 @@ def test_impact_tells_who_is_not_hit_and_why(recorded: Cli) -> None:
     assert ("silver.flights", "direct") in [(hit["table"], hit["kind"]) for hit in told["tables"]]
     unaffected = {one["table"]: one["reason"] for one in told["unaffected"]}
     assert unaffected["gold.route_hour"] == "of silver.flights it reads dep_delay, not wind"
-    narrow = recorded("lineage", "impact", "bronze.weather.wind_speed", "--kind", "direct", "--depth", "1", "--json").json
+    narrow = recorded(
+        "lineage",
+        "impact",
+        "bronze.weather.wind_speed",
+        "--kind",
+        "direct",
+        "--depth",
+        "1",
+        "--json",
+    ).json
     assert [hit["table"] for hit in narrow["tables"]] == ["silver.flights"]
     assert narrow["unaffected"] == told["unaffected"]
     assert "further down" in recorded("lineage", "impact", "bronze.weather.wind_speed").out
@@ -100,13 +143,22 @@ def test_impact_tells_who_is_not_hit_and_why(recorded: Cli) -> None:
 
 def test_nothing_and_not_known_are_different_answers(recorded: Cli) -> None:
     nothing = recorded("lineage", "upstream", "lab.fixed.constant")
-    assert (nothing.out, nothing.err) == ("lab.fixed.constant is computed from nothing: its values are constants\n", "")
+    assert (nothing.out, nothing.err) == (
+        "lab.fixed.constant is computed from nothing: its values are constants\n",
+        "",
+    )
     opaque = recorded("lineage", "upstream", "lab.guess.risk")
     assert "silver.flights" in opaque.out
     assert opaque.err == "unknown: lab.guess.risk: rows of an RDD\n"
     elsewhere = recorded("lineage", "upstream", "bronze.weather")
-    assert elsewhere.err == "unknown: bronze.weather is written externally, and its sources are not recorded\n"
-    assert "nothing reads lab.guess, as far as runs recorded since 2023-11-14" in recorded("lineage", "impact", "lab.guess").out
+    assert (
+        elsewhere.err
+        == "unknown: bronze.weather is written externally, and its sources are not recorded\n"
+    )
+    assert (
+        "nothing reads lab.guess, as far as runs recorded since 2023-11-14"
+        in recorded("lineage", "impact", "lab.guess").out
+    )
 
 
 def test_a_wrong_name_is_answered_by_what_is_near_to_it(recorded: Cli) -> None:
@@ -116,24 +168,45 @@ def test_a_wrong_name_is_answered_by_what_is_near_to_it(recorded: Cli) -> None:
         "error: lineage knows no data set 'silver.flghts'; did you mean silver.flights?\n",
     )
     column = recorded("lineage", "upstream", "silver.flights.winds")
-    assert column.err == "error: silver.flights has no column 'winds' that is known; did you mean wind?\n"
+    assert (
+        column.err
+        == "error: silver.flights has no column 'winds' that is known; did you mean wind?\n"
+    )
 
 
 def test_a_path_tells_each_step_and_that_there_is_none(recorded: Cli) -> None:
-    told = recorded("lineage", "upstream", "--from", "bronze.flights.dep_delay", "gold.route_hour.avg", "--json").json
+    told = recorded(
+        "lineage", "upstream", "--from", "bronze.flights.dep_delay", "gold.route_hour.avg", "--json"
+    ).json
     assert [step["kinds"] for step in told["path"]] == [["identity"], ["aggregation"]]
-    rows = recorded("lineage", "upstream", "--from", "bronze.weather.time_hour", "gold.route_hour", "--json").json
+    rows = recorded(
+        "lineage", "upstream", "--from", "bronze.weather.time_hour", "gold.route_hour", "--json"
+    ).json
     assert [step["target"] for step in rows["path"]] == ["silver.flights", "gold.route_hour"]
-    sure = make_statement("lab.both", inputs=("lab.far",), of_it="lab.far.of_it", guess="lab.far.of_it")
+    sure = make_statement(
+        "lab.both", inputs=("lab.far",), of_it="lab.far.of_it", guess="lab.far.of_it"
+    )
     far = make_statement("lab.far", inputs=("silver.flights",), of_it="silver.flights.dep_delay")
-    short = make_statement("lab.both", inputs=("bronze.flights",), opaque={"guess": "rows of an RDD"}, constant=())
-    records = [make_record(one, namespace="local", job=job, at=DAY) for job, one in (("far", far), ("both", sure), ("short", short))]
+    short = make_statement(
+        "lab.both", inputs=("bronze.flights",), opaque={"guess": "rows of an RDD"}, constant=()
+    )
+    records = [
+        make_record(one, namespace="local", job=job, at=DAY)
+        for job, one in (("far", far), ("both", sure), ("short", short))
+    ]
     SqlLineage(recorded.platform.store.engine).record_all(records)
-    both = recorded("lineage", "upstream", "--from", "bronze.flights.dep_delay", "lab.both.guess", "--json").json
+    both = recorded(
+        "lineage", "upstream", "--from", "bronze.flights.dep_delay", "lab.both.guess", "--json"
+    ).json
     assert [step["kinds"] for step in both["path"]] == [["identity"]] * 3
     none = recorded("lineage", "upstream", "--from", "gold.route_hour", "bronze.flights")
-    assert (none.code, none.err) == (3, "error: no path leads from gold.route_hour to bronze.flights, as far as is known\n")
-    assert recorded("lineage", "upstream", "--from", "silver.flights", "silver.flights.wind").code == 2
+    assert (none.code, none.err) == (
+        3,
+        "error: no path leads from gold.route_hour to bronze.flights, as far as is known\n",
+    )
+    assert (
+        recorded("lineage", "upstream", "--from", "silver.flights", "silver.flights.wind").code == 2
+    )
 
 
 def test_what_runs_told_is_written_as_events_of_openlineage(recorded: Cli) -> None:
@@ -142,38 +215,77 @@ def test_what_runs_told_is_written_as_events_of_openlineage(recorded: Cli) -> No
     (output,) = events["silver.flights"]["outputs"]
     warehouse = str(recorded.home / "warehouse")
     assert (output["namespace"], output["name"]) == ("file", f"{warehouse}/silver/flights")
-    assert output["facets"]["symlinks"]["identifiers"] == [{"namespace": "lakechime", "name": "silver.flights", "type": "TABLE"}]
+    assert output["facets"]["symlinks"]["identifiers"] == [
+        {"namespace": "lakechime", "name": "silver.flights", "type": "TABLE"}
+    ]
     facet = output["facets"]["columnLineage"]
     weather = {"namespace": "file", "name": f"{warehouse}/bronze/weather"}
     assert facet["fields"]["temp"]["inputFields"] == [
-        {**weather, "field": "temp", "transformations": [{"type": "DIRECT", "subtype": "IDENTITY", "description": "", "masking": False}]}
+        {
+            **weather,
+            "field": "temp",
+            "transformations": [
+                {"type": "DIRECT", "subtype": "IDENTITY", "description": "", "masking": False}
+            ],
+        }
     ]
-    assert facet["dataset"][0]["transformations"][0] == {"type": "INDIRECT", "subtype": "JOIN", "description": "", "masking": False}
-    assert events["silver.flights"]["job"]["facets"]["ownership"]["owners"] == [{"name": "team:ops"}]
+    assert facet["dataset"][0]["transformations"][0] == {
+        "type": "INDIRECT",
+        "subtype": "JOIN",
+        "description": "",
+        "masking": False,
+    }
+    assert events["silver.flights"]["job"]["facets"]["ownership"]["owners"] == [
+        {"name": "team:ops"}
+    ]
     around = recorded("lineage", "export", "gold.route_hour", "--depth", "1").json["events"]
     assert {event["job"]["name"] for event in around} == {"gold.route_hour", "silver.flights"}
 
 
 def test_before_any_run_what_is_planned_is_told_of_columns(lakechime: Cli, tmp_path: Path) -> None:
-    column = PlannedColumn(name="avg", type="double", sources=(source("silver.flights.dep_delay", Kind.AGGREGATION),))
+    column = PlannedColumn(
+        name="avg", type="double", sources=(source("silver.flights.dep_delay", Kind.AGGREGATION),)
+    )
     code = code_digest(next(one for one in lake.computed if one.name == "gold.route_hour"))
-    table = PlannedTable(name="gold.route_hour", columns=(column,), inputs=("silver.flights",), code=code)
+    table = PlannedTable(
+        name="gold.route_hour", columns=(column,), inputs=("silver.flights",), code=code
+    )
     older = Manifest(lake="flights", tables={table.name: replace(table, code="another")})
     (tmp_path / "lineage.json").write_text(older.to_json())
-    assert "silver.flights.dep_delay" not in lakechime("lineage", "upstream", "gold.route_hour.avg").out
-    (tmp_path / "lineage.json").write_text(Manifest(lake="flights", tables={table.name: table}).to_json())
+    assert (
+        "silver.flights.dep_delay"
+        not in lakechime("lineage", "upstream", "gold.route_hour.avg").out
+    )
+    (tmp_path / "lineage.json").write_text(
+        Manifest(lake="flights", tables={table.name: table}).to_json()
+    )
     told = lakechime("lineage", "impact", "silver.flights.dep_delay", "--json").json
-    assert [(hit["table"], hit["kind"]) for hit in told["tables"]] == [("gold.airline_scorecard", "unsure"), ("gold.route_hour", "direct")]
+    assert [(hit["table"], hit["kind"]) for hit in told["tables"]] == [
+        ("gold.airline_scorecard", "unsure"),
+        ("gold.route_hour", "direct"),
+    ]
     above = lakechime("lineage", "upstream", "gold.route_hour.avg")
     assert "dep_delay" in above.out
-    assert above.err == "unknown: no run that wrote gold.route_hour has recorded lineage yet: only what is planned is known\n"
+    assert above.err == (
+        "unknown: no run that wrote gold.route_hour has recorded lineage yet: only what is "
+        "planned is known\n"
+    )
 
 
 def test_dashboards_that_read_what_is_hit_are_told_with_owner_and_when(recorded: Cli) -> None:
-    assert "readers outside this lake are unknown" in recorded("lineage", "impact", "bronze.weather.wind_speed").err
+    assert (
+        "readers outside this lake are unknown"
+        in recorded("lineage", "impact", "bronze.weather.wind_speed").err
+    )
     engine = recorded.platform.store.engine
     dashboard = Consumer(ConsumerKind.DASHBOARD, "bi", "Delays")
-    read = Read(consumer=dashboard, refs=(ColumnRef("gold.route_hour", "avg"),), at_ms=DAY, owners=("ann@x",), link="https://bi/1")
+    read = Read(
+        consumer=dashboard,
+        refs=(ColumnRef("gold.route_hour", "avg"),),
+        at_ms=DAY,
+        owners=("ann@x",),
+        link="https://bi/1",
+    )
     with writing(engine) as connection:
         keep_reads(connection, [read])
         note_way(connection, "audit", documents=1, refused=0, outside=0)
@@ -189,21 +301,29 @@ def test_dashboards_that_read_what_is_hit_are_told_with_owner_and_when(recorded:
         "owners": ["ann@x"],
         "link": "https://bi/1",
     }
-    assert recorded("lineage", "impact", "bronze.weather.wind_speed", "--json").json["consumers"] == []
+    assert (
+        recorded("lineage", "impact", "bronze.weather.wind_speed", "--json").json["consumers"] == []
+    )
     readers = recorded("lineage", "impact", "gold.route_hour.avg", "--depth", "1")
     assert "Delays" in readers.out
     assert "Reads of other programs are recorded by audit since" in readers.out
 
 
 def rows(recorded: Cli) -> set[tuple[str, str | None, str, str | None, int, str]]:
-    table = DeltaTable(str(recorded.home / "warehouse" / "lakechime" / "lineage_flat")).to_pyarrow_table()
+    table = DeltaTable(
+        str(recorded.home / "warehouse" / "lakechime" / "lineage_flat")
+    ).to_pyarrow_table()
     return {tuple(row.values()) for row in table.to_pylist()}
 
 
 def test_tables_and_columns_are_told_with_layer_and_kind(recorded: Cli) -> None:
     told = recorded("lineage", "export", "--format", "table", "--json").json
     found = rows(recorded)
-    assert (told["written"], told["tables"] + told["columns"], told["refused"]) == (True, len(found), "")
+    assert (told["written"], told["tables"] + told["columns"], told["refused"]) == (
+        True,
+        len(found),
+        "",
+    )
     assert {
         ("bronze.weather", None, "gold.route_hour", None, 2, "direct"),
         ("bronze.weather", None, "gold.airline_scorecard", None, 2, "unsure"),
@@ -227,6 +347,7 @@ def test_nothing_is_written_while_nothing_has_changed(recorded: Cli) -> None:
 def test_columns_above_the_budget_are_refused_aloud_and_tables_are_told(recorded: Cli) -> None:
     answer = recorded("lineage", "export", "--format", "table", "--column-rows", "3")
     assert answer.err == (
-        "warning: lakechime.lineage_flat has no columns: their pairs are more than 3; raise --column-rows, or ask `lakechime lineage`\n"
+        "warning: lakechime.lineage_flat has no columns: their pairs are more than 3; raise "
+        "--column-rows, or ask `lakechime lineage`\n"
     )
     assert {row[1] for row in rows(recorded)} == {None}

@@ -1,4 +1,6 @@
-"""`lakechime lineage ingest` reads audit tables from where it stopped, and keeps the checkpoint with what it took."""
+"""`lakechime lineage ingest` reads audit tables from where it stopped, and keeps the checkpoint
+with what it took.
+"""
 
 import datetime as dt
 import shutil
@@ -41,31 +43,51 @@ def write(shop: Cli, checkpoint: str, data: pa.Table, mode: str = "append") -> N
 def audited(shop: Cli, *rows: tuple[str | None, int, str, str | None, str | None]) -> None:
     """Rows of the audit table: SQL, the minute, state, user and dashboard."""
     found = [
-        (sql, dt.datetime(2026, 1, 1, 0, minute, tzinfo=dt.timezone.utc), state, who, board, "") for sql, minute, state, who, board in rows
+        (sql, dt.datetime(2026, 1, 1, 0, minute, tzinfo=dt.timezone.utc), state, who, board, "")
+        for sql, minute, state, who, board in rows
     ]
-    write(shop, "audit/queries", pa.Table.from_pylist([dict(zip(COLUMNS, row, strict=True)) for row in found], schema=SCHEMA))
+    write(
+        shop,
+        "audit/queries",
+        pa.Table.from_pylist(
+            [dict(zip(COLUMNS, row, strict=True)) for row in found], schema=SCHEMA
+        ),
+    )
 
 
-SCHEMA = pa.schema([(name, pa.timestamp("us", "UTC") if name == "ended" else pa.string()) for name in COLUMNS])
+SCHEMA = pa.schema(
+    [(name, pa.timestamp("us", "UTC") if name == "ended" else pa.string()) for name in COLUMNS]
+)
 
 
 def test_each_statement_is_taken_once_and_those_that_failed_count_for_nothing(shop: Cli) -> None:
     audited(shop, (READ, 1, "FINISHED", "ann", "Sales"), (READ, 2, "FAILED", "joe", None))
     (first,) = shop("lineage", "ingest", "--json").json["logs"]
     assert (first["documents"], first["reads"], first["refused"]) == (2, 2, [])
-    audited(shop, ("INSERT INTO gold.x SELECT id FROM shop.orders", 5, "FINISHED", "etl", None), (READ, 9, "finished", None, "Sales"))
+    audited(
+        shop,
+        ("INSERT INTO gold.x SELECT id FROM shop.orders", 5, "FINISHED", "etl", None),
+        (READ, 9, "finished", None, "Sales"),
+    )
     (second,) = shop("lineage", "ingest", "--table", "audit.queries", "--json").json["logs"]
     assert (second["documents"], second["records"], second["reads"]) == (2, 1, 1)
-    assert shop("lineage", "ingest").out == "audit.queries: 0 documents read, 0 without anything new; 0 writes and 0 reads recorded\n"
+    assert shop("lineage", "ingest").out == (
+        "audit.queries: 0 documents read, 0 without anything new; 0 writes and 0 reads recorded\n"
+    )
     engine = shop.platform.store.engine
-    readers = {(one.consumer.name, str(one.ref)): one.last_ms - one.first_ms for one in SqlReads(engine).of_table("shop.orders")}
+    readers = {
+        (one.consumer.name, str(one.ref)): one.last_ms - one.first_ms
+        for one in SqlReads(engine).of_table("shop.orders")
+    }
     assert readers == {
         ("Sales", "shop.orders.amount"): 480_000,
         ("Sales", "shop.orders.id"): 480_000,
         ("ann", "shop.orders.amount"): 0,
         ("ann", "shop.orders.id"): 0,
     }
-    assert [one.producer.job for one in LineageStandings(engine).of_targets(["trino/gold.x"])] == ["etl"]
+    assert [one.producer.job for one in LineageStandings(engine).of_targets(["trino/gold.x"])] == [
+        "etl"
+    ]
 
 
 def test_a_table_that_was_made_anew_is_read_from_its_beginning(shop: Cli) -> None:

@@ -48,7 +48,9 @@ def process(*arguments: str, home: Path, **environment: str) -> subprocess.Compl
         ("notification close 1 --reason why", 3),
     ],
 )
-def test_a_dry_run_in_an_empty_home_leaves_it_empty(lakechime_anew: Cli, command: str, code: int) -> None:
+def test_a_dry_run_in_an_empty_home_leaves_it_empty(
+    lakechime_anew: Cli, command: str, code: int
+) -> None:
     assert lakechime_anew(*command.split(), "--dry-run", "--json").code == code
     assert lakechime_anew("store", "upgrade", "--dry-run", "--json").json["before"] is None
     assert not lakechime_anew.home.exists()
@@ -60,7 +62,9 @@ def test_a_dry_run_leaves_a_database_without_our_tables_as_it_is(lakechime_anew:
     connection = sqlite3.connect(file)
     connection.execute("CREATE TABLE of_somebody_else (one)")
     assert lakechime_anew("dce", "register", "--table", "a.b", "--dry-run").code == 0
-    assert [name for (name,) in connection.execute("SELECT name FROM sqlite_master")] == ["of_somebody_else"]
+    assert [name for (name,) in connection.execute("SELECT name FROM sqlite_master")] == [
+        "of_somebody_else"
+    ]
     connection.close()
 
 
@@ -76,7 +80,11 @@ main(["schema", "show"]); heavy |= {"dagster", "pyspark"} & set(sys.modules)
 print(sorted(heavy), file=sys.stderr)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=os.environ | {"LAKECHIME_HOME": str(tmp_path)}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"LAKECHIME_HOME": str(tmp_path)},
     )
     assert (done.returncode, done.stderr) == (0, "[]\n")
 
@@ -92,14 +100,18 @@ def test_a_process_prints_one_document_and_exits_with_its_code(tmp_path: Path) -
 
 @pytest.mark.tier2
 def test_output_in_a_narrow_encoding_is_still_json(tmp_path: Path) -> None:
-    done = process("dce", "register", "--table", "表", "--json", home=tmp_path, PYTHONIOENCODING="latin-1")
+    done = process(
+        "dce", "register", "--table", "表", "--json", home=tmp_path, PYTHONIOENCODING="latin-1"
+    )
     assert json.loads(done.stdout)["registered"][0]["table"] == "表"
     assert process("dce", "list", home=tmp_path, PYTHONIOENCODING="latin-1").returncode == 0
 
 
 @pytest.mark.tier2
 def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path: Path) -> None:
-    lines = "".join(json.dumps({"table": "a.b", "snapshot_id": str(n)}) + "\n" for n in range(2_000))
+    lines = "".join(
+        json.dumps({"table": "a.b", "snapshot_id": str(n)}) + "\n" for n in range(2_000)
+    )
     events = tmp_path / "events.jsonl"
     events.write_text(lines)
     process("dce", "register", "--file", str(events), home=tmp_path)
@@ -119,7 +131,17 @@ def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path: Path) -> None:
 @pytest.mark.tier2
 def test_ctrl_c_is_clean(tmp_path: Path) -> None:
     following = subprocess.Popen(
-        [sys.executable, "-m", "lakechime_dagster.cli.main", "dce", "list", "--follow", "--after", "0-0", "--lines"],
+        [
+            sys.executable,
+            "-m",
+            "lakechime_dagster.cli.main",
+            "dce",
+            "list",
+            "--follow",
+            "--after",
+            "0-0",
+            "--lines",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -142,14 +164,19 @@ def test_a_usage_error_with_bytes_that_are_no_text_is_still_json(lakechime: Cli)
     assert "explode" in lakechime("explode\udcff", "--json").json["error"]["message"]
 
 
-def test_what_should_not_happen_is_one_line_unless_asked_for_more(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_should_not_happen_is_one_line_unless_asked_for_more(
+    lakechime: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr("lakechime_dagster.dce.store.DCEStore.fetch", broken)
     answer = lakechime("dce", "list")
     assert (answer.code, answer.out) == (1, "")
-    assert answer.err == "error: this should not have happened (ZeroDivisionError); LAKECHIME_LOG_LEVEL=DEBUG shows where\n"
+    assert answer.err == (
+        "error: this should not have happened (ZeroDivisionError); LAKECHIME_LOG_LEVEL=DEBUG "
+        "shows where\n"
+    )
     Path(".env").write_text("LAKECHIME_LOG_LEVEL=DEBUG\n")  # in the temporary folder of the test
     with pytest.raises(ZeroDivisionError):
         main(["dce", "list"])

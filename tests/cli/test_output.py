@@ -1,4 +1,6 @@
-"""Every way in which a command tells something shows characters that cannot be seen by their codes."""
+"""Every way in which a command tells something shows characters that cannot be seen by their
+codes.
+"""
 
 import json
 from collections.abc import Callable
@@ -17,18 +19,38 @@ WAYS: dict[str, Callable[[str], None]] = {
     "the value of a fact": lambda name: print_facts({"table": name}),
 }
 OVERRIDE, ISOLATE, NO_WIDTH, BYTE_ORDER, TAG = "\u202e", "\u2066", "\u200b", "\ufeff", "\U000e0041"
-HIDDEN = "".join((OVERRIDE, ISOLATE, NO_WIDTH, BYTE_ORDER, TAG, "\u2028", "\u2029", "\x1b", "\r", "\t", "\x7f", "\x9b", "\ud800"))
+HIDDEN = "".join(
+    (
+        OVERRIDE,
+        ISOLATE,
+        NO_WIDTH,
+        BYTE_ORDER,
+        TAG,
+        "\u2028",
+        "\u2029",
+        "\x1b",
+        "\r",
+        "\t",
+        "\x7f",
+        "\x9b",
+        "\ud800",
+    )
+)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_cannot_be_seen_is_columns_in_its_code(way: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_seen_is_columns_in_its_code(
+    way: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     WAYS[way](f"gold.{HIDDEN}größe → 東京")
     told = "".join(capsys.readouterr())
     assert [raw for raw in HIDDEN if raw in told] == []
     assert f"gold.{ascii(HIDDEN)[1:-1]}größe → 東京" in told.replace("\n", "").replace("  ", "")
 
 
-def test_a_document_tells_by_its_code_what_cannot_be_seen_and_is_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_document_tells_by_its_code_what_cannot_be_seen_and_is_the_same(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     document = {"tables": [f"gold.{HIDDEN}größe → 東京"], HIDDEN: "\n"}
     print_json(document)
     told = capsys.readouterr().out
@@ -39,7 +61,11 @@ def test_a_document_tells_by_its_code_what_cannot_be_seen_and_is_the_same(capsys
 def test_a_value_makes_no_line_of_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["table"], [["a\nb"]], empty="")
     print_facts({"table": "a\nb"})
-    assert [line.strip() for line in capsys.readouterr().out.splitlines()] == ["table", "a\\nb", "table  a\\nb"]
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()] == [
+        "table",
+        "a\\nb",
+        "table  a\\nb",
+    ]
 
 
 def test_lines_of_ours_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,6 @@
-"""`lakechime personal request`: the rows of people who ask, in files, and where they cannot be found."""
+"""`lakechime personal request`: the rows of people who ask, in files, and where they cannot be
+found.
+"""
 
 import hashlib
 import json
@@ -53,38 +55,73 @@ def people(lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
 
 @pytest.fixture
 def tables(people: Cli) -> Cli:
-    """The tables of two people: those that others write, one computed and one beside it, and those of a stream's events."""
+    """The tables of two people: those that others write, one computed and one beside it, and those
+    of a stream's events.
+    """
 
     def write(table: str, *rows: dict[str, Any]) -> None:
         write_deltalake(people.platform.location(table), pa.Table.from_pylist(list(rows)))
 
-    write("bronze.people", *({"id": at, "email": one, "address": {"street": "Weg 1"}} for at, one in enumerate((ANN, BOB))))
-    write("bronze.letters", *({"payload": json.dumps({"to": [{"email": "x"}, {"email": one}]})} for one in (ANN, BOB)), {"payload": "{"})
+    write(
+        "bronze.people",
+        *(
+            {"id": at, "email": one, "address": {"street": "Weg 1"}}
+            for at, one in enumerate((ANN, BOB))
+        ),
+    )
+    write(
+        "bronze.letters",
+        *({"payload": json.dumps({"to": [{"email": "x"}, {"email": one}]})} for one in (ANN, BOB)),
+        {"payload": "{"},
+    )
     write("bronze.visits", {"customer": 47110815}, {"customer": 18})
     hashes = [hashlib.sha256(one.lower().encode()).hexdigest() for one in (ANN, BOB)]
-    write("silver.members", *({"id": at, "email": one.lower(), "hash": "", "letter": ""} for at, one in enumerate((ANN, BOB))))
-    write("silver.members__quarantine", *({"reason": "it is old", "row": json.dumps({"email": one.lower()})} for one in (ANN, BOB)))
+    write(
+        "silver.members",
+        *(
+            {"id": at, "email": one.lower(), "hash": "", "letter": ""}
+            for at, one in enumerate((ANN, BOB))
+        ),
+    )
+    write(
+        "silver.members__quarantine",
+        *({"reason": "it is old", "row": json.dumps({"email": one.lower()})} for one in (ANN, BOB)),
+    )
     write("gold.hashes", *({"hash": one, "n": 1} for one in hashes))
     write("gold.opaque", {"mail": ANN.upper()})
-    mail, digest = "bronze.people.email", source("bronze.people.email", Kind.TRANSFORMATION, masking=True)
+    mail, digest = (
+        "bronze.people.email",
+        source("bronze.people.email", Kind.TRANSFORMATION, masking=True),
+    )
     for statement in (
         make_statement("silver.members", hash=digest, letter=source(mail, Kind.TRANSFORMATION)),
         make_statement("gold.hashes", hash="silver.members.hash"),
         make_statement("gold.opaque", opaque={"mail": "a UDF"}, inputs=("bronze.people",)),
     ):
-        SqlLineage(people.platform.store.engine).record(make_record(statement, namespace="local", job=statement.target))
+        SqlLineage(people.platform.store.engine).record(
+            make_record(statement, namespace="local", job=statement.target)
+        )
     game = Game(people, event_group("shop", GAME, columns={"/user/email": personal("email")}))
-    game.come(event("buy", user={"email": ANN}), event("buy", user={"email": BOB}), b'{"user": {"email": "Ann@Example.com"}}')
+    game.come(
+        event("buy", user={"email": ANN}),
+        event("buy", user={"email": BOB}),
+        b'{"user": {"email": "Ann@Example.com"}}',
+    )
     game.step()
     write(
-        "shop.buy", *({"user": {"email": one}, "_rescued": None} for one in (BOB, ANN)), {"user": None, "_rescued": f'[{{"v": "{ANN}"}}]'}
+        "shop.buy",
+        *({"user": {"email": one}, "_rescued": None} for one in (BOB, ANN)),
+        {"user": None, "_rescued": f'[{{"v": "{ANN}"}}]'},
     )
     return people
 
 
 def rows(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """The rows of each table's file."""
-    return {one.name.removesuffix(".jsonl"): [json.loads(line) for line in one.read_text().splitlines()] for one in folder.glob("*.jsonl")}
+    return {
+        one.name.removesuffix(".jsonl"): [json.loads(line) for line in one.read_text().splitlines()]
+        for one in folder.glob("*.jsonl")
+    }
 
 
 def written(folder: Path) -> set[str]:
@@ -98,7 +135,14 @@ def test_rows_are_found_by_the_value_and_by_what_the_code_makes_of_it(
 ) -> None:
     before = (tables.home / "dce.sqlite").read_bytes()
     caplog.set_level(logging.DEBUG)
-    told = tables("personal", "request", "--to", "out", "--json", stdin=json.dumps({"email": ANN}) + '\n\n{"customer": "047110815"}\n')
+    told = tables(
+        "personal",
+        "request",
+        "--to",
+        "out",
+        "--json",
+        stdin=json.dumps({"email": ANN}) + '\n\n{"customer": "047110815"}\n',
+    )
     assert told.code == 0, told.err
     found = rows(tmp_path / "out")
     assert {name: [one["subject"] for one in several] for name, several in found.items()} == {
@@ -110,20 +154,40 @@ def test_rows_are_found_by_the_value_and_by_what_the_code_makes_of_it(
         "game.events": [1, 1],
         "shop.buy": [1, 1],
     }
-    assert found["bronze.people"] == [{"subject": 1, "by": ["email"], "row": {"id": 0, "email": ANN, "address": {"street": "Weg 1"}}}]
+    assert found["bronze.people"] == [
+        {
+            "subject": 1,
+            "by": ["email"],
+            "row": {"id": 0, "email": ANN, "address": {"street": "Weg 1"}},
+        }
+    ]
     assert found["silver.members"][0]["by"] == ["email"]
-    assert {json.dumps(json.loads(one["row"]["payload"])["user"]) for one in found["game.events"]} == {json.dumps({"email": ANN})}
+    assert {
+        json.dumps(json.loads(one["row"]["payload"])["user"]) for one in found["game.events"]
+    } == {json.dumps({"email": ANN})}
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert told.json == {"folder": "out", **summary}
     assert (summary["subjects"], summary["rows"]) == (2, 9)
     unreadable = {one["table"]: one["unreadable"] for one in summary["tables"] if one["unreadable"]}
     assert unreadable == {"bronze.letters": 1}
-    lost = {(one["table"], one["column"], one["category"]): one["why"] for one in summary["out_of_reach"] if one["lines"] == [1, 3]}
+    lost = {
+        (one["table"], one["column"], one["category"]): one["why"]
+        for one in summary["out_of_reach"]
+        if one["lines"] == [1, 3]
+    }
     assert lost == {
-        ("bronze.ice", "email", "email"): "it is a table of ICEBERG: only Delta tables are searched",
+        (
+            "bronze.ice",
+            "email",
+            "email",
+        ): "it is a table of ICEBERG: only Delta tables are searched",
         ("gold.opaque", "mail", "street"): "no value of street is given",
     }
-    of_one = {f"{one['table']}.{one['column']}": one["why"] for one in summary["out_of_reach"] if one["lines"] == [1]}
+    of_one = {
+        f"{one['table']}.{one['column']}": one["why"]
+        for one in summary["out_of_reach"]
+        if one["lines"] == [1]
+    }
     digests = "hashes and masks are not looked for"
     assert of_one == {
         "bronze.visits.customer": "no value of customer is given",
@@ -134,7 +198,9 @@ def test_rows_are_found_by_the_value_and_by_what_the_code_makes_of_it(
     }
     of_other = {one["table"] for one in summary["out_of_reach"] if one["lines"] == [3]}
     assert {"bronze.people", "bronze.letters", "gold.hashes", "shop.buy", "game.events"} <= of_other
-    told_beside = told.out + told.err + caplog.text + (tmp_path / "out" / "summary.json").read_text()
+    told_beside = (
+        told.out + told.err + caplog.text + (tmp_path / "out" / "summary.json").read_text()
+    )
     assert not [one for one in (ANN, "ann@", "47110815", BOB) if one.lower() in told_beside.lower()]
     assert (tables.home / "dce.sqlite").read_bytes() == before
     assert {stat.S_IMODE(one.stat().st_mode) for one in (tmp_path / "out").iterdir()} == {0o600}
@@ -142,10 +208,14 @@ def test_rows_are_found_by_the_value_and_by_what_the_code_makes_of_it(
 
 
 @pytest.mark.spark
-def test_nothing_is_left_where_a_table_cannot_be_read(people: Cli, spark_driver: Driver, tmp_path: Path) -> None:
+def test_nothing_is_left_where_a_table_cannot_be_read(
+    people: Cli, spark_driver: Driver, tmp_path: Path
+) -> None:
     for table in ("bronze.letters", "bronze.people"):
         payload = json.dumps({"to": [{"email": ANN}]})
-        write_deltalake(people.platform.location(table), pa.table({"payload": [payload], "email": [ANN]}))
+        write_deltalake(
+            people.platform.location(table), pa.table({"payload": [payload], "email": [ANN]})
+        )
     for file in Path(people.platform.location("bronze.people")).glob("*.parquet"):
         file.write_bytes(b"Ann@Example.com" * 9)
     known = written(tmp_path)
@@ -164,7 +234,9 @@ def test_nothing_is_left_where_a_table_cannot_be_read(people: Cli, spark_driver:
         (lambda folder: folder.rmdir(), "cannot be made"),
     ],
 )
-def test_a_folder_that_is_not_new_is_refused(people: Cli, tmp_path: Path, make: Callable[[Path], Any], why: str) -> None:
+def test_a_folder_that_is_not_new_is_refused(
+    people: Cli, tmp_path: Path, make: Callable[[Path], Any], why: str
+) -> None:
     (tmp_path / "out").mkdir()
     make(tmp_path / "out")
     name = "out/of/all" if why == "cannot be made" else "out"

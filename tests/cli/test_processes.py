@@ -24,7 +24,9 @@ def lines() -> "Queue[str]":
 
 @pytest.fixture(autouse=True)
 def _handled_interrupt() -> Iterator[None]:
-    """What `lakechime dev` does too: a handled signal is not ignored by children, however these tests were started."""
+    """What `lakechime dev` does too: a handled signal is not ignored by children, however these
+    tests were started.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -44,7 +46,9 @@ def children() -> Iterator[list[Child]]:
 def start(children: list[Child], lines: "Queue[str]", folder: Path, code: str) -> Child:
     script = folder / "child.py"
     script.write_text(code)
-    child = start_child("kid", [sys.executable, str(script)], cwd=folder, env=os.environ, show=lines.put)
+    child = start_child(
+        "kid", [sys.executable, str(script)], cwd=folder, env=os.environ, show=lines.put
+    )
     children.append(child)
     return child
 
@@ -58,19 +62,29 @@ def group_is_alive(child: Child) -> bool:
     return True
 
 
-def test_a_child_that_hears_is_only_asked(children: list[Child], lines: "Queue[str]", tmp_path: Path) -> None:
-    code = "import signal, sys\ntry:\n    print('up', flush=True)\n    signal.pause()\nexcept KeyboardInterrupt:\n    sys.exit(7)"
+def test_a_child_that_hears_is_only_asked(
+    children: list[Child], lines: "Queue[str]", tmp_path: Path
+) -> None:
+    code = (
+        "import signal, sys\ntry:\n    print('up', flush=True)\n    signal.pause()\nexcept "
+        "KeyboardInterrupt:\n    sys.exit(7)"
+    )
     child = start(children, lines, tmp_path, code)
     assert lines.get(timeout=30) == "kid     | up"
     end_children([child])
     assert child.code == 7
 
 
-def test_a_child_that_does_not_hear_is_killed_with_all_that_it_started(children: list[Child], lines: "Queue[str]", tmp_path: Path) -> None:
+def test_a_child_that_does_not_hear_is_killed_with_all_that_it_started(
+    children: list[Child], lines: "Queue[str]", tmp_path: Path
+) -> None:
     grandchild = tmp_path / "grandchild.py"
     deaf = "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, signal.SIG_IGN)"
     grandchild.write_text(f"import signal\n{deaf}\nprint('both up', flush=True)\nsignal.pause()")
-    code = f"import signal, subprocess, sys\nchild = subprocess.Popen([sys.executable, {str(grandchild)!r}])\nsignal.pause()"
+    code = (
+        f"import signal, subprocess, sys\nchild = subprocess.Popen([sys.executable, "
+        f"{str(grandchild)!r}])\nsignal.pause()"
+    )
     child = start(children, lines, tmp_path, code)
     assert lines.get(timeout=30) == "kid     | both up"
     end_children([child], QUICK)
@@ -78,7 +92,9 @@ def test_a_child_that_does_not_hear_is_killed_with_all_that_it_started(children:
 
 
 def test_an_ignored_interrupt_is_not_inherited(tmp_path: Path) -> None:
-    """A background job of a script ignores SIGINT; what it starts through us does not, once we handle it."""
+    """A background job of a script ignores SIGINT; what it starts through us does not, once we
+    handle it.
+    """
     code = f"""
 import os, queue, signal, sys
 lines = queue.Queue()

@@ -1,4 +1,6 @@
-"""`lakechime schema`: what is known of types of events, what people decide of them, what was refused, and verification."""
+"""`lakechime schema`: what is known of types of events, what people decide of them, what was
+refused, and verification.
+"""
 
 import datetime as dt
 import json
@@ -13,7 +15,14 @@ from deltalake import write_deltalake
 from lakechime_dagster.silver import service
 from lakechime_dagster.silver.bronze import WouldReprocess
 from lakechime_dagster.silver.requests import event_hints, event_requests
-from lakechime_dagster.silver.results import TYPE_CAP, Example, Fault, RequestDone, RequestKind, Verified
+from lakechime_dagster.silver.results import (
+    TYPE_CAP,
+    Example,
+    Fault,
+    RequestDone,
+    RequestKind,
+    Verified,
+)
 from lakechime_dagster.tables.events import Contract, EventGroup, Hint, event_group
 from tests.cli.game import GAME, SCHEMA, Game, event
 from tests.support.cli import Cli
@@ -39,7 +48,9 @@ def bought(game: Game) -> Game:
     return game
 
 
-def test_types_are_listed_with_how_far_their_tables_are_behind(lakechime: Cli, bought: Game) -> None:
+def test_types_are_listed_with_how_far_their_tables_are_behind(
+    lakechime: Cli, bought: Game
+) -> None:
     bought.come(event("jump"))
     bought.step(event_group("game_other", GAME), waits={"jump": TYPE_CAP})
     (other, one) = lakechime("schema", "show", "--json").json["types"]
@@ -62,24 +73,42 @@ def test_types_are_listed_with_how_far_their_tables_are_behind(lakechime: Cli, b
         "failures": 0,
         "due_ts": None,
     }
-    assert [other[fact] for fact in ("group", "checkpoint", "behind", "waiting")] == ["game_other", None, 4, 1]
+    assert [other[fact] for fact in ("group", "checkpoint", "behind", "waiting")] == [
+        "game_other",
+        None,
+        4,
+        1,
+    ]
     assert (other["state"], other["reason"]) == ("waits", TYPE_CAP)
     assert lakechime("schema", "show", "shop", "--json").json == {"types": [one]}
     shown = lakechime("schema", "show", "shop").out.splitlines()[1].split()
     assert shown == ["shop", "shop_buy", "shop.shop_buy", "2", "7", "1", "2", "3", "0", "ok"]
 
 
-def test_a_stream_that_cannot_be_read_hides_nothing_that_the_store_knows(lakechime: Cli, bought: Game) -> None:
-    (Path(bought.location) / "_delta_log" / "00000000000000000000.json").write_text('{"commitInfo": \n')
-    for answer in (lakechime("schema", "show", "--json"), lakechime("schema", "show", "shop_buy", "--json")):
-        assert (answer.code, '"written": 3' in answer.out, '"newest": null' in answer.out) == (0, True, True)
+def test_a_stream_that_cannot_be_read_hides_nothing_that_the_store_knows(
+    lakechime: Cli, bought: Game
+) -> None:
+    (Path(bought.location) / "_delta_log" / "00000000000000000000.json").write_text(
+        '{"commitInfo": \n'
+    )
+    for answer in (
+        lakechime("schema", "show", "--json"),
+        lakechime("schema", "show", "shop_buy", "--json"),
+    ):
+        assert (answer.code, '"written": 3' in answer.out, '"newest": null' in answer.out) == (
+            0,
+            True,
+            True,
+        )
         assert answer.err.startswith("warning: game.events: the Delta table at ")
 
 
 # show
 
 
-def test_a_type_as_json_has_its_schema_what_was_observed_and_the_variations(lakechime: Cli, bought: Game) -> None:
+def test_a_type_as_json_has_its_schema_what_was_observed_and_the_variations(
+    lakechime: Cli, bought: Game
+) -> None:
     document = lakechime("schema", "show", "shop_buy", "--json").json
     known = bought.types.types("shop")["shop_buy"]
     variations = bought.types.variations("shop", ["shop_buy"])["shop_buy"]
@@ -96,24 +125,42 @@ WHY = ("--reason", "prices are cents now", "--who", "me")
 
 @pytest.fixture
 def decided(lakechime: Cli) -> Game:
-    game = Game.declared(lakechime, event_group("shop", GAME, match="shop_*", contract=Contract(kinds="freeze")))
+    game = Game.declared(
+        lakechime, event_group("shop", GAME, match="shop_*", contract=Contract(kinds="freeze"))
+    )
     game.come(HAT)
     game.step()
     return game
 
 
-def test_a_hint_is_kept_with_who_and_why_and_shown_beside_the_type(lakechime: Cli, decided: Game) -> None:
+def test_a_hint_is_kept_with_who_and_why_and_shown_beside_the_type(
+    lakechime: Cli, decided: Game
+) -> None:
     said = lakechime("schema", "decide", "shop_buy", "/gift", "json", *WHY)
     assert said.out == (
-        "/gift of shop_buy is json from the next execution on; earlier events stay as they are until"
+        "/gift of shop_buy is json from the next execution on; earlier events stay as they are "
+        "until"
         " `lakechime schema replay shop.shop_buy --reason …`\n"
     )
-    assert [one.hint for one in event_hints(lakechime.platform).holding("game")] == [Hint(type="shop_buy", of="/gift", says="json")]
+    assert [one.hint for one in event_hints(lakechime.platform).holding("game")] == [
+        Hint(type="shop_buy", of="/gift", says="json")
+    ]
     assert "/gift  json  me" in lakechime("schema", "show", "shop_buy").out
     (shown,) = lakechime("schema", "show", "shop_buy", "--json").json["hints"]
-    assert (shown["of"], shown["says"], shown["who"], shown["reason"]) == ("/gift", "json", "me", "prices are cents now")
+    assert (shown["of"], shown["says"], shown["who"], shown["reason"]) == (
+        "/gift",
+        "json",
+        "me",
+        "prices are cents now",
+    )
     told = lakechime("schema", "decide", "shop_buy", "/gift", "-", *WHY, "--json").json
-    assert told == {"group": "shop", "type": "shop_buy", "of": ["/gift"], "says": None, "dry_run": False}
+    assert told == {
+        "group": "shop",
+        "type": "shop_buy",
+        "of": ["/gift"],
+        "says": None,
+        "dry_run": False,
+    }
     assert event_hints(lakechime.platform).holding("game") == []
 
 
@@ -121,33 +168,50 @@ def test_a_hint_is_kept_with_who_and_why_and_shown_beside_the_type(lakechime: Cl
     ("words", "told"),
     [
         (("decide", "shop_buy", "gift", "json"), "'gift' is no path; write such as '/price'"),
-        (("decide", "shop_buy", "/gift", "jsn"), "'jsn' is none of bool, long, bigint, double, string, json, ignore"),
+        (
+            ("decide", "shop_buy", "/gift", "jsn"),
+            "'jsn' is none of bool, long, bigint, double, string, json, ignore",
+        ),
         (("decide", "shop_buy", "/gift", "-"), "there is no decision about '/gift' of 'shop_buy'"),
         (("decide", "shop_by", "/gift", "json"), "did you mean shop_buy?"),
         (("replay", "shop_buy", "--cancel"), "no request for 'shop.shop_buy' is open"),
     ],
 )
-def test_what_cannot_be_decided_says_why(lakechime: Cli, decided: Game, words: tuple[str, ...], told: str) -> None:
+def test_what_cannot_be_decided_says_why(
+    lakechime: Cli, decided: Game, words: tuple[str, ...], told: str
+) -> None:
     answer = lakechime("schema", *words, *WHY)
     assert answer.code != 0
     assert told in " ".join(answer.err.replace("│", " ").split())
-    assert (event_hints(lakechime.platform).holding("game"), event_requests(lakechime.platform).of(BUY)) == ([], [])
+    assert (
+        event_hints(lakechime.platform).holding("game"),
+        event_requests(lakechime.platform).of(BUY),
+    ) == ([], [])
 
 
 def test_a_replay_is_requested_once_and_its_result_is_shown(lakechime: Cli, decided: Game) -> None:
     asked = lakechime("schema", "replay", "shop_buy", *WHY)
     assert asked.out == (
-        "replay 1 of shop.shop_buy is done by the next execution of shop, which its sensor launches;"
+        "replay 1 of shop.shop_buy is done by the next execution of shop, which its sensor "
+        "launches;"
         " `lakechime schema show shop.shop_buy` shows the result\n"
     )
     assert lakechime("schema", "replay", "shop_buy", *WHY, "--json").json["request"] == 1
-    assert lakechime("schema", "replay", "shop_buy", "--rebuild", *WHY, "--json").json["request"] == 2
+    assert (
+        lakechime("schema", "replay", "shop_buy", "--rebuild", *WHY, "--json").json["request"] == 2
+    )
     requests = event_requests(lakechime.platform)
     assert requests.open_of_group("shop")["shop_buy"].kind is RequestKind.REBUILD
     assert "waiting" in lakechime("schema", "show", "shop_buy").out
     requests.close("e1", RequestDone(request_id=2, replaced=4, added=2))
     shown = lakechime("schema", "show", "shop_buy", "--json").json["requests"][0]
-    assert (shown["kind"], shown["replaced"], shown["added"], shown["who"], shown["done_ts"] is None) == ("rebuild", 4, 2, "me", False)
+    assert (
+        shown["kind"],
+        shown["replaced"],
+        shown["added"],
+        shown["who"],
+        shown["done_ts"] is None,
+    ) == ("rebuild", 4, 2, "me", False)
 
 
 def test_a_replay_of_a_type_without_a_table_is_refused(lakechime: Cli, decided: Game) -> None:
@@ -164,8 +228,13 @@ def test_a_replay_that_waits_may_be_cancelled(lakechime: Cli, decided: Game) -> 
     would = lakechime("schema", "replay", "shop_buy", "--cancel", "--dry-run", *WHY)
     open_ = event_requests(lakechime.platform).open(BUY)
     assert (would.out, open_ is None) == ("request 1 for shop.shop_buy would be cancelled\n", False)
-    done = lakechime("schema", "replay", "shop_buy", "--cancel", "--reason", "a mistake", "--who", "you")
-    assert (done.out, event_requests(lakechime.platform).open(BUY)) == ("request 1 for shop.shop_buy is cancelled\n", None)
+    done = lakechime(
+        "schema", "replay", "shop_buy", "--cancel", "--reason", "a mistake", "--who", "you"
+    )
+    assert (done.out, event_requests(lakechime.platform).open(BUY)) == (
+        "request 1 for shop.shop_buy is cancelled\n",
+        None,
+    )
     shown = " ".join(lakechime("schema", "show", "shop_buy").out.split())
     assert "prices are cents now; cancelled by you: a mistake cancelled" in shown
 
@@ -183,19 +252,36 @@ def refusing(lakechime: Cli) -> Game:
 def test_reprocessing_is_requested_and_its_result_is_shown(lakechime: Cli, refusing: Game) -> None:
     asked = lakechime("schema", "replay", "game", "--quarantine", *WHY_REFUSING)
     assert asked.out == (
-        "reprocess 1 of game.events is done by the next execution of game.events, which its sensor launches;"
+        "reprocess 1 of game.events is done by the next execution of game.events, which its sensor "
+        "launches;"
         " `lakechime schema show game --quarantine` shows the result\n"
     )
     assert "waiting" in lakechime("schema", "show", "game", "--quarantine").out
     event_requests(lakechime.platform).close("e1", RequestDone(request_id=1, added=2))
     (shown,) = lakechime("schema", "show", "game", "--quarantine", "--json").json["requests"]
-    assert (shown["request"], shown["added"], shown["who"], shown["reason"]) == (1, 2, "me", WHY_REFUSING[1])
+    assert (shown["request"], shown["added"], shown["who"], shown["reason"]) == (
+        1,
+        2,
+        "me",
+        WHY_REFUSING[1],
+    )
 
 
-def test_a_row_that_was_reprocessed_is_neither_shown_nor_counted_any_more(lakechime: Cli, refusing: Game) -> None:
-    assert lakechime("schema", "show", "game", "--quarantine", "--json").json["reasons"] == {"type_missing": 2, "not_json": 1}
+def test_a_row_that_was_reprocessed_is_neither_shown_nor_counted_any_more(
+    lakechime: Cli, refusing: Game
+) -> None:
+    assert lakechime("schema", "show", "game", "--quarantine", "--json").json["reasons"] == {
+        "type_missing": 2,
+        "not_json": 1,
+    }
     moment = dt.datetime(2024, 3, 1, tzinfo=dt.timezone.utc)
-    row = {"_src": "a.jsonl@0", "_ingested_at": moment, "type": "buy", "payload": '{"kind": "buy"}', "refused_before": "type_missing"}
+    row = {
+        "_src": "a.jsonl@0",
+        "_ingested_at": moment,
+        "type": "buy",
+        "payload": '{"kind": "buy"}',
+        "refused_before": "type_missing",
+    }
     data = pa.Table.from_pylist([row], schema=SCHEMA)
     write_deltalake(refusing.location, data, mode="append", schema_mode="merge")
     document = lakechime("schema", "show", "game", "--quarantine", "--json").json
@@ -203,13 +289,22 @@ def test_a_row_that_was_reprocessed_is_neither_shown_nor_counted_any_more(lakech
     assert sorted(one["_src"] for one in document["refused"]) == ["a.jsonl@1", "a.jsonl@2"]
 
 
-def test_a_dry_run_tells_what_would_be_reprocessed(lakechime: Cli, refusing: Game, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_tells_what_would_be_reprocessed(
+    lakechime: Cli, refusing: Game, monkeypatch: pytest.MonkeyPatch
+) -> None:
     would = WouldReprocess(rows=3, kinds=(("type_missing", "buy", 2), ("type_missing", "sell", 1)))
-    monkeypatch.setattr("lakechime_dagster.silver.service.would_reprocess", lambda platform, table, log: would)
+    monkeypatch.setattr(
+        "lakechime_dagster.silver.service.would_reprocess", lambda platform, table, log: would
+    )
     told = lakechime("schema", "replay", "game", "--quarantine", "--dry-run", *WHY_REFUSING)
     assert told.out.splitlines()[0] == "3 rows of game.events would be reprocessed"
-    assert [line.split() for line in told.out.splitlines()[-2:]] == [["type_missing", "buy", "2"], ["type_missing", "sell", "1"]]
-    assert lakechime("schema", "replay", "game", "--quarantine", "--dry-run", *WHY_REFUSING, "--json").json["kinds"][1] == {
+    assert [line.split() for line in told.out.splitlines()[-2:]] == [
+        ["type_missing", "buy", "2"],
+        ["type_missing", "sell", "1"],
+    ]
+    assert lakechime(
+        "schema", "replay", "game", "--quarantine", "--dry-run", *WHY_REFUSING, "--json"
+    ).json["kinds"][1] == {
         "reason": "type_missing",
         "type": "sell",
         "rows": 1,
@@ -217,7 +312,16 @@ def test_a_dry_run_tells_what_would_be_reprocessed(lakechime: Cli, refusing: Gam
     assert event_requests(lakechime.platform).of("game.events") == []
 
 
-WHOLE = Verified(type="shop_buy", table="shop.shop_buy", version=3, checkpoint=9, events=7, rows=6, discarded=1, sampled=5)
+WHOLE = Verified(
+    type="shop_buy",
+    table="shop.shop_buy",
+    version=3,
+    checkpoint=9,
+    events=7,
+    rows=6,
+    discarded=1,
+    sampled=5,
+)
 WRONG = Verified(
     type="shop_sell",
     table="shop.shop_sell",
@@ -228,7 +332,10 @@ WRONG = Verified(
     gone=1,
     sampled=2,
     faults={Fault.LOST: 1, Fault.LACKS: 1},
-    examples=(Example(fault=Fault.LOST, source="a@0"), Example(fault=Fault.LACKS, source="a@7", pointer="/name", value="Ann\x1b")),
+    examples=(
+        Example(fault=Fault.LOST, source="a@0"),
+        Example(fault=Fault.LACKS, source="a@7", pointer="/name", value="Ann\x1b"),
+    ),
 )
 
 
@@ -240,7 +347,14 @@ class Looked:
         self.asked: list[tuple[str, Collection[str] | None, int]] = []
 
     def __call__(
-        self, platform: object, group: EventGroup, log: object, *, names: Collection[str] | None, sample: int, seed: int
+        self,
+        platform: object,
+        group: EventGroup,
+        log: object,
+        *,
+        names: Collection[str] | None,
+        sample: int,
+        seed: int,
     ) -> list[Verified]:
         self.asked.append((group.name, names, sample))
         return [*self.found] if group.name == "shop" else []
@@ -270,14 +384,20 @@ def compared(lakechime: Cli) -> Game:
     ],
 )
 def test_groups_and_types_are_looked_at_by_name(
-    lakechime: Cli, compared: Game, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], asked: list[Any]
+    lakechime: Cli,
+    compared: Game,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    asked: list[Any],
 ) -> None:
     looked = looking(monkeypatch, WHOLE)
     assert lakechime("schema", "verify", *arguments).code == 0
     assert looked.asked == asked
 
 
-def test_what_is_wrong_ends_with_one_and_shows_no_value_unasked(lakechime: Cli, compared: Game, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_wrong_ends_with_one_and_shows_no_value_unasked(
+    lakechime: Cli, compared: Game, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looking(monkeypatch, WHOLE, WRONG)
     answer = lakechime("schema", "verify", "shop")
     assert answer.code == 1
@@ -294,7 +414,9 @@ def test_types_that_failed_are_tried_at_once(lakechime: Cli, game: Game) -> None
     assert "nothing to try again" in lakechime("schema", "replay", "shop", "--failed", *WHY).err
     game.come(HAT)
     game.step(fails={"shop_buy": "OSError: no space"})
-    assert lakechime("schema", "replay", "shop", "--failed", "--dry-run", "--json", *WHY).json["dry_run"]
+    assert lakechime("schema", "replay", "shop", "--failed", "--dry-run", "--json", *WHY).json[
+        "dry_run"
+    ]
     assert [one.is_due for one in game.types.left("shop")] == [False]
     answer = lakechime("schema", "replay", "shop", "--failed", "--json", *WHY)
     assert answer.json == {"group": "shop", "types": ["shop_buy"], "dry_run": False}
@@ -302,13 +424,27 @@ def test_types_that_failed_are_tried_at_once(lakechime: Cli, game: Game) -> None
     assert lakechime("schema", "replay", "shop_buy", "--failed", "--rebuild", *WHY).code == 2
 
 
-def test_a_type_shows_its_contract_with_what_was_decided_and_what_it_kept_out(lakechime: Cli, decided: Game) -> None:
+def test_a_type_shows_its_contract_with_what_was_decided_and_what_it_kept_out(
+    lakechime: Cli, decided: Game
+) -> None:
     decided.come(event("shop_buy", price="x"))
     decided.step()
     document = lakechime("schema", "show", "shop_buy", "--json").json
-    assert document["contract"] == {"tables": "evolve", "columns": "evolve", "kinds": "freeze", "double first": False, "pins": {}}
+    assert document["contract"] == {
+        "tables": "evolve",
+        "columns": "evolve",
+        "kinds": "freeze",
+        "double first": False,
+        "pins": {},
+    }
     (one,) = document["breaking"]
-    assert (one["path"], one["kind"], one["how"], one["producer"], one["schema"]) == ("/price", "string", "frozen", None, 1)
+    assert (one["path"], one["kind"], one["how"], one["producer"], one["schema"]) == (
+        "/price",
+        "string",
+        "frozen",
+        None,
+        1,
+    )
     lakechime("schema", "decide", "shop_buy", "all", "evolve", *WHY)
     assert lakechime("schema", "show", "shop_buy", "--json").json["contract"]["kinds"] == "evolve"
     assert "decisions:" in lakechime("schema", "show", "shop_buy").out

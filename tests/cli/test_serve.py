@@ -1,4 +1,6 @@
-"""`lakechime serve` takes lineage in a process of its own, and says what is wrong with an address."""
+"""`lakechime serve` takes lineage in a process of its own, and says what is wrong with an
+address.
+"""
 
 import json
 import sys
@@ -18,13 +20,19 @@ def test_a_process_of_its_own_takes_lineage_until_it_is_interrupted(tmp_path: Pa
     port, token = free_port(), "a-token-that-nobody-guesses"
     command = [sys.executable, "-m", "lakechime_dagster.cli.main", "serve", "--port", str(port)]
     service = Service(
-        "serve", command, cwd=tmp_path, env=environment(tmp_path / "home", LAKECHIME_API_TOKEN=token, LAKECHIME_LAKE=DEMO_LAKE), port=port
+        "serve",
+        command,
+        cwd=tmp_path,
+        env=environment(tmp_path / "home", LAKECHIME_API_TOKEN=token, LAKECHIME_LAKE=DEMO_LAKE),
+        port=port,
     )
     service.start()
     try:
         await_found(lambda: service.is_ready, "lineage is taken", 60)
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
-        request = urllib.request.Request(f"http://127.0.0.1:{port}/lineage", json.dumps(make_document()).encode(), headers)
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/lineage", json.dumps(make_document()).encode(), headers
+        )
         with urllib.request.urlopen(request, timeout=60) as answer:
             assert json.load(answer)["records"] == 1
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics/", timeout=60) as answer:

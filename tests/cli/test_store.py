@@ -18,7 +18,9 @@ def test_upgrade_creates_the_tables_of_a_store(lakechime_anew: Cli) -> None:
     assert (would["before"], would["after"]) == (None, newest_version())
     assert lakechime_anew("store", "upgrade", "--json").json["after"] == newest_version()
     assert lakechime_anew("status", "--json").json["store_version"] == newest_version()
-    assert lakechime_anew("store", "upgrade").out.endswith(f"has version {newest_version()} already\n")
+    assert lakechime_anew("store", "upgrade").out.endswith(
+        f"has version {newest_version()} already\n"
+    )
 
 
 def test_expire_leaves_what_a_consumer_still_needs(lakechime: Cli) -> None:
@@ -30,28 +32,51 @@ def test_expire_leaves_what_a_consumer_still_needs(lakechime: Cli) -> None:
     assert (would["compacted"], would["held_back"]) == (2, 1)
     assert len(lakechime("dce", "list", "--json").json["events"]) == 3
     done = lakechime("store", "expire", *ALL, "--json").json
-    held_back = {"table": "bronze.orders", "cluster": "", "compacted": 1, "needed": 1, "forced": False, "needed_by": subscriptions.ORDERS}
+    held_back = {
+        "table": "bronze.orders",
+        "cluster": "",
+        "compacted": 1,
+        "needed": 1,
+        "forced": False,
+        "needed_by": subscriptions.ORDERS,
+    }
     assert held_back in done["tables"]
-    assert [event["snapshot_id"] for event in lakechime("dce", "list", "--json").json["events"]] == ["2"]
-    assert lakechime("trigger", "show", subscriptions.ORDERS, *MODULE, "--json").json["decision"] == "fire"
+    assert [
+        event["snapshot_id"] for event in lakechime("dce", "list", "--json").json["events"]
+    ] == ["2"]
+    assert (
+        lakechime("trigger", "show", subscriptions.ORDERS, *MODULE, "--json").json["decision"]
+        == "fire"
+    )
 
 
-def test_a_consumer_behind_a_forced_expiry_is_stale_until_it_is_put_elsewhere(lakechime: Cli) -> None:
+def test_a_consumer_behind_a_forced_expiry_is_stale_until_it_is_put_elsewhere(
+    lakechime: Cli,
+) -> None:
     change(lakechime, 1)
     complete(lakechime)
     change(lakechime, 2)
-    assert lakechime("store", "expire", *ALL, "--force", "--json").json["tables"][0]["forced"] is True
+    assert (
+        lakechime("store", "expire", *ALL, "--force", "--json").json["tables"][0]["forced"] is True
+    )
     shown = lakechime("trigger", "show", subscriptions.ORDERS, *MODULE, "--json").json
     assert [consumer["state"] for consumer in shown["consumers"]] == ["STALE"]
     reasons = lakechime("trigger", "show", subscriptions.ORDERS, *MODULE, "--json").json["reasons"]
     assert "expired by force" in reasons[0]
     assert "trigger seek cli.orders" in reasons[0]
-    lakechime("trigger", "seek", subscriptions.ORDERS, "--to", "now", "--reason", "rebuilt", *MODULE)
+    lakechime(
+        "trigger", "seek", subscriptions.ORDERS, "--to", "now", "--reason", "rebuilt", *MODULE
+    )
     change(lakechime, 3)
-    assert lakechime("trigger", "show", subscriptions.ORDERS, *MODULE, "--json").json["decision"] == "fire"
+    assert (
+        lakechime("trigger", "show", subscriptions.ORDERS, *MODULE, "--json").json["decision"]
+        == "fire"
+    )
 
 
-def test_a_trigger_that_is_declared_no_more_holds_events_back_until_it_is_forgotten(lakechime: Cli) -> None:
+def test_a_trigger_that_is_declared_no_more_holds_events_back_until_it_is_forgotten(
+    lakechime: Cli,
+) -> None:
     change(lakechime, 1)
     complete(lakechime)
     change(lakechime, 2)
@@ -61,7 +86,10 @@ def test_a_trigger_that_is_declared_no_more_holds_events_back_until_it_is_forgot
     assert (refused.code, "is declared here" in refused.err) == (1, True)
     would = lakechime("trigger", "forget", subscriptions.ORDERS, *why, "--dry-run", "--json").json
     done = lakechime("trigger", "forget", subscriptions.ORDERS, *why, "--json").json
-    assert (done, would) == ({"trigger": subscriptions.ORDERS, "consumers": 1, "dry_run": False}, done | {"dry_run": True})
+    assert (done, would) == (
+        {"trigger": subscriptions.ORDERS, "consumers": 1, "dry_run": False},
+        done | {"dry_run": True},
+    )
     assert lakechime("store", "expire", *ALL, "--json").json["held_back"] == 0
     assert lakechime("trigger", "show", subscriptions.ORDERS).code == 3
 
@@ -70,17 +98,32 @@ def test_an_open_execution_keeps_its_events(lakechime: Cli) -> None:
     change(lakechime, 1)
     claim(lakechime)
     assert lakechime("store", "expire", *ALL, "--json").json["held_back"] == 1
-    assert needs(lakechime.platform.store.engine)["bronze.orders"].position == lakechime.platform.ledger.subscriptions()[0].start.position
+    assert (
+        needs(lakechime.platform.store.engine)["bronze.orders"].position
+        == lakechime.platform.ledger.subscriptions()[0].start.position
+    )
 
 
 def test_a_partition_trigger_still_finds_what_was_compacted(lakechime: Cli) -> None:
-    lakechime("dce", "register", "--table", "bronze.days", "--tag", "complete=true", "--partition", '["2013-01-01"]')
+    lakechime(
+        "dce",
+        "register",
+        "--table",
+        "bronze.days",
+        "--tag",
+        "complete=true",
+        "--partition",
+        '["2013-01-01"]',
+    )
     lakechime("trigger", "show", *MODULE)
     subscription = subscriptions_by_name()[subscriptions.DAYS]
     row = lakechime.platform.evaluator.activate(subscription)
     lakechime.platform.evaluator.looked_through([row], lakechime.platform.store.head())
     assert lakechime("store", "expire", *ALL, "--json").json["compacted"] == 1
-    assert lakechime("trigger", "show", subscriptions.DAYS, *MODULE, "--json").json["decision"] == "fire"
+    assert (
+        lakechime("trigger", "show", subscriptions.DAYS, *MODULE, "--json").json["decision"]
+        == "fire"
+    )
 
 
 def test_expire_takes_an_age(lakechime: Cli) -> None:

@@ -1,4 +1,6 @@
-"""`lakechime table`: what is declared, recorded and missing, what maintenance does, and what a drop leaves."""
+"""`lakechime table`: what is declared, recorded and missing, what maintenance does, and what a drop
+leaves.
+"""
 
 import datetime as dt
 import shutil
@@ -25,15 +27,23 @@ def orders(lakechime: Cli) -> Path:
 
 def test_reconcile_registers_each_missing_commit_once(lakechime: Cli, orders: Path) -> None:
     would = lakechime("table", "reconcile", "bronze.orders", "--dry-run", "--json").json
-    assert (would["dry_run"], [event["snapshot_id"] for event in would["tables"][0]["registered"]]) == (True, ["1", "1"])
+    assert (
+        would["dry_run"],
+        [event["snapshot_id"] for event in would["tables"][0]["registered"]],
+    ) == (True, ["1", "1"])
     assert lakechime("dce", "list", "--json").json == {"events": []}
     first = lakechime("table", "reconcile", "bronze.orders", "--json").json["tables"][0]
     assert [event["tags"] for event in first["registered"]] == [{"baseline": "true"}] * 2
     write(orders, rows((DAY, 3, 3, "x")))
     (second,) = lakechime("table", "reconcile", "bronze.orders", "--json").json["tables"]
-    assert [(event["snapshot_id"], event["partition"]) for event in second["registered"]] == [("2", ["2013-01-01", 3])]
+    assert [(event["snapshot_id"], event["partition"]) for event in second["registered"]] == [
+        ("2", ["2013-01-01", 3])
+    ]
     assert second["captured_up_to"] == "2"
-    assert lakechime("table", "reconcile", "bronze.orders", "--json").json["tables"][0]["registered"] == []
+    assert (
+        lakechime("table", "reconcile", "bronze.orders", "--json").json["tables"][0]["registered"]
+        == []
+    )
 
 
 def test_reconcile_adds_nothing_to_what_was_pushed_before_it(lakechime: Cli, orders: Path) -> None:
@@ -44,7 +54,18 @@ def test_reconcile_adds_nothing_to_what_was_pushed_before_it(lakechime: Cli, ord
     would = lakechime("table", "reconcile", "bronze.orders", "--dry-run", "--json").json["tables"]
     assert lakechime("dce", "list", "--json").json["events"] == pushed
     done = lakechime("table", "reconcile", "bronze.orders", "--json").json["tables"]
-    assert would == done == [{"table": "bronze.orders", "registered": [], "duplicates": pushed, "captured_up_to": "1"}]
+    assert (
+        would
+        == done
+        == [
+            {
+                "table": "bronze.orders",
+                "registered": [],
+                "duplicates": pushed,
+                "captured_up_to": "1",
+            }
+        ]
+    )
     assert lakechime("dce", "list", "--json").json["events"] == pushed
 
 
@@ -52,7 +73,9 @@ def test_a_table_that_cannot_be_reconciled_hinders_no_other(lakechime: Cli, orde
     names = ("bronze.nothing", "bronze.orders", "bronze.neither")
     answer = lakechime("table", "reconcile", *names, "--json")
     assert answer.code == 1
-    assert [(one["table"], len(one["registered"])) for one in answer.json["tables"]] == [("bronze.orders", 2)]
+    assert [(one["table"], len(one["registered"])) for one in answer.json["tables"]] == [
+        ("bronze.orders", 2)
+    ]
     assert [one["table"] for one in answer.json["problems"]] == ["bronze.nothing", "bronze.neither"]
     assert "there is no Delta table" in answer.json["problems"][0]["problem"]
 
@@ -63,13 +86,17 @@ def test_a_table_out_of_reach_is_an_error_and_is_shown_all_the_same(lakechime: C
     location.touch()
     answer = lakechime("table", "reconcile")
     assert (answer.code, answer.out) == (1, "")
-    assert answer.err.startswith(f"error: bronze.flights: the Delta table at {location} cannot be read")
+    assert answer.err.startswith(
+        f"error: bronze.flights: the Delta table at {location} cannot be read"
+    )
     shown = lakechime("table", "show", "bronze.flights", "--json")
     assert (shown.code, shown.json["table"]["version"]) == (0, None)
     assert shown.err.startswith(f"warning: bronze.flights: the log at {location} cannot be read")
 
 
-def test_show_tells_no_secret_of_a_location(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_tells_no_secret_of_a_location(
+    lakechime: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LAKECHIME_WAREHOUSE", "foo://ada:hunter2@bucket")
     shown = lakechime("table", "show", "bronze.flights", "--json")
     assert shown.json["table"]["location"] == "foo://ada:***@bucket/bronze/flights"
@@ -79,7 +106,9 @@ def test_show_tells_no_secret_of_a_location(lakechime: Cli, monkeypatch: pytest.
 def test_a_table_of_another_cluster_is_not_the_declared_one(lakechime: Cli) -> None:
     lakechime("dce", "register", "--table", "bronze.flights", "--cluster", "eu")
     tables = {
-        (one["cluster"], one["role"]) for one in lakechime("table", "show", "--json").json["tables"] if one["name"] == "bronze.flights"
+        (one["cluster"], one["role"])
+        for one in lakechime("table", "show", "--json").json["tables"]
+        if one["name"] == "bronze.flights"
     }
     assert tables == {("", "source"), ("eu", "not declared")}
     shown = lakechime("table", "show", "bronze.flights", "--cluster", "eu", "--json").json["table"]
@@ -96,8 +125,13 @@ def test_show_tells_declaration_store_and_log(lakechime: Cli, orders: Path) -> N
     declared = lakechime("table", "show", "silver.flights", "--json").json["table"]
     assert (declared["inputs"], declared["version"]) == (["bronze.flights", "bronze.weather"], None)
     assert declared["readers"] == ["gold.route_hour", "gold.airline_scorecard"]
-    listed = {one["name"]: one["role"] for one in lakechime("table", "show", "--json").json["tables"]}
-    assert [listed[f"{name}.{of}"] for name, of in (("bronze", "orders"), ("bronze", "flights"), ("silver", "flights"))] == [
+    listed = {
+        one["name"]: one["role"] for one in lakechime("table", "show", "--json").json["tables"]
+    }
+    assert [
+        listed[f"{name}.{of}"]
+        for name, of in (("bronze", "orders"), ("bronze", "flights"), ("silver", "flights"))
+    ] == [
         "not declared",
         "source",
         "computed",
@@ -124,14 +158,30 @@ def test_a_table_is_dropped_after_a_yes_and_listed_until_it_goes(shop: Cli) -> N
     would = shop("table", "drop", "gold.old", *WHY, "--dry-run", "--json").json
     assert (would["triggers"], would["dry_run"]) == ([], True)
     done = shop("table", "drop", "gold.old", *WHY, "--yes", "--keep-days", "2", "--json").json
-    listed = {one["name"]: one["dropped_until"] for one in shop("table", "show", "--json").json["tables"] if one["role"] == "dropped"}
+    listed = {
+        one["name"]: one["dropped_until"]
+        for one in shop("table", "show", "--json").json["tables"]
+        if one["role"] == "dropped"
+    }
     shown = shop("table", "show", "gold.old", "--json").json["table"]
-    assert listed == {"gold.old": done["folders"][0]["until"]} == {shown["name"]: shown["dropped_until"]}
+    assert (
+        listed
+        == {"gold.old": done["folders"][0]["until"]}
+        == {shown["name"]: shown["dropped_until"]}
+    )
     assert shown["kept_in"] == done["folders"][0]["folder"]
     shutil.rmtree(done["folders"][0]["folder"])  # as maintenance does, when its time is over
     after = shop("table", "show", "gold.old", "--json").json["table"]
-    assert (after["role"], after["dropped_until"], after["dropped_ts"]) == ("dropped", None, shown["dropped_ts"])
-    assert after in [after | one for one in shop("table", "show", "--json").json["tables"] if one["dropped_ts"] is not None]
+    assert (after["role"], after["dropped_until"], after["dropped_ts"]) == (
+        "dropped",
+        None,
+        shown["dropped_ts"],
+    )
+    assert after in [
+        after | one
+        for one in shop("table", "show", "--json").json["tables"]
+        if one["dropped_ts"] is not None
+    ]
     again = shop("table", "drop", "gold.old", *WHY, "--yes")
     assert (again.code, "nothing of gold.old lies at" in again.err) == (3, True)
 
@@ -139,12 +189,20 @@ def test_a_table_is_dropped_after_a_yes_and_listed_until_it_goes(shop: Cli) -> N
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("gold.totals", "gold.totals is declared here, so that its next run would create it again; remove it from the code first"),
+        (
+            "gold.totals",
+            (
+                "gold.totals is declared here, so that its next run would create it again; remove it "
+                "from the code first"
+            ),
+        ),
         ("shop", "shop.orders__changes lies within the folder of shop, and is declared here"),
         ("gold.old__state", "ends with __state, which is kept for"),
     ],
 )
-def test_what_the_lake_has_and_what_is_no_table_is_not_dropped(shop: Cli, name: str, problem: str) -> None:
+def test_what_the_lake_has_and_what_is_no_table_is_not_dropped(
+    shop: Cli, name: str, problem: str
+) -> None:
     answer = shop("table", "drop", name, *WHY, "--yes")
     assert answer.code == 1
     assert problem in answer.err
@@ -158,7 +216,11 @@ def small_files(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
     """A lake with a table of three small files in one partition and two in the other."""
     monkeypatch.setenv("LAKECHIME_LAKE", "tests.cli.shop_lake:lake")
     for day in (DAYS[0], DAYS[0], DAYS[0], DAYS[1], DAYS[1]):
-        write(lakechime.home / "warehouse" / "gold" / "totals", pa.table({"day": [day], "n": [1]}), partition_by=["day"])
+        write(
+            lakechime.home / "warehouse" / "gold" / "totals",
+            pa.table({"day": [day], "n": [1]}),
+            partition_by=["day"],
+        )
     return lakechime
 
 
@@ -167,7 +229,10 @@ def test_a_dry_run_shows_what_would_be_done_and_why_and_why_not(small_files: Cli
     (action,), (refused,) = table["actions"], table["refused"]
     assert (action["what"], action["partition"], action["files"]) == ("compact", ["2013-01-01"], 3)
     assert action["bytes"] == table["bytes_to_rewrite"] <= 2_000
-    assert (refused["partition"], refused["refused"].split(",")[0]) == (["2013-01-02"], "2.0 KiB are the budget of a run")
+    assert (refused["partition"], refused["refused"].split(",")[0]) == (
+        ["2013-01-02"],
+        "2.0 KiB are the budget of a run",
+    )
     shown = small_files("table", "maintain", "gold.totals", "--dry-run").out
     assert "3 files below 32.0 MiB, at most 128.0 MiB together in one" in shown
     assert "not: compact" in shown
@@ -181,7 +246,12 @@ def test_with_nothing_to_do_no_driver_is_asked_for(small_files: Cli) -> None:
         write(small_files.home / "warehouse" / "shop" / name, pa.table({"id": [1]}))
     (*others, state) = small_files("table", "maintain", "shop.orders", "--json").json["tables"]
     assert [table["table"] for table in others] == ["shop.orders__changes", "shop.orders"]
-    assert (state["table"], state["actions"], state["files_before"], state["files_after"]) == ("shop.orders__state", [], 1, 1)
+    assert (state["table"], state["actions"], state["files_before"], state["files_after"]) == (
+        "shop.orders__state",
+        [],
+        1,
+        1,
+    )
     assert small_files("table", "maintain", "shop.orders").out.startswith("nothing is to be done\n")
 
 
@@ -202,7 +272,9 @@ def test_of_an_event_group_the_tables_of_all_types_are_kept_or_one_of_them(lakec
     assert one["table"] == "shop.shop_sell"
 
 
-def test_what_was_dropped_goes_when_its_time_is_over_whichever_table_is_maintained(small_files: Cli) -> None:
+def test_what_was_dropped_goes_when_its_time_is_over_whichever_table_is_maintained(
+    small_files: Cli,
+) -> None:
     old = small_files.home / "warehouse" / "gold" / "old__dropped_until_20200101T000000Z"
     old.mkdir()
     would = small_files("table", "maintain", "shop.orders", "--dry-run", "--json").json

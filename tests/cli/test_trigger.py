@@ -21,7 +21,17 @@ WHY = ["--reason", "the disk was full", "--who", "ops"]
 def change(lakechime: Cli, *versions: int) -> list[dict[str, Any]]:
     done = []
     for version in versions:
-        answer = lakechime("dce", "register", "--table", "bronze.orders", "--snapshot-id", str(version), "--tag", "complete=true", "--json")
+        answer = lakechime(
+            "dce",
+            "register",
+            "--table",
+            "bronze.orders",
+            "--snapshot-id",
+            str(version),
+            "--tag",
+            "complete=true",
+            "--json",
+        )
         done += answer.json["registered"]
     return done
 
@@ -35,18 +45,27 @@ def claim(lakechime: Cli) -> Execution:
     subscription = subscriptions_by_name()[subscriptions.ORDERS]
     platform = lakechime.platform
     row = platform.evaluator.activate(subscription)
-    (execution,) = platform.evaluator.fire(subscription, row, platform.evaluator.evaluate(subscription, row), lambda consumer: None)
+    (execution,) = platform.evaluator.fire(
+        subscription, row, platform.evaluator.evaluate(subscription, row), lambda consumer: None
+    )
     return execution
 
 
-def test_an_explanation_of_an_event_group_whose_declaration_is_wrong_says_what_is_wrong(lakechime: Cli) -> None:
+def test_an_explanation_of_an_event_group_whose_declaration_is_wrong_says_what_is_wrong(
+    lakechime: Cli,
+) -> None:
     module, stream = ModuleType("wrong_lake"), event_stream("game", source=JsonLines("in"))
     with failures_kept():
-        module.__dict__["lake"] = Lake("game", [stream, event_group("shop", stream, match="shop.*", owner="nobody")])
+        module.__dict__["lake"] = Lake(
+            "game", [stream, event_group("shop", stream, match="shop.*", owner="nobody")]
+        )
     lakechime.monkeypatch.setitem(sys.modules, "wrong_lake", module)
     lakechime.monkeypatch.setenv("LAKECHIME_LAKE", "wrong_lake:lake")
     answer = lakechime("trigger", "show", "shop", "--json").json
-    assert (answer["decision"], "shop, owner: 'nobody' is neither" in answer["reasons"][0]) == ("not_yet", True)
+    assert (answer["decision"], "shop, owner: 'nobody' is neither" in answer["reasons"][0]) == (
+        "not_yet",
+        True,
+    )
 
 
 def complete(lakechime: Cli) -> None:
@@ -68,7 +87,10 @@ def test_explain_says_fire_with_its_events(lakechime: Cli) -> None:
     events = change(lakechime, 1, 2)
     answer = trigger(lakechime, "show", subscriptions.ORDERS)
     assert answer.code == 0
-    assert (answer.json["trigger"]["name"], answer.json["decision"]) == (subscriptions.ORDERS, "fire")
+    assert (answer.json["trigger"]["name"], answer.json["decision"]) == (
+        subscriptions.ORDERS,
+        "fire",
+    )
     assert answer.json["events"] == events
     assert "2 events arrived (2 of bronze.orders)" in answer.json["reasons"][0]
     assert lakechime.platform.ledger.subscriptions() == []  # asking activates nothing
@@ -76,31 +98,57 @@ def test_explain_says_fire_with_its_events(lakechime: Cli) -> None:
 
 def test_explain_of_a_past_time_leaves_out_what_came_later(lakechime: Cli) -> None:
     first, second = change(lakechime, 1)[0], change(lakechime, 2)[0]
-    before_all = trigger(lakechime, "show", subscriptions.ORDERS, "--at", str(first["event_ts"])).json
-    after_all = trigger(lakechime, "show", subscriptions.ORDERS, "--at", str(second["event_ts"] + 1)).json
+    before_all = trigger(
+        lakechime, "show", subscriptions.ORDERS, "--at", str(first["event_ts"])
+    ).json
+    after_all = trigger(
+        lakechime, "show", subscriptions.ORDERS, "--at", str(second["event_ts"] + 1)
+    ).json
     complete(lakechime)
     completed = trigger(lakechime, "show", subscriptions.ORDERS).json
-    past = trigger(lakechime, "show", subscriptions.ORDERS, "--at", str(second["event_ts"] + 1)).json
+    past = trigger(
+        lakechime, "show", subscriptions.ORDERS, "--at", str(second["event_ts"] + 1)
+    ).json
     assert (before_all["decision"], before_all["events"]) == ("not_yet", [])
     assert (after_all["decision"], after_all["events"]) == ("fire", [first, second])
     assert completed["decision"] == "not_yet"
     assert past["events"] == [first, second]
 
 
-def test_explain_of_a_partition_trigger_shows_the_events_of_the_oldest_missing_or_firing_key(lakechime: Cli) -> None:
+def test_explain_of_a_partition_trigger_shows_the_events_of_the_oldest_missing_or_firing_key(
+    lakechime: Cli,
+) -> None:
     missing = trigger(lakechime, "show", subscriptions.DAYS).json
     assert (missing["decision"], missing["events"]) == ("not_yet", [])
     assert "bronze.days" in missing["reasons"][0]
-    lakechime("dce", "register", "--table", "bronze.days", "--tag", "complete=true", "--partition", '["2013-01-01"]')
+    lakechime(
+        "dce",
+        "register",
+        "--table",
+        "bronze.days",
+        "--tag",
+        "complete=true",
+        "--partition",
+        '["2013-01-01"]',
+    )
     fires = trigger(lakechime, "show", subscriptions.DAYS).json
-    assert (fires["decision"], [event["partition"] for event in fires["events"]]) == ("fire", [["2013-01-01"]])
+    assert (fires["decision"], [event["partition"] for event in fires["events"]]) == (
+        "fire",
+        [["2013-01-01"]],
+    )
 
 
 def test_show_distinguishes_declared_from_recorded_triggers(lakechime: Cli) -> None:
     change(lakechime, 1)
     claim(lakechime)
-    listed = {one["name"]: one for one in lakechime("trigger", "show", *MODULE, "--json").json["triggers"]}
-    assert (listed[subscriptions.ORDERS]["state"], listed[subscriptions.ORDERS]["open"], listed[subscriptions.ORDERS]["waiting"]) == (
+    listed = {
+        one["name"]: one for one in lakechime("trigger", "show", *MODULE, "--json").json["triggers"]
+    }
+    assert (
+        listed[subscriptions.ORDERS]["state"],
+        listed[subscriptions.ORDERS]["open"],
+        listed[subscriptions.ORDERS]["waiting"],
+    ) == (
         "active",
         1,
         1,
@@ -110,7 +158,9 @@ def test_show_distinguishes_declared_from_recorded_triggers(lakechime: Cli) -> N
     assert shown["trigger"]["tables"] == ["bronze.orders"]
     assert [consumer["state"] for consumer in shown["consumers"]] == ["ACTIVE"]
     undeclared = lakechime("trigger", "show", "--json").json["triggers"]
-    assert {one["name"]: one["state"] for one in undeclared}[subscriptions.ORDERS] == "not declared here"
+    assert {one["name"]: one["state"] for one in undeclared}[
+        subscriptions.ORDERS
+    ] == "not declared here"
 
 
 def test_pause_stops_claims_and_resume_goes_on_with_all(lakechime: Cli) -> None:
@@ -120,7 +170,10 @@ def test_pause_stops_claims_and_resume_goes_on_with_all(lakechime: Cli) -> None:
         "paused": True,
         "dry_run": False,
     }
-    assert trigger(lakechime, "show", subscriptions.ORDERS).json["reasons"][0] == "paused: the disk was full"
+    assert (
+        trigger(lakechime, "show", subscriptions.ORDERS).json["reasons"][0]
+        == "paused: the disk was full"
+    )
     assert trigger(lakechime, "resume", subscriptions.ORDERS, *WHY).code == 0
     assert trigger(lakechime, "show", subscriptions.ORDERS).json["decision"] == "fire"
     history = trigger(lakechime, "show", subscriptions.ORDERS).json["interventions"]
@@ -136,7 +189,10 @@ def test_seek_puts_the_consumer_elsewhere_and_says_from_where(lakechime: Cli) ->
     answer = trigger(lakechime, "seek", subscriptions.ORDERS, "--to", events[0]["position"], *WHY)
     assert answer.code == 0
     (moved,) = answer.json["consumers"]
-    assert (moved["before"]["position"], moved["after"]["position"]) == (events[1]["position"], events[0]["position"])
+    assert (moved["before"]["position"], moved["after"]["position"]) == (
+        events[1]["position"],
+        events[0]["position"],
+    )
     assert moved["after"]["sources"] == {"bronze.orders": [None, "1"]}
     assert trigger(lakechime, "show", subscriptions.ORDERS).json["events"] == [events[1]]
     trigger(lakechime, "seek", subscriptions.ORDERS, "--to", "beginning", *WHY)
@@ -149,22 +205,35 @@ def test_seek_puts_the_consumer_elsewhere_and_says_from_where(lakechime: Cli) ->
     "command",
     [["pause"], ["seek", "--to", "now"], ["seek", "--to", "beginning"]],
 )
-def test_a_dry_run_in_a_new_home_answers_as_the_command_and_activates_nothing(lakechime: Cli, command: list[str]) -> None:
+def test_a_dry_run_in_a_new_home_answers_as_the_command_and_activates_nothing(
+    lakechime: Cli, command: list[str]
+) -> None:
     (event,) = change(lakechime, 1)
     verb, *arguments = command
     would = trigger(lakechime, verb, subscriptions.ORDERS, *arguments, *WHY, "--dry-run")
-    assert (would.code, would.json["dry_run"], lakechime.platform.ledger.subscriptions()) == (0, True, [])
+    assert (would.code, would.json["dry_run"], lakechime.platform.ledger.subscriptions()) == (
+        0,
+        True,
+        [],
+    )
     done = trigger(lakechime, verb, subscriptions.ORDERS, *arguments, *WHY)
     assert done.json | {"dry_run": True} == would.json
     if arguments:
         assert would.json["consumers"][0]["before"] == {"position": "0-0", "sources": {}}
-        assert would.json["consumers"][0]["after"]["position"] == (event["position"] if arguments[1] != "beginning" else "0-0")
+        assert would.json["consumers"][0]["after"]["position"] == (
+            event["position"] if arguments[1] != "beginning" else "0-0"
+        )
 
 
-def test_a_key_or_a_consumer_that_is_not_there_is_refused_before_anything_is_made(lakechime: Cli) -> None:
+def test_a_key_or_a_consumer_that_is_not_there_is_refused_before_anything_is_made(
+    lakechime: Cli,
+) -> None:
     for name, code in ((subscriptions.ORDERS, 3), (subscriptions.DAYS, 3)):
         for dry_run in ([], ["--dry-run"]):
-            assert trigger(lakechime, "seek", name, "--to", "now", "--key", "foo", *WHY, *dry_run).code == code
+            assert (
+                trigger(lakechime, "seek", name, "--to", "now", "--key", "foo", *WHY, *dry_run).code
+                == code
+            )
     assert trigger(lakechime, "seek", subscriptions.DAYS, "--to", "now", *WHY).code == 1
     assert lakechime.platform.ledger.subscriptions() == []
 

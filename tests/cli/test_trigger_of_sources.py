@@ -1,4 +1,6 @@
-"""`lakechime trigger` on a subscription that reads a source: what it says, and where a person may put it."""
+"""`lakechime trigger` on a subscription that reads a source: what it says, and where a person may
+put it.
+"""
 
 from pathlib import Path
 
@@ -33,7 +35,10 @@ def one_tick(lakechime: Cli) -> str:
 
 
 def test_an_explanation_says_what_the_source_holds(lakechime: Cli, folder: Path) -> None:
-    assert f"{NAME} fires:\n  - 4 new bytes in a.jsonl of {folder.resolve()}" in trigger(lakechime, "show").out
+    assert (
+        f"{NAME} fires:\n  - 4 new bytes in a.jsonl of {folder.resolve()}"
+        in trigger(lakechime, "show").out
+    )
     one_tick(lakechime)
     assert f"{NAME} does not fire:\n  - nothing new in in/*.jsonl" in trigger(lakechime, "show").out
 
@@ -47,7 +52,9 @@ def test_a_trigger_shows_up_to_where_its_source_was_read(lakechime: Cli, folder:
     assert "4 bytes of 1 file" in shown
 
 
-def test_a_consumer_that_its_source_holds_goes_on_when_a_person_resumes(lakechime: Cli, folder: Path) -> None:
+def test_a_consumer_that_its_source_holds_goes_on_when_a_person_resumes(
+    lakechime: Cli, folder: Path
+) -> None:
     one_tick(lakechime)
     (folder / "a.jsonl").write_text("3\n")
     assert "holds 2 bytes, and 4 of it were read" in one_tick(lakechime)
@@ -62,7 +69,9 @@ def test_a_source_is_put_to_now_and_not_read_again(lakechime: Cli, folder: Path)
     back = trigger(lakechime, "seek", "--to", "beginning", *WHY)
     assert (back.code, "its rows would be there twice" in back.err) == (1, True)
     (folder / "b.jsonl").write_text("5\n")
-    (moved,) = trigger(lakechime, "seek", "--to", "now", *WHY, "--dry-run", "--json").json["consumers"]
+    (moved,) = trigger(lakechime, "seek", "--to", "now", *WHY, "--dry-run", "--json").json[
+        "consumers"
+    ]
     assert moved["after"]["offsets"] == {"files": {"a.jsonl": 4, "b.jsonl": 2}}
     assert trigger(lakechime, "seek", "--to", "now", *WHY).code == 0
     assert one_tick(lakechime) == "nothing new in in/*.jsonl"

@@ -19,9 +19,16 @@ WHY = ["--reason", "a new snapshot is on its way", "--who", "ops", "--module", "
 
 @pytest.fixture
 def subscription(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> Subscription:
-    """A subscription that a code location declares, and the login that its source asks the environment for."""
+    """A subscription that a code location declares, and the login that its source asks the
+    environment for.
+    """
     subscription = declare_subscription(
-        Subscription(name=NAME, trigger=SnapshotTrigger(), source=topics.source(), is_ordered_by_position=True)
+        Subscription(
+            name=NAME,
+            trigger=SnapshotTrigger(),
+            source=topics.source(),
+            is_ordered_by_position=True,
+        )
     )
     module = ModuleType("declares_topics")
     module.__dict__["subscription"] = subscription
@@ -48,16 +55,22 @@ def test_a_consumer_whose_topic_was_cut_goes_on_with_what_is_there_when_a_person
     assert "new offsets 0 to 1" in one_tick(lakechime, subscription)
     topics.send("orders", "b", "c", "d")
     topics.cut("orders", 3)
-    assert "was truncated: it was read up to offset 1, and begins at 3 now" in one_tick(lakechime, subscription)
+    assert "was truncated: it was read up to offset 1, and begins at 3 now" in one_tick(
+        lakechime, subscription
+    )
     assert "is BLOCKED" in one_tick(lakechime, subscription)
     (moved,) = lakechime("trigger", "resume", NAME, *WHY, "--dry-run", "--json").json["consumers"]
-    assert list(moved["after"]["offsets"]["topics"].values()) == [[topics.named("orders"), {"0": 3}]]
+    assert list(moved["after"]["offsets"]["topics"].values()) == [
+        [topics.named("orders"), {"0": 3}]
+    ]
     assert lakechime("trigger", "resume", NAME, *WHY).code == 0
     assert "new offsets 3 to 4" in one_tick(lakechime, subscription)
 
 
 @pytest.mark.services
-def test_a_consumer_that_is_held_may_leave_out_what_is_there_too(lakechime: Cli, topics: Topics, subscription: Subscription) -> None:
+def test_a_consumer_that_is_held_may_leave_out_what_is_there_too(
+    lakechime: Cli, topics: Topics, subscription: Subscription
+) -> None:
     topics.create("orders")
     topics.send("orders", "a")
     one_tick(lakechime, subscription)

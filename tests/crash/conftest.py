@@ -11,8 +11,12 @@ from tests.support.postgres import ENABLE, find_binaries, fresh_database, server
 
 
 @pytest.fixture
-def deployment(tmp_path: Path, spark_jars: Path, request: pytest.FixtureRequest) -> Iterator[Deployment]:
-    """A running deployment on a PostgreSQL of its own. A parameter is the number of attempts before an execution is blocked."""
+def deployment(
+    tmp_path: Path, spark_jars: Path, request: pytest.FixtureRequest
+) -> Iterator[Deployment]:
+    """A running deployment on a PostgreSQL of its own. A parameter is the number of attempts before
+    an execution is blocked.
+    """
     try:
         binaries = find_binaries()
     except LookupError as error:

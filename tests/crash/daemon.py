@@ -1,4 +1,6 @@
-"""Dagster's daemon with one point: it dies after it has made a run of a request, before it launches it."""
+"""Dagster's daemon with one point: it dies after it has made a run of a request, before it launches
+it.
+"""
 
 from importlib.metadata import entry_points
 from typing import Any

@@ -1,4 +1,6 @@
-"""A deployment of real processes that are killed and started again: store, code server, daemon, warm driver, and their bookkeeping."""
+"""A deployment of real processes that are killed and started again: store, code server, daemon,
+warm driver, and their bookkeeping.
+"""
 
 import json
 import os
@@ -64,7 +66,9 @@ class Verdict:
 class Deployment:
     """The processes of one deployment, each started again when it has ended."""
 
-    def __init__(self, home: Path, store: Server, store_url: str, jars: Path, *, attempts: int) -> None:
+    def __init__(
+        self, home: Path, store: Server, store_url: str, jars: Path, *, attempts: int
+    ) -> None:
         self.home = home
         self.store = store
         self.jars = jars
@@ -83,19 +87,41 @@ class Deployment:
         )
         port = free_port()
         workspace = home / "workspace.yaml"
-        workspace.write_text(f"load_from:\n  - grpc_server: {{host: 127.0.0.1, port: {port}, location_name: crash}}\n")
+        workspace.write_text(
+            f"load_from:\n  - grpc_server: {{host: 127.0.0.1, port: {port}, location_name: "
+            f"crash}}\n"
+        )
         python = sys.executable
         self.code_server = Service(
             "code-server",
-            [python, "-m", "dagster", "api", "grpc", "-m", "tests.crash.location", "-h", "127.0.0.1", "-p", str(port)],
+            [
+                python,
+                "-m",
+                "dagster",
+                "api",
+                "grpc",
+                "-m",
+                "tests.crash.location",
+                "-h",
+                "127.0.0.1",
+                "-p",
+                str(port),
+            ],
             cwd=home,
             env=self.env,
             port=port,
         )
-        self.daemon = Service("daemon", [python, "-m", "tests.crash.daemon", "run", "-w", str(workspace)], cwd=home, env=self.env)
+        self.daemon = Service(
+            "daemon",
+            [python, "-m", "tests.crash.daemon", "run", "-w", str(workspace)],
+            cwd=home,
+            env=self.env,
+        )
         self.warm: WarmHost | None = None
         self.next_id = 0
-        self.platform: Platform = open_platform(load_settings(home=home, store_url=store_url, deployment="crash"))
+        self.platform: Platform = open_platform(
+            load_settings(home=home, store_url=store_url, deployment="crash")
+        )
 
     @property
     def instance(self) -> dg.DagsterInstance:
@@ -104,7 +130,9 @@ class Deployment:
     # Processes
 
     def supervise(self) -> None:
-        """Start what is not running, as an operating system's service manager does; the daemon only when it finds its code server."""
+        """Start what is not running, as an operating system's service manager does; the daemon only
+        when it finds its code server.
+        """
         if self.warm is None or self.warm.process.poll() is not None:
             self.warm = start_warm_driver(small_settings("warm"), self.home, self.jars)
         if not self.code_server.is_running:
@@ -113,7 +141,9 @@ class Deployment:
             self.daemon.start()
 
     def await_true(self, condition: Callable[[], object], what: str, seconds: float = 120) -> None:
-        """Wait until this holds, while ended processes are started again; a store that is away counts as not yet."""
+        """Wait until this holds, while ended processes are started again; a store that is away
+        counts as not yet.
+        """
 
         def holds() -> object:
             with suppress(LakeChimeError, SQLAlchemyError):
@@ -124,7 +154,9 @@ class Deployment:
 
     @property
     def is_warmed(self) -> bool:
-        """Whether the warm driver has been exercised: runs that come before it is share its slow first minute."""
+        """Whether the warm driver has been exercised: runs that come before it is share its slow
+        first minute.
+        """
         file = WarmFile.read(self.home)
         return file is not None and file.is_warmed
 
@@ -159,16 +191,25 @@ class Deployment:
     # Changes, and what became of them
 
     def change(self, point: Point, rows: int = 2) -> None:
-        """One commit of new rows to a point's source, registered by its producer, who tries until the store takes it."""
+        """One commit of new rows to a point's source, registered by its producer, who tries until
+        the store takes it.
+        """
         ids = list(range(self.next_id, self.next_id + rows))
         self.next_id += rows
         log = self.platform.log(point.source)
         if point.follows:
-            append_messages(log.location, [_message(number) for number in ids], MessageFormat(envelope=Debezium(), keys=("id",)))
+            append_messages(
+                log.location,
+                [_message(number) for number in ids],
+                MessageFormat(envelope=Debezium(), keys=("id",)),
+            )
         else:
             write(log.location, pa.table({"id": ids}, schema=SCHEMA))
         version = log.version
-        self.await_true(lambda: (self.platform.store.register(log.events_of_commit(version)), True)[1], f"the store takes {point.source}")
+        self.await_true(
+            lambda: (self.platform.store.register(log.events_of_commit(version)), True)[1],
+            f"the store takes {point.source}",
+        )
 
     def completed_steps(self, point: Point) -> int:
         subscription = self.platform.ledger.subscription(point.target)
@@ -179,10 +220,16 @@ class Deployment:
         """Whether the consumer stands at its source's newest commit, with nothing open."""
         subscription = self.platform.ledger.subscription(point.target)
         consumer = self.platform.ledger.consumers(subscription).get("") if subscription else None
-        if subscription is None or consumer is None or self.platform.ledger.open_executions(subscription):
+        if (
+            subscription is None
+            or consumer is None
+            or self.platform.ledger.open_executions(subscription)
+        ):
             return False
         checkpoint = consumer.checkpoint.sources.get(point.source)
-        return checkpoint is not None and checkpoint.snapshot_id == str(self.platform.log(point.source).version)
+        return checkpoint is not None and checkpoint.snapshot_id == str(
+            self.platform.log(point.source).version
+        )
 
     def unfinished_runs(self) -> list[dg.DagsterRun]:
         return [run for run in self.instance.get_runs() if not run.is_finished]
@@ -197,10 +244,22 @@ class Deployment:
             lost += [f"row {row} of {point.target}" for row in (sent - got).elements()]
             doubled += [f"row {row} of {point.target}" for row in (got - sent).elements()]
             for name in (point.source, point.target):
-                commits, events = Counter(self._data_versions(name)), Counter(self._registered(name))
-                lost += [f"the event of commit {version} of {name}" for version in (commits - events).elements()]
-                doubled += [f"the event of commit {version} of {name}" for version in (events - commits).elements()]
-        stuck += [f"Dagster run {run.run_id} ({run.status.value}, {run.tags})" for run in self.unfinished_runs()]
+                commits, events = (
+                    Counter(self._data_versions(name)),
+                    Counter(self._registered(name)),
+                )
+                lost += [
+                    f"the event of commit {version} of {name}"
+                    for version in (commits - events).elements()
+                ]
+                doubled += [
+                    f"the event of commit {version} of {name}"
+                    for version in (events - commits).elements()
+                ]
+        stuck += [
+            f"Dagster run {run.run_id} ({run.status.value}, {run.tags})"
+            for run in self.unfinished_runs()
+        ]
         return Verdict(tuple(lost), tuple(doubled), tuple(stuck))
 
     def story(self, points: Iterable[Point]) -> str:
@@ -209,9 +268,12 @@ class Deployment:
         for execution in self.platform.ledger.executions(limit=1000):
             if execution.consumer.subscription in {point.target for point in points}:
                 attempts = self.platform.ledger.attempts(execution.execution_id)
-                tries = ", ".join(f"{one.number}:{one.outcome or 'open'} {one.error or ''}" for one in attempts)
+                tries = ", ".join(
+                    f"{one.number}:{one.outcome or 'open'} {one.error or ''}" for one in attempts
+                )
                 lines.append(
-                    f"{execution.consumer.subscription} step {execution.step} {execution.state.value} version {execution.version} [{tries}]"
+                    f"{execution.consumer.subscription} step {execution.step} "
+                    f"{execution.state.value} version {execution.version} [{tries}]"
                 )
         return "\n".join(sorted(lines))
 
@@ -220,7 +282,9 @@ class Deployment:
         consumers = self.platform.ledger.consumers(subscription) if subscription else {}
         opened = self.platform.ledger.open_executions(subscription) if subscription else []
         return (
-            f"{point.target}: {[consumer.blocked_sentence(point.target) or consumer.checkpoint for consumer in consumers.values()]}, open "
+            f"{point.target}: "
+            f"{[consumer.blocked_sentence(point.target) or consumer.checkpoint for consumer in consumers.values()]}, "
+            f"open "
             f"{opened}"
         )
 
@@ -234,25 +298,40 @@ class Deployment:
         log = self.platform.log(table)
         if not log.exists():
             return []
-        return [str(commit.version) for commit in log.commits(-1, log.version) if log.events_of_commit(commit.version)]
+        return [
+            str(commit.version)
+            for commit in log.commits(-1, log.version)
+            if log.events_of_commit(commit.version)
+        ]
 
     def _registered(self, table: str) -> list[str]:
         events = self.platform.store.fetch(EventQuery(table=table))
-        return [str(event.event.snapshot_id) for event in events if event.amends is None and event.event.snapshot_id is not None]
+        return [
+            str(event.event.snapshot_id)
+            for event in events
+            if event.amends is None and event.event.snapshot_id is not None
+        ]
 
 
 def _message(number: int) -> Record:
     """A row that was inserted."""
-    payload = make_payload(source={**BINLOG, "pos": number + 1}, after={"id": number, "name": "Ann", "amount": 5})
+    payload = make_payload(
+        source={**BINLOG, "pos": number + 1}, after={"id": number, "name": "Ann", "amount": 5}
+    )
     return make_record(payload, schema=envelope_schema(), key={"id": number}, offset=number)
 
 
 @contextmanager
-def deployed(home: Path, store: Server, store_url: str, jars: Path, *, attempts: int = 5) -> Iterator[Deployment]:
+def deployed(
+    home: Path, store: Server, store_url: str, jars: Path, *, attempts: int = 5
+) -> Iterator[Deployment]:
     """A running deployment, of which nothing is left afterwards."""
     deployment = Deployment(home, store, store_url, jars, attempts=attempts)
     try:
-        deployment.await_true(lambda: deployment.daemon.is_running and deployment.is_warmed, "daemon and warm driver are started")
+        deployment.await_true(
+            lambda: deployment.daemon.is_running and deployment.is_warmed,
+            "daemon and warm driver are started",
+        )
         yield deployment
     finally:
         deployment.end()

@@ -1,5 +1,5 @@
-"""The code location of the crash test: a lake with a subscription per point, the product's own functions wrapped so that they strike
-there.
+"""The code location of the crash test: a lake with a subscription per point, the product's own
+functions wrapped so that they strike there.
 """
 
 import functools
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 switch = Switch.of_environment()
 in_run = threading.local()
 HELD_BY_HARNESS = (Point.CODE_SERVER, Point.DAEMON, Point.WARM_DRIVER, Point.STORE)
-SLOW = "length(java_method('java.lang.Thread', 'sleep', 1000L)) > 0"  # true after a second for each row
+# true after a second for each row
+SLOW = "length(java_method('java.lang.Thread', 'sleep', 1000L)) > 0"
 
 
 def before(owner: Any, name: str, act: Callable[..., None]) -> None:
@@ -60,15 +61,29 @@ def after(owner: Any, name: str, act: Callable[[Any], None]) -> None:
 
 
 def install() -> None:
-    """Strike at the points, and let leases and pauses be short, so that a minute's wait takes seconds."""
+    """Strike at the points, and let leases and pauses be short, so that a minute's wait takes
+    seconds.
+    """
     ledger_module.LEASE_MS = int(12_000 * PATIENCE)
     tick_module.UNBEGUN_MS = int(20_000 * PATIENCE)
     ledger_module.BACKOFF_MS = (0, 500, 1_000, 2_000, 2_000)
     ledger_module.MAX_ATTEMPTS = int(os.environ.get("LAKECHIME_TEST_ATTEMPTS", "5"))
     running_module.RENEW_SECONDS = 2.0
-    after(Ledger, "claim", lambda execution: switch.die(Point.AFTER_CLAIM, execution.consumer.subscription))
-    after(Ledger, "begin", lambda execution: switch.die(Point.AFTER_RUN_START, execution.consumer.subscription))
-    before(tables, "complete", lambda running, *_: switch.die(Point.AFTER_COMMIT, running.subscription.name))
+    after(
+        Ledger,
+        "claim",
+        lambda execution: switch.die(Point.AFTER_CLAIM, execution.consumer.subscription),
+    )
+    after(
+        Ledger,
+        "begin",
+        lambda execution: switch.die(Point.AFTER_RUN_START, execution.consumer.subscription),
+    )
+    before(
+        tables,
+        "complete",
+        lambda running, *_: switch.die(Point.AFTER_COMMIT, running.subscription.name),
+    )
     before(Ledger, "complete", _before_completing)
     _wrap_runs()
 
@@ -88,7 +103,11 @@ def _wrap_runs() -> None:
         from lakechime_dagster.spark import refresh as refresh_module
 
         if not hasattr(spark_refresh.write_rows, "__wrapped__"):
-            before(spark_refresh, "write_rows", lambda _, target, *__: switch.die(Point.BETWEEN_COMMITS, target.name))
+            before(
+                spark_refresh,
+                "write_rows",
+                lambda _, target, *__: switch.die(Point.BETWEEN_COMMITS, target.name),
+            )
         original = refresh_module.append
         sign = switch.folder / f"run-{os.getpid()}"
         sign.touch()
@@ -104,14 +123,20 @@ def _wrap_runs() -> None:
 
 
 def append(original: Callable[..., None], rows: "DataFrame", target: Any) -> None:
-    """Spark's append, at which a process is struck before the commit, or while the job that leads to it runs."""
+    """Spark's append, at which a process is struck before the commit, or while the job that leads
+    to it runs.
+    """
     subscription = target.name
     switch.stop(Point.ZOMBIE, subscription)
     for point in HELD_BY_HARNESS:
         switch.wait(point, subscription)
     if subscription == Point.DURING_SPARK_JOB.target and switch.is_armed(Point.DURING_SPARK_JOB):
         context = rows.sparkSession.sparkContext
-        threading.Thread(target=_die_while_running, args=(context, min(context.getJobTags()), subscription), daemon=True).start()
+        threading.Thread(
+            target=_die_while_running,
+            args=(context, min(context.getJobTags()), subscription),
+            daemon=True,
+        ).start()
         rows = rows.where(SLOW)
     original(rows, target)
 
@@ -129,17 +154,29 @@ def _is_running(tracker: Any, job: int) -> bool:
 
 
 def build_lake() -> Lake:
-    """A source and a target per point, without keys but for one that follows messages: a row that is written twice shows."""
+    """A source and a target per point, without keys but for one that follows messages: a row that
+    is written twice shows.
+    """
     sources = {point: SourceTable(point.source) for point in Point if not point.follows}
     replica = [_followed(point) for point in Point if point.follows]
-    return Lake("crash", [*sources.values(), *[_copy(point, source) for point, source in sources.items()], *replica])
+    return Lake(
+        "crash",
+        [*sources.values(), *[_copy(point, source) for point, source in sources.items()], *replica],
+    )
 
 
 def _followed(point: Point) -> CDCTable:
-    """A target that follows messages, which the harness writes: its source is a folder in which nothing is."""
+    """A target that follows messages, which the harness writes: its source is a folder in which
+    nothing is.
+    """
     nothing = switch.folder / "source"
     nothing.mkdir(exist_ok=True)
-    return cdc_table(point.target, source=JsonLines(str(nothing)), envelope=Debezium(), merge=CDCMerge(keys=("id",)))
+    return cdc_table(
+        point.target,
+        source=JsonLines(str(nothing)),
+        envelope=Debezium(),
+        merge=CDCMerge(keys=("id",)),
+    )
 
 
 def _copy(point: Point, source: SourceTable) -> LakeTable:

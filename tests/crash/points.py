@@ -1,4 +1,6 @@
-"""The points at which a process is killed, and the switch by which it learns that its hour has come."""
+"""The points at which a process is killed, and the switch by which it learns that its hour has
+come.
+"""
 
 import os
 import signal
@@ -31,7 +33,9 @@ class Point(StrEnum):
 
     @property
     def follows(self) -> bool:
-        """Whether its target follows a database's table, and is committed to after what is remembered beside it."""
+        """Whether its target follows a database's table, and is committed to after what is
+        remembered beside it.
+        """
         return self is Point.BETWEEN_COMMITS
 
     @property
@@ -47,7 +51,9 @@ class Point(StrEnum):
 
 @dataclass(frozen=True)
 class Switch:
-    """Armed by the harness, taken once by the process that reaches the point: renaming a file is what is atomic."""
+    """Armed by the harness, taken once by the process that reaches the point: renaming a file is
+    what is atomic.
+    """
 
     folder: Path
 

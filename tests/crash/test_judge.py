@@ -1,4 +1,6 @@
-"""The judge of the crash test sees what it is there to see: a world in which something was lost, doubled or stuck."""
+"""The judge of the crash test sees what it is there to see: a world in which something was lost,
+doubled or stuck.
+"""
 
 from pathlib import Path
 
@@ -17,7 +19,9 @@ POINT = Point.ZOMBIE
 def deployment(tmp_path: Path) -> Deployment:
     """Store and tables of a deployment of which no process was started, on SQLite."""
     nowhere = Server("", ())
-    return Deployment(tmp_path, nowhere, f"sqlite:///{tmp_path / 'dce.sqlite'}", tmp_path, attempts=5)
+    return Deployment(
+        tmp_path, nowhere, f"sqlite:///{tmp_path / 'dce.sqlite'}", tmp_path, attempts=5
+    )
 
 
 def add(deployment: Deployment, table: str, *ids: int, registered: bool = True) -> None:
@@ -46,7 +50,9 @@ def test_a_commit_that_nobody_registered_is_lost(deployment: Deployment) -> None
     assert deployment.judge([POINT]).lost == (f"the event of commit 0 of {POINT.target}",)
 
 
-def test_a_consumer_that_does_not_stand_at_its_newest_commit_is_stuck(deployment: Deployment) -> None:
+def test_a_consumer_that_does_not_stand_at_its_newest_commit_is_stuck(
+    deployment: Deployment,
+) -> None:
     add(deployment, POINT.source, 1)
     add(deployment, POINT.target, 1)
     verdict = deployment.judge([POINT])

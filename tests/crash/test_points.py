@@ -1,4 +1,6 @@
-"""Processes are killed at named points of the loop: no change is lost, none is applied twice, none stays behind."""
+"""Processes are killed at named points of the loop: no change is lost, none is applied twice, none
+stays behind.
+"""
 
 import os
 import signal
@@ -12,29 +14,57 @@ from tests.support.processes import is_alive
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.services]
 
-EARLY = (Point.AFTER_CLAIM, Point.AFTER_RUN_REQUEST)  # these take code server and daemon along, so before the runs of others
-IN_RUNS = (Point.DURING_SPARK_JOB, Point.AFTER_COMMIT, Point.AFTER_REGISTRATION, Point.BETWEEN_COMMITS, Point.ZOMBIE)
-AROUND_RUNS = (Point.AFTER_RUN_START, Point.CODE_SERVER, Point.DAEMON, Point.WARM_DRIVER, Point.STORE)
+EARLY = (
+    Point.AFTER_CLAIM,
+    Point.AFTER_RUN_REQUEST,
+)  # these take code server and daemon along, so before the runs of others
+IN_RUNS = (
+    Point.DURING_SPARK_JOB,
+    Point.AFTER_COMMIT,
+    Point.AFTER_REGISTRATION,
+    Point.BETWEEN_COMMITS,
+    Point.ZOMBIE,
+)
+AROUND_RUNS = (
+    Point.AFTER_RUN_START,
+    Point.CODE_SERVER,
+    Point.DAEMON,
+    Point.WARM_DRIVER,
+    Point.STORE,
+)
 
 
 @pytest.mark.parametrize(
     ("rounds", "changes_follow"),
     [
         pytest.param((EARLY, IN_RUNS), False, id="transactions", marks=pytest.mark.tier2),
-        pytest.param((EARLY, IN_RUNS, AROUND_RUNS), True, id="every process", marks=pytest.mark.tier3),
+        pytest.param(
+            (EARLY, IN_RUNS, AROUND_RUNS), True, id="every process", marks=pytest.mark.tier3
+        ),
     ],
 )
 def test_a_kill_at_any_point_loses_doubles_and_blocks_nothing(
-    deployment: Deployment, say: Callable[[str], None], rounds: tuple[tuple[Point, ...], ...], changes_follow: bool
+    deployment: Deployment,
+    say: Callable[[str], None],
+    rounds: tuple[tuple[Point, ...], ...],
+    changes_follow: bool,
 ) -> None:
-    """Between any two transactions that belong together; with `changes_follow`, while further changes arrive."""
+    """Between any two transactions that belong together; with `changes_follow`, while further
+    changes arrive.
+    """
     points = [point for one in rounds for point in one]
     try:
         for one in rounds:
             strike(deployment, one, changes_follow)
         for point in points:
-            deployment.await_true(lambda point=point: deployment.is_consumed(point), f"{point.target} has consumed everything", 180)
-        deployment.await_true(lambda: not deployment.unfinished_runs(), "every Dagster run has ended", 90)
+            deployment.await_true(
+                lambda point=point: deployment.is_consumed(point),
+                f"{point.target} has consumed everything",
+                180,
+            )
+        deployment.await_true(
+            lambda: not deployment.unfinished_runs(), "every Dagster run has ended", 90
+        )
     finally:
         verdict = deployment.judge(points)
         reached = [point for point in points if deployment.switch.reached_by(point) is not None]
@@ -50,7 +80,11 @@ def strike(deployment: Deployment, points: tuple[Point, ...], changes_follow: bo
         deployment.change(point)
     waiting = list(points)
     while waiting:
-        deployment.await_true(lambda: any(deployment.switch.reached_by(point) for point in waiting), f"{waiting} reached", 300)
+        deployment.await_true(
+            lambda: any(deployment.switch.reached_by(point) for point in waiting),
+            f"{waiting} reached",
+            300,
+        )
         point = next(point for point in waiting if deployment.switch.reached_by(point))
         waiting.remove(point)
         strike_others(deployment, point)
@@ -74,11 +108,17 @@ def strike_others(deployment: Deployment, point: Point) -> None:
 
 
 def wake_zombie(deployment: Deployment) -> None:
-    """The stopped run goes on after its successor has committed and completed the step; it must end without a trace."""
+    """The stopped run goes on after its successor has committed and completed the step; it must end
+    without a trace.
+    """
     pid = deployment.switch.reached_by(Point.ZOMBIE)
     assert pid is not None
     assert is_alive(pid)
-    deployment.await_true(lambda: deployment.completed_steps(Point.ZOMBIE) >= 1, "the zombie's successor has committed", 300)
+    deployment.await_true(
+        lambda: deployment.completed_steps(Point.ZOMBIE) >= 1,
+        "the zombie's successor has committed",
+        300,
+    )
     assert is_alive(pid)
     os.kill(pid, signal.SIGCONT)
     deployment.await_true(lambda: not is_alive(pid), "the zombie has ended")

@@ -13,14 +13,18 @@ from tests.crash.points import Point
 pytestmark = [pytest.mark.tier3, pytest.mark.e2e, pytest.mark.spark, pytest.mark.services]
 
 KILLS = int(os.environ.get("LAKECHIME_TEST_KILLS", "20"))
-MANY_ATTEMPTS = 1_000  # killed at random, five attempts in a row are no sign of a fault of their subscription
+MANY_ATTEMPTS = (
+    1_000  # killed at random, five attempts in a row are no sign of a fault of their subscription
+)
 SUBSCRIPTIONS = tuple(Point)[:4]
 MOST_SECONDS_BETWEEN = 6.0
 SHARE_OF_RUNS = 0.6
 
 
 @pytest.mark.parametrize("deployment", [MANY_ATTEMPTS], indirect=True, ids=["many attempts"])
-def test_kills_at_random_moments_lose_double_and_block_nothing(deployment: Deployment, say: Callable[[str], None]) -> None:
+def test_kills_at_random_moments_lose_double_and_block_nothing(
+    deployment: Deployment, say: Callable[[str], None]
+) -> None:
     seed = random.randrange(1_000_000)
     chance = random.Random(seed)
     say(f"{KILLS} kills, seed {seed}")
@@ -35,11 +39,20 @@ def test_kills_at_random_moments_lose_double_and_block_nothing(deployment: Deplo
         for point in SUBSCRIPTIONS:
             deployment.change(point)
         for point in SUBSCRIPTIONS:
-            deployment.await_true(lambda point=point: deployment.is_consumed(point), f"{point.target} has consumed everything", 240)
-        deployment.await_true(lambda: not deployment.unfinished_runs(), "every Dagster run has ended", 120)
+            deployment.await_true(
+                lambda point=point: deployment.is_consumed(point),
+                f"{point.target} has consumed everything",
+                240,
+            )
+        deployment.await_true(
+            lambda: not deployment.unfinished_runs(), "every Dagster run has ended", 120
+        )
     finally:
         verdict = deployment.judge(SUBSCRIPTIONS)
-        say(f"{sum(killed.values())} kills ({', '.join(f'{n} {name}' for name, n in sorted(killed.items()))}), {verdict}")
+        say(
+            f"{sum(killed.values())} kills "
+            f"({', '.join(f'{n} {name}' for name, n in sorted(killed.items()))}), {verdict}"
+        )
     assert verdict.is_clean, (verdict, deployment.story(SUBSCRIPTIONS))
 
 

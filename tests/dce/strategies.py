@@ -4,14 +4,27 @@ import string
 
 from hypothesis import strategies as st
 
-from lakechime_dagster.dce.events import MAX_SEQ, DataChangeEvent, OperationType, Position, TableFormat
+from lakechime_dagster.dce.events import (
+    MAX_SEQ,
+    DataChangeEvent,
+    OperationType,
+    Position,
+    TableFormat,
+)
 
-names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40).map(str.strip).filter(bool)
+names = (
+    st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40)
+    .map(str.strip)
+    .filter(bool)
+)
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40).map(str.strip)
 numbers = st.one_of(st.integers(-(2**63), 2**63), st.floats(allow_nan=False, allow_infinity=False))
 levels = st.recursive(
     st.one_of(st.none(), st.booleans(), numbers, texts),
-    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(st.text(string.ascii_letters, max_size=5), inner, max_size=2)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=2),
+        st.dictionaries(st.text(string.ascii_letters, max_size=5), inner, max_size=2),
+    ),
     max_leaves=4,
 )
 partitions = st.one_of(st.none(), st.lists(levels, min_size=1, max_size=3))

@@ -1,4 +1,6 @@
-"""Positions follow commit order: eight writers against a reader that pages through the feed while they write."""
+"""Positions follow commit order: eight writers against a reader that pages through the feed while
+they write.
+"""
 
 import os
 import subprocess
@@ -20,10 +22,15 @@ from lakechime_dagster.dce.store import DCEStore
 WRITERS = 8
 EVENTS = int(os.environ.get("LAKECHIME_STRESS_EVENTS", "40000")) // WRITERS  # of each writer
 EXPECTED = {(str(writer), str(number + 1)) for writer in range(WRITERS) for number in range(EVENTS)}
-PAUSE = 0.02  # seconds between two looks while they write: as long as a late transaction, and the cores are the writers'
+# seconds between two looks while they write: as long as a late transaction, and the cores are the
+# writers'
+PAUSE = 0.02
 Seen = Counter[tuple[str, str]]
 
-pytestmark = [pytest.mark.tier2, pytest.mark.several_connections]  # a file: processes and threads open it
+pytestmark = [
+    pytest.mark.tier2,
+    pytest.mark.several_connections,
+]  # a file: processes and threads open it
 
 
 class FeedReader:
@@ -36,16 +43,24 @@ class FeedReader:
     def read(self) -> int:
         page = self.store.feed(self.checkpoint, limit=5_000)
         positions = [event.position for event in page.events]
-        self.in_order &= positions == sorted(set(positions)) and all(position > self.checkpoint for position in positions)
-        self.seen.update((str(event.event.partition[0]), str(event.event.snapshot_id)) for event in page.events if event.event.partition)
+        self.in_order &= positions == sorted(set(positions)) and all(
+            position > self.checkpoint for position in positions
+        )
+        self.seen.update(
+            (str(event.event.partition[0]), str(event.event.snapshot_id))
+            for event in page.events
+            if event.event.partition
+        )
         self.checkpoint = page.through
         return len(positions)
 
 
 class NaiveReader:
-    """The broken twin: remembers the highest number that it saw, not caring which transactions are still running.
+    """The broken twin: remembers the highest number that it saw, not caring which transactions are
+    still running.
 
-    It reads all that is there: far behind the writers, as pages would leave it on a busy machine, there is nothing to lose.
+    It reads all that is there: far behind the writers, as pages would leave it on a busy machine,
+    there is nothing to lose.
     """
 
     def __init__(self, store: DCEStore) -> None:
@@ -54,22 +69,31 @@ class NaiveReader:
     def read(self) -> int:
         query = select(dce_event.c.seq, dce_event.c.partition_key, dce_event.c.snapshot_id)
         with at_once(self.store.engine) as connection:
-            rows = connection.execute(query.where(dce_event.c.seq > self.last).order_by(dce_event.c.seq)).all()
+            rows = connection.execute(
+                query.where(dce_event.c.seq > self.last).order_by(dce_event.c.seq)
+            ).all()
         self.seen.update((row.partition_key.strip("[]"), row.snapshot_id) for row in rows)
         self.last = rows[-1].seq if rows else self.last
         return len(rows)
 
 
-def test_a_reader_of_the_feed_loses_and_doubles_nothing_while_eight_processes_write(engine: Engine) -> None:
+def test_a_reader_of_the_feed_loses_and_doubles_nothing_while_eight_processes_write(
+    engine: Engine,
+) -> None:
     reader, naive = FeedReader(DCEStore(engine)), NaiveReader(DCEStore(engine))
 
     _write_and_read(engine, lambda: reader.read() + naive.read())
 
-    lost, doubled = EXPECTED - set(reader.seen), [event for event, times in reader.seen.items() if times > 1]
+    lost, doubled = (
+        EXPECTED - set(reader.seen),
+        [event for event, times in reader.seen.items() if times > 1],
+    )
     assert (len(reader.seen), len(lost), len(doubled)) == (WRITERS * EVENTS, 0, 0)
     assert reader.in_order
     if engine.dialect.name == "postgresql":
-        assert EXPECTED - set(naive.seen), "the naive reader should have lost events: this test no longer proves anything"
+        assert EXPECTED - set(naive.seen), (
+            "the naive reader should have lost events: this test no longer proves anything"
+        )
 
 
 def _write_and_read(engine: Engine, read: Callable[[], int]) -> None:
@@ -77,9 +101,14 @@ def _write_and_read(engine: Engine, read: Callable[[], int]) -> None:
     url = engine.url.render_as_string(hide_password=False)
     command = [sys.executable, "-m", "tests.support.writers", url]
     root = Path(lakechime_dagster.__path__[0]).parent
-    writers = [subprocess.Popen([*command, str(number), str(EVENTS)], cwd=root) for number in range(WRITERS)]
+    writers = [
+        subprocess.Popen([*command, str(number), str(EVENTS)], cwd=root)
+        for number in range(WRITERS)
+    ]
     ended = threading.Event()
-    watcher = threading.Thread(target=lambda: ([writer.wait() for writer in writers], ended.set()), daemon=True)
+    watcher = threading.Thread(
+        target=lambda: ([writer.wait() for writer in writers], ended.set()), daemon=True
+    )
     watcher.start()
     try:
         while True:

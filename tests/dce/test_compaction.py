@@ -23,7 +23,9 @@ def store(engine: Engine) -> DCEStore:
 
 
 def test_events_of_the_time_itself_and_later_stay(store: DCEStore) -> None:
-    first, second = store.register([make_event(snapshot_id="1"), make_event(snapshot_id="2")]).registered
+    first, second = store.register(
+        [make_event(snapshot_id="1"), make_event(snapshot_id="2")]
+    ).registered
     _set_time(store.engine, first.position, 1_000)
     _set_time(store.engine, second.position, 2_000)
 
@@ -32,7 +34,10 @@ def test_events_of_the_time_itself_and_later_stay(store: DCEStore) -> None:
 
 
 def test_a_repeat_of_a_compacted_event_stays_a_duplicate(store: DCEStore) -> None:
-    events = [make_event(partition=["a"], snapshot_id="1", tags={"run": "7"}), make_event(event_key="k")]
+    events = [
+        make_event(partition=["a"], snapshot_id="1", tags={"run": "7"}),
+        make_event(event_key="k"),
+    ]
     originals = store.register(events).registered
     expire(store.engine, FAR, needed={})
 
@@ -45,7 +50,9 @@ def test_a_repeat_of_a_compacted_event_stays_a_duplicate(store: DCEStore) -> Non
 
 
 def test_a_tag_that_comes_later_amends_the_compacted_event_once(store: DCEStore) -> None:
-    (original,) = store.register([make_event(partition=["a"], snapshot_id="1", tags={"run": "7"})]).registered
+    (original,) = store.register(
+        [make_event(partition=["a"], snapshot_id="1", tags={"run": "7"})]
+    ).registered
     expire(store.engine, FAR, needed={})
     late = make_event(partition=["a"], snapshot_id="1", tags={"complete": "true"})
 
@@ -57,12 +64,19 @@ def test_a_tag_that_comes_later_amends_the_compacted_event_once(store: DCEStore)
 
     expire(store.engine, FAR, needed={})
     assert [one.position for one in store.register([late]).duplicates] == [amendment.position]
-    (last,) = store.register([make_event(partition=["a"], snapshot_id="1", tags={"more": "1"})]).registered
+    (last,) = store.register(
+        [make_event(partition=["a"], snapshot_id="1", tags={"more": "1"})]
+    ).registered
     assert dict(last.event.tags) == {"run": "7", "complete": "true", "more": "1"}
 
 
 def test_what_a_live_consumer_needs_stays_per_table(store: DCEStore) -> None:
-    at = [one.position for one in store.register([make_event(snapshot_id=str(number)) for number in range(4)]).registered]
+    at = [
+        one.position
+        for one in store.register(
+            [make_event(snapshot_id=str(number)) for number in range(4)]
+        ).registered
+    ]
     store.register([make_event("bronze.other", snapshot_id="1")])
 
     report = expire(store.engine, FAR, needed={ORDERS: at[1]})
@@ -72,13 +86,26 @@ def test_what_a_live_consumer_needs_stays_per_table(store: DCEStore) -> None:
 
 
 def test_force_removes_what_is_needed_and_says_so_in_the_same_transaction(store: DCEStore) -> None:
-    at = [one.position for one in store.register([make_event(snapshot_id=str(number)) for number in range(4)]).registered]
+    at = [
+        one.position
+        for one in store.register(
+            [make_event(snapshot_id=str(number)) for number in range(4)]
+        ).registered
+    ]
     told = []
 
-    report = expire(store.engine, FAR, needed=lambda *_: at[1], force=True, when_forced=lambda _, table: told.append(table))
+    report = expire(
+        store.engine,
+        FAR,
+        needed=lambda *_: at[1],
+        force=True,
+        when_forced=lambda _, table: told.append(table),
+    )
 
     assert store.fetch(EventQuery()) == []
-    assert [(table.table, table.needed, table.through) for table in report.forced] == [(ORDERS, 2, at[3])]
+    assert [(table.table, table.needed, table.through) for table in report.forced] == [
+        (ORDERS, 2, at[3])
+    ]
     assert tuple(told) == report.forced
 
 
@@ -96,4 +123,6 @@ def test_an_error_while_marking_stale_consumers_keeps_the_events(store: DCEStore
 
 def _set_time(engine: Engine, position: Position, event_ts: int) -> None:
     with writing(engine) as connection:
-        connection.execute(update(dce_event).where(dce_event.c.seq == position.seq).values(event_ts=event_ts))
+        connection.execute(
+            update(dce_event).where(dce_event.c.seq == position.seq).values(event_ts=event_ts)
+        )

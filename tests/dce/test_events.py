@@ -67,9 +67,20 @@ def test_what_breaks_a_rule_is_refused_by_the_name_of_its_field(wire: object, na
 
 @pytest.mark.parametrize(
     ("snapshot", "version"),
-    [("0", 0), ("42", 42), (None, None), ("", None), ("\u00b2", None), ("\u0663", None), ("-1", None), ("1" * 19, None)],
+    [
+        ("0", 0),
+        ("42", 42),
+        (None, None),
+        ("", None),
+        ("\u00b2", None),
+        ("\u0663", None),
+        ("-1", None),
+        ("1" * 19, None),
+    ],
 )
-def test_only_plain_numbers_name_a_version_of_a_delta_table(snapshot: str | None, version: int | None) -> None:
+def test_only_plain_numbers_name_a_version_of_a_delta_table(
+    snapshot: str | None, version: int | None
+) -> None:
     assert version_of(snapshot) == version
 
 
@@ -77,7 +88,9 @@ maps = st.dictionaries(names, texts, max_size=4)
 
 
 @given(maps, maps)
-def test_merged_tags_carry_what_was_added_and_what_it_left(one: dict[str, str], other: dict[str, str]) -> None:
+def test_merged_tags_carry_what_was_added_and_what_it_left(
+    one: dict[str, str], other: dict[str, str]
+) -> None:
     merged = Tags(one).merged(other)
 
     assert merged.carries(other)
@@ -98,7 +111,9 @@ def test_equal_tags_hash_alike_in_any_order_and_survive_pickling(tags: dict[str,
     assert hash(backwards) == hash(Tags(tags)) == hash(pickle.loads(pickle.dumps(backwards)))
 
 
-@pytest.mark.parametrize("tags", [{"k" * 129: "v"}, {"k": "v" * 4097}, {"k": 1}, {1: "v"}, {"k": "a\x00"}, "text"])
+@pytest.mark.parametrize(
+    "tags", [{"k" * 129: "v"}, {"k": "v" * 4097}, {"k": 1}, {1: "v"}, {"k": "a\x00"}, "text"]
+)
 def test_tags_that_a_store_cannot_hold_are_refused(tags: object) -> None:
     with pytest.raises(InvalidValueError, match="tags"):
         Tags(tags)  # type: ignore[arg-type]
@@ -115,7 +130,10 @@ def test_positions_are_ordered_by_transaction_then_sequence(one: Position, other
     assert one >= Position.ORIGIN
 
 
-@pytest.mark.parametrize("text", ["", "5", "-5", "5-", "a-b", "1-2-3", "1--2", "1 - 2", "٥-٥", f"1-{2**63}", f"{2**63}-1", None])
+@pytest.mark.parametrize(
+    "text",
+    ["", "5", "-5", "5-", "a-b", "1-2-3", "1--2", "1 - 2", "٥-٥", f"1-{2**63}", f"{2**63}-1", None],
+)
 def test_what_is_no_position_is_refused(text: str) -> None:
     with pytest.raises(InvalidValueError, match="position"):
         Position.parse(text)
@@ -124,10 +142,20 @@ def test_what_is_no_position_is_refused(text: str) -> None:
 @given(st.sets(st.text(min_size=1, max_size=5), min_size=1, max_size=3))
 def test_any_names_survive_the_way_through_a_commit_and_an_event(names: set[str]) -> None:
     facts = json.loads(json.dumps(changed_fact(names, since=4)))
-    assert changed_columns(changed_tag(facts, version=5)[CHANGED_TAG]) == {name.casefold() for name in names}
+    assert changed_columns(changed_tag(facts, version=5)[CHANGED_TAG]) == {
+        name.casefold() for name in names
+    }
 
 
-@pytest.mark.parametrize("facts", [{}, {"changed": None}, {"changed": {"since": 4}}, {"changed": {"columns": ["a"], "since": "4"}}])
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {},
+        {"changed": None},
+        {"changed": {"since": 4}},
+        {"changed": {"columns": ["a"], "since": "4"}},
+    ],
+)
 def test_facts_that_do_not_tell_it_give_no_tag(facts: dict[str, object]) -> None:
     assert changed_tag(facts, version=5) == {}
 

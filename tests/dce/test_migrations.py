@@ -1,4 +1,6 @@
-"""The store's tables are made and changed by migrations that any number of processes may run at once."""
+"""The store's tables are made and changed by migrations that any number of processes may run at
+once.
+"""
 
 import subprocess
 import sys
@@ -40,11 +42,17 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.dialect
 def test_migrated_tables_are_those_of_the_metadata(engine: Engine) -> None:
-    def is_ours(object_: object, name: str | None, kind: str, reflected: bool, other: object) -> bool:
-        return name != VERSION_TABLE and not (kind == "index" and name == "dce_event_feed" and engine.dialect.name == "sqlite")
+    def is_ours(
+        object_: object, name: str | None, kind: str, reflected: bool, other: object
+    ) -> bool:
+        return name != VERSION_TABLE and not (
+            kind == "index" and name == "dce_event_feed" and engine.dialect.name == "sqlite"
+        )
 
     with reading(engine) as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True, "include_object": is_ours})
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "include_object": is_ours}
+        )
         assert compare_metadata(context, metadata) == []
 
 
@@ -115,6 +123,8 @@ def test_neither_alembic_nor_the_driver_of_another_database_is_imported(tmp_path
     upgrade(engine)
     engine.dispose()
 
-    used = subprocess.run([sys.executable, "-c", USE, url], capture_output=True, text=True, check=True)
+    used = subprocess.run(
+        [sys.executable, "-c", USE, url], capture_output=True, text=True, check=True
+    )
 
     assert used.stdout == "bronze.orders []\n"

@@ -22,7 +22,9 @@ from tests.dce.strategies import partitions
 
 TYPED = {
     LevelType.STRING: st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20),
-    LevelType.INT: st.one_of(st.integers(), st.integers().map(str), st.integers(-(10**9), 10**9).map(float)),
+    LevelType.INT: st.one_of(
+        st.integers(), st.integers().map(str), st.integers(-(10**9), 10**9).map(float)
+    ),
     LevelType.DATE: st.one_of(st.dates(), st.dates().map(dt.date.isoformat)),
     LevelType.TIMESTAMP: st.one_of(st.datetimes(), st.datetimes().map(dt.datetime.isoformat)),
     LevelType.BOOLEAN: st.sampled_from([True, False, "true", "False"]),
@@ -31,11 +33,17 @@ TYPED = {
 
 
 @given(partitions)
-def test_canonical_text_read_back_gives_itself_again(partition: list[PartitionValue] | None) -> None:
+def test_canonical_text_read_back_gives_itself_again(
+    partition: list[PartitionValue] | None,
+) -> None:
     checked = checked_partition(partition)
     text = canonical_partition(checked)
 
-    assert text == "" if checked is None else canonical_partition(checked_partition(json.loads(text))) == text
+    assert (
+        text == ""
+        if checked is None
+        else canonical_partition(checked_partition(json.loads(text))) == text
+    )
 
 
 @given(st.data())
@@ -53,7 +61,15 @@ def test_canonical_text_of_typed_levels_is_idempotent(data: st.DataObject) -> No
     [
         ("int", [5, "5", "05", " 5", "+5", 5.0]),
         ("date", ["2013-01-01", dt.date(2013, 1, 1), "20130101"]),
-        ("timestamp", ["2013-01-01 05:00:00", "2013-01-01T05:00", "2013-01-01T06:00:00+01:00", "2013-01-01 05:00:00.000"]),
+        (
+            "timestamp",
+            [
+                "2013-01-01 05:00:00",
+                "2013-01-01T05:00",
+                "2013-01-01T06:00:00+01:00",
+                "2013-01-01 05:00:00.000",
+            ],
+        ),
         ("boolean", [True, "true", "TRUE"]),
         ("decimal", ["1.50", Decimal("1.5"), "1.500", 1.5, "15e-1"]),
         ("string", ["5", 5]),
@@ -65,7 +81,9 @@ def test_spellings_of_one_typed_value_are_one(kind: str, same: list[PartitionVal
     assert len({canonical_partition(checked_partition([value]), levels) for value in same}) == 1
 
 
-@pytest.mark.parametrize("value", ["123456789012345678901234567890.12345678", "-0.00", "1e3", "0E+5"])
+@pytest.mark.parametrize(
+    "value", ["123456789012345678901234567890.12345678", "-0.00", "1e3", "0E+5"]
+)
 def test_decimals_keep_every_digit(value: str) -> None:
     assert Decimal(typed_value("level", value, LevelType.DECIMAL)) == Decimal(value)
 
@@ -87,7 +105,9 @@ def test_decimals_keep_every_digit(value: str) -> None:
         ("decimal", True),
     ],
 )
-def test_a_value_that_its_level_cannot_hold_is_refused_by_name(kind: str, value: PartitionValue) -> None:
+def test_a_value_that_its_level_cannot_hold_is_refused_by_name(
+    kind: str, value: PartitionValue
+) -> None:
     with pytest.raises(InvalidValueError, match="'level'"):
         canonical_partition((value,), PartitionLevels.of({"level": kind}))
 

@@ -10,7 +10,9 @@ from lakechime_dagster.dce.snapshots import Chain, SnapshotRange, Verdict, chain
 from tests.factories import make_event
 
 
-def registered(number: int, snapshot: int | None, previous: int | None, uid: str | None = "u") -> RegisteredEvent:
+def registered(
+    number: int, snapshot: int | None, previous: int | None, uid: str | None = "u"
+) -> RegisteredEvent:
     event = make_event(
         snapshot_id=None if snapshot is None else str(snapshot),
         prev_snapshot_id=None if previous is None else str(previous),
@@ -22,11 +24,22 @@ def registered(number: int, snapshot: int | None, previous: int | None, uid: str
 def a_range(start: int | None, end: int, start_uid: str | None = "u") -> SnapshotRange:
     first = None if start is None else SnapshotId(str(start))
     uid = None if start_uid is None else TableUid(start_uid)
-    return SnapshotRange(table="bronze.orders", table_uid=TableUid("u"), start=first, end=SnapshotId(str(end)), start_uid=uid)
+    return SnapshotRange(
+        table="bronze.orders",
+        table_uid=TableUid("u"),
+        start=first,
+        end=SnapshotId(str(end)),
+        start_uid=uid,
+    )
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 8), st.one_of(st.none(), st.integers(0, 8))).filter(lambda pair: pair[0] != pair[1]), max_size=12),
+    st.lists(
+        st.tuples(st.integers(0, 8), st.one_of(st.none(), st.integers(0, 8))).filter(
+            lambda pair: pair[0] != pair[1]
+        ),
+        max_size=12,
+    ),
     st.one_of(st.none(), st.integers(0, 8)),
     st.integers(0, 8),
     st.randoms(use_true_random=False),
@@ -34,7 +47,9 @@ def a_range(start: int | None, end: int, start_uid: str | None = "u") -> Snapsho
 def test_the_order_of_events_does_not_matter(
     links: list[tuple[int, int | None]], start: int | None, end: int, shuffle: random.Random
 ) -> None:
-    events = [registered(number, snapshot, previous) for number, (snapshot, previous) in enumerate(links)]
+    events = [
+        registered(number, snapshot, previous) for number, (snapshot, previous) in enumerate(links)
+    ]
     shuffled = list(events)
     shuffle.shuffle(shuffled)
 
@@ -43,7 +58,10 @@ def test_the_order_of_events_does_not_matter(
 
 @given(st.integers(0, 20), st.integers(1, 20))
 def test_a_range_without_a_hole_is_contiguous(start: int, length: int) -> None:
-    events = [registered(number, number, number - 1 if number else None) for number in range(start + length + 1)]
+    events = [
+        registered(number, number, number - 1 if number else None)
+        for number in range(start + length + 1)
+    ]
 
     result = chain(a_range(start, start + length), events)
 
@@ -53,7 +71,9 @@ def test_a_range_without_a_hole_is_contiguous(start: int, length: int) -> None:
 def test_a_gap_between_snapshots_is_named() -> None:
     events = [registered(1, 1, 0), registered(3, 3, 2)]
 
-    assert chain(a_range(0, 3), events) == Chain(verdict=Verdict.GAP_FILLED, covered=1, missing_after=(SnapshotId("2"),))
+    assert chain(a_range(0, 3), events) == Chain(
+        verdict=Verdict.GAP_FILLED, covered=1, missing_after=(SnapshotId("2"),)
+    )
 
 
 def test_an_event_that_does_not_know_its_predecessor_does_not_hide_one_that_does() -> None:

@@ -1,4 +1,6 @@
-"""What the DCE store promises: registration, identity, amendments, levels, queries (laws 1, 3, 4)."""
+"""What the DCE store promises: registration, identity, amendments, levels, queries (laws 1, 3,
+4).
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,7 +10,13 @@ from sqlalchemy import Engine, event
 
 from lakechime_dagster.dce.contract import EventQuery, OvertakenError, Seen
 from lakechime_dagster.dce.engine import open_engine
-from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, SnapshotId, TableUid
+from lakechime_dagster.dce.events import (
+    DataChangeEvent,
+    Position,
+    RegisteredEvent,
+    SnapshotId,
+    TableUid,
+)
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.errors import InvalidValueError, StoreUnreachableError
@@ -48,15 +56,30 @@ def test_an_event_comes_back_as_it_was_registered(store: DCEStore) -> None:
 
 
 @pytest.mark.dialect
-@pytest.mark.parametrize("name", ["a'b\"c;DROP TABLE dce_event", "tabelle/ä\\%_", "日本.🛩", "x" * 512, "%(name)s", ":name", "{}"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a'b\"c;DROP TABLE dce_event",
+        "tabelle/ä\\%_",
+        "日本.🛩",
+        "x" * 512,
+        "%(name)s",
+        ":name",
+        "{}",
+    ],
+)
 def test_hostile_names_and_tags_are_kept_as_they_are(store: DCEStore, name: str) -> None:
     tag = name[:128]
-    event = make_event(name, partition=[name[:200]], snapshot_id="1", tags={tag: name}, event_key=name)
+    event = make_event(
+        name, partition=[name[:200]], snapshot_id="1", tags={tag: name}, event_key=name
+    )
 
     store.register([event])
     store.register([make_event("other", snapshot_id="1", tags={tag: "no"})])
 
-    assert [one.event for one in all_of(store, table=name, partition=(name[:200],), tags={tag: name})] == [event]
+    assert [
+        one.event for one in all_of(store, table=name, partition=(name[:200],), tags={tag: name})
+    ] == [event]
     assert [one.event for one in all_of(store, tags={tag: name})] == [event]
 
 
@@ -64,7 +87,9 @@ def test_hostile_names_and_tags_are_kept_as_they_are(store: DCEStore, name: str)
 def test_an_event_key_tells_repeats_whatever_else_they_say(store: DCEStore) -> None:
     first = store.register([make_event(event_key="k", partition=["a"])]).registered
 
-    result = store.register([make_event(event_key="k", partition=["b"]), make_event("other", event_key="k")])
+    result = store.register(
+        [make_event(event_key="k", partition=["b"]), make_event("other", event_key="k")]
+    )
 
     assert result.duplicates == first
     assert [one.event.table for one in result.registered] == ["other"]
@@ -72,9 +97,13 @@ def test_an_event_key_tells_repeats_whatever_else_they_say(store: DCEStore) -> N
 
 @pytest.mark.dialect
 def test_a_repeat_with_more_tags_amends_at_a_new_position(store: DCEStore) -> None:
-    (first,) = store.register([make_event(snapshot_id="1", prev_snapshot_id="0", tags={"a": "1"})]).registered
+    (first,) = store.register(
+        [make_event(snapshot_id="1", prev_snapshot_id="0", tags={"a": "1"})]
+    ).registered
 
-    (amendment,) = store.register([make_event(snapshot_id="1", tags={"b": "2"}, operation_type="DELETE")]).registered
+    (amendment,) = store.register(
+        [make_event(snapshot_id="1", tags={"b": "2"}, operation_type="DELETE")]
+    ).registered
 
     assert amendment.position > first.position
     assert amendment.amends == first.position
@@ -85,7 +114,9 @@ def test_a_repeat_with_more_tags_amends_at_a_new_position(store: DCEStore) -> No
 
 
 @pytest.mark.dialect
-def test_a_repeat_that_says_nothing_new_is_a_duplicate_of_the_newest_amendment(store: DCEStore) -> None:
+def test_a_repeat_that_says_nothing_new_is_a_duplicate_of_the_newest_amendment(
+    store: DCEStore,
+) -> None:
     store.register([make_event(snapshot_id="1", tags={"a": "1"})])
     (amendment,) = store.register([make_event(snapshot_id="1", tags={"b": "2"})]).registered
 
@@ -100,7 +131,9 @@ def test_an_event_without_uid_takes_the_current_one_of_its_table(store: DCEStore
     (registered,) = store.register([make_event(snapshot_id="1")]).registered
 
     assert registered.event.table_uid == "u-1"
-    assert store.register([make_event(snapshot_id="1", table_uid="u-1")]).duplicates == (registered,)
+    assert store.register([make_event(snapshot_id="1", table_uid="u-1")]).duplicates == (
+        registered,
+    )
 
 
 @pytest.mark.dialect
@@ -116,9 +149,15 @@ def test_an_event_pushed_before_the_uid_was_known_is_not_registered_again(store:
 
 @pytest.mark.dialect
 def test_events_of_a_recreated_table_are_new(store: DCEStore) -> None:
-    store.register([make_event(snapshot_id="0", table_uid="old")], [Seen("bronze.orders", TableUid("old"), "0")])  # type: ignore[arg-type]
+    store.register(
+        [make_event(snapshot_id="0", table_uid="old")],
+        [Seen("bronze.orders", TableUid("old"), "0")],  # pyright: ignore[reportArgumentType]
+    )
 
-    result = store.register([make_event(snapshot_id="0", table_uid="new")], [Seen("bronze.orders", TableUid("new"), "0")])  # type: ignore[arg-type]
+    result = store.register(
+        [make_event(snapshot_id="0", table_uid="new")],
+        [Seen("bronze.orders", TableUid("new"), "0")],  # pyright: ignore[reportArgumentType]
+    )
     push = store.register([make_event(snapshot_id="0")])
 
     assert len(result.registered) == 1
@@ -126,14 +165,21 @@ def test_events_of_a_recreated_table_are_new(store: DCEStore) -> None:
 
 
 @pytest.mark.dialect
-def test_an_event_that_names_the_tables_own_id_means_its_current_generation(store: DCEStore) -> None:
-    store.register([make_event(snapshot_id="1", table_uid="u")], [Seen("bronze.orders", TableUid("u"), "1")])  # type: ignore[arg-type]
+def test_an_event_that_names_the_tables_own_id_means_its_current_generation(
+    store: DCEStore,
+) -> None:
+    store.register(
+        [make_event(snapshot_id="1", table_uid="u")],
+        [Seen("bronze.orders", TableUid("u"), "1")],  # pyright: ignore[reportArgumentType]
+    )
     store.register([], [Seen("bronze.orders", TableUid("u~1"), "0")])  # type: ignore[arg-type]
 
     (pushed,) = store.register([make_event(snapshot_id="1", table_uid="u")]).registered
     assert (pushed.event.table_uid, pushed.amends) == ("u~1", None)
     assert store.register([make_event(snapshot_id="1", table_uid="u~1")]).duplicates == (pushed,)
-    assert store.register([make_event(snapshot_id="1", table_uid="u"), make_event(snapshot_id="1")]).duplicates == (pushed, pushed)
+    assert store.register(
+        [make_event(snapshot_id="1", table_uid="u"), make_event(snapshot_id="1")]
+    ).duplicates == (pushed, pushed)
 
 
 @pytest.mark.dialect
@@ -141,8 +187,13 @@ def test_a_first_look_that_the_first_push_has_overtaken_registers_nothing(store:
     store.register([make_event(snapshot_id="0", table_uid="u")])
     mark = Seen("bronze.orders", TableUid("u"), SnapshotId("0"), began_at=(None, None))
 
-    with pytest.raises(OvertakenError, match=r"bronze\.orders: an event of it was registered since .*; capture again"):
-        store.register([make_event(snapshot_id="0", table_uid="u", tags={"baseline": "true"})], [mark])
+    with pytest.raises(
+        OvertakenError,
+        match=r"bronze\.orders: an event of it was registered since .*; capture again",
+    ):
+        store.register(
+            [make_event(snapshot_id="0", table_uid="u", tags={"baseline": "true"})], [mark]
+        )
 
     record = store.table("bronze.orders")
     assert record is not None
@@ -152,9 +203,13 @@ def test_a_first_look_that_the_first_push_has_overtaken_registers_nothing(store:
 @pytest.mark.dialect
 def test_declared_levels_compare_partitions_by_type(store: DCEStore) -> None:
     store.declare("bronze.flights", HOUR)
-    (first,) = store.register([make_event("bronze.flights", partition=["2013-01-01", "05"], snapshot_id="1")]).registered
+    (first,) = store.register(
+        [make_event("bronze.flights", partition=["2013-01-01", "05"], snapshot_id="1")]
+    ).registered
 
-    again = store.register([make_event("bronze.flights", partition=["2013-01-01", 5], snapshot_id="1")])
+    again = store.register(
+        [make_event("bronze.flights", partition=["2013-01-01", 5], snapshot_id="1")]
+    )
 
     assert again.duplicates == (first,)
     assert first.event.partition == ("2013-01-01", "05")
@@ -168,7 +223,9 @@ def test_undeclared_partitions_are_compared_as_they_were_sent(store: DCEStore) -
     events = [make_event(partition=[hour], snapshot_id="1") for hour in (5, "5", "05", None)]
 
     assert len(store.register(events).registered) == 4
-    assert [one.event.partition for one in all_of(store, table="bronze.orders", partition=("5",))] == [("5",)]
+    assert [
+        one.event.partition for one in all_of(store, table="bronze.orders", partition=("5",))
+    ] == [("5",)]
 
 
 @pytest.mark.dialect
@@ -178,15 +235,27 @@ def test_levels_declared_later_compare_earlier_events_too(store: DCEStore) -> No
 
     store.declare("bronze.orders", PartitionLevels.of({"hour": "int"}))
 
-    assert [one.event for one in all_of(store, table="bronze.orders", partition=(5,))] == [kept.event]
-    assert [one.position for one in store.register([make_event(partition=[5], snapshot_id="1")]).duplicates] == [kept.position]
+    assert [one.event for one in all_of(store, table="bronze.orders", partition=(5,))] == [
+        kept.event
+    ]
+    assert [
+        one.position
+        for one in store.register([make_event(partition=[5], snapshot_id="1")]).duplicates
+    ] == [kept.position]
     assert len(all_of(store)) == 2
 
 
 @pytest.mark.dialect
-def test_of_two_events_that_become_one_by_declared_levels_the_later_amends_the_first(store: DCEStore) -> None:
+def test_of_two_events_that_become_one_by_declared_levels_the_later_amends_the_first(
+    store: DCEStore,
+) -> None:
     hours = ["05", 5, "5"]
-    positions = [one.position for one in store.register([make_event(partition=[hour], snapshot_id="1") for hour in hours]).registered]
+    positions = [
+        one.position
+        for one in store.register(
+            [make_event(partition=[hour], snapshot_id="1") for hour in hours]
+        ).registered
+    ]
 
     store.declare("bronze.orders", PartitionLevels.of({"hour": "int"}))
     assert [one.amends for one in all_of(store)] == [None, positions[0], positions[0]]
@@ -211,7 +280,12 @@ def test_only_the_first_version_that_carries_the_tags_is_new(store: DCEStore) ->
 
 @pytest.mark.dialect
 def test_positions_bound_a_fetch_after_exclusive_through_inclusive(store: DCEStore) -> None:
-    at = [one.position for one in store.register([make_event(snapshot_id=str(number)) for number in range(5)]).registered]
+    at = [
+        one.position
+        for one in store.register(
+            [make_event(snapshot_id=str(number)) for number in range(5)]
+        ).registered
+    ]
 
     assert snapshots(all_of(store, after=at[1])) == ["2", "3", "4"]
     assert snapshots(all_of(store, through=at[1])) == ["0", "1"]
@@ -232,7 +306,9 @@ def test_times_bound_a_fetch_since_inclusive_until_exclusive(store: DCEStore) ->
 
 @pytest.mark.dialect
 def test_the_feed_pages_through_all_tables_once(store: DCEStore) -> None:
-    store.register([make_event(f"bronze.t{number % 3}", snapshot_id=str(number)) for number in range(10)])
+    store.register(
+        [make_event(f"bronze.t{number % 3}", snapshot_id=str(number)) for number in range(10)]
+    )
     checkpoint, read = Position.ORIGIN, []
 
     for _ in range(5):
@@ -259,7 +335,10 @@ def test_nothing_appears_at_or_below_the_head(store: DCEStore) -> None:
 
 @pytest.mark.dialect
 def test_single_and_bulk_registration_agree(store: DCEStore) -> None:
-    events = [make_event(partition=[number], snapshot_id=str(number), tags={"n": str(number)}) for number in range(20)]
+    events = [
+        make_event(partition=[number], snapshot_id=str(number), tags={"n": str(number)})
+        for number in range(20)
+    ]
 
     for one_event in events:
         store.register([one_event])
@@ -281,7 +360,9 @@ def seen(version: int) -> Seen:
 def captured(store: DCEStore) -> tuple[str | None, list[str | None]]:
     """Up to where the table was captured, and the snapshots of its events."""
     record = store.table(ORDERS)
-    return record.seen if record else None, [one.event.snapshot_id for one in store.fetch(EventQuery(table=ORDERS))]
+    return record.seen if record else None, [
+        one.event.snapshot_id for one in store.fetch(EventQuery(table=ORDERS))
+    ]
 
 
 def of_day(day: str, version: int) -> DataChangeEvent:
@@ -319,20 +400,32 @@ def test_what_would_be_registered_is_told_and_nothing_is_kept(engine: Engine) ->
 
 @pytest.fixture
 def full_engine(tmp_path: Path, upgraded_sqlite: Path) -> Engine:
-    """A store whose database may not grow by one page more: SQLite then says what it says of a full disk."""
+    """A store whose database may not grow by one page more: SQLite then says what it says of a full
+    disk.
+    """
     path = tmp_path / "dce.sqlite"
     path.write_bytes(upgraded_sqlite.read_bytes())
     engine = open_engine(f"sqlite:///{path}")
-    event.listen(engine, "connect", lambda connection, record: connection.execute("PRAGMA max_page_count = 1"))
+    event.listen(
+        engine,
+        "connect",
+        lambda connection, record: connection.execute("PRAGMA max_page_count = 1"),
+    )
     return engine
 
 
 def test_a_full_disk_is_told_in_one_sentence_and_keeps_what_is_there(full_engine: Engine) -> None:
     store = DCEStore(full_engine)
     with pytest.raises(StoreUnreachableError) as refused:
-        store.register([make_event(snapshot_id=str(number), tags={"x": "y" * 4_000}) for number in range(400)])
+        store.register(
+            [make_event(snapshot_id=str(number), tags={"x": "y" * 4_000}) for number in range(400)]
+        )
     assert str(refused.value).endswith("has no space left on its disk; free some and try again.")
-    assert not [internal for internal in ("sqlite3", "Traceback", "sqlalchemy", "\n") if internal in str(refused.value)]
+    assert not [
+        internal
+        for internal in ("sqlite3", "Traceback", "sqlalchemy", "\n")
+        if internal in str(refused.value)
+    ]
     assert store.fetch(EventQuery()) == []
     full_engine.dispose()
 
@@ -355,7 +448,9 @@ def test_the_same_events_from_many_writers_are_registered_once(engine: Engine) -
         registered = sum(writers.map(register, range(WRITERS)))
 
     assert registered == len(events)
-    assert sorted(int(one.event.snapshot_id or -1) for one in DCEStore(engine).fetch(EventQuery())) == list(range(15))
+    assert sorted(
+        int(one.event.snapshot_id or -1) for one in DCEStore(engine).fetch(EventQuery())
+    ) == list(range(15))
 
 
 @pytest.mark.dialect
@@ -364,7 +459,14 @@ def test_concurrent_amendments_are_all_merged(engine: Engine) -> None:
     DCEStore(engine).register([make_event(snapshot_id="1")])
 
     with ThreadPoolExecutor(WRITERS) as writers:
-        list(writers.map(lambda name: DCEStore(engine).register([make_event(snapshot_id="1", tags={name: "1"})]), "abcdef"))
+        list(
+            writers.map(
+                lambda name: DCEStore(engine).register(
+                    [make_event(snapshot_id="1", tags={name: "1"})]
+                ),
+                "abcdef",
+            )
+        )
 
     first, *amendments = DCEStore(engine).fetch(EventQuery())
     assert dict(amendments[-1].event.tags) == dict.fromkeys("abcdef", "1")

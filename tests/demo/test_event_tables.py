@@ -1,4 +1,6 @@
-"""The stream of the flights lake, taken by Spark: its tables are the generated lines, each event once."""
+"""The stream of the flights lake, taken by Spark: its tables are the generated lines, each event
+once.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,13 @@ from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.demo.flights import FOLDER, event_tables, lake
 from lakechime_dagster.demo.plan import Plan
 from lakechime_dagster.demo.replay import Replayer
-from lakechime_dagster.demo.verify import Finding, TableCheck, event_of_row, verify_events, warehouse_location
+from lakechime_dagster.demo.verify import (
+    Finding,
+    TableCheck,
+    event_of_row,
+    verify_events,
+    warehouse_location,
+)
 from lakechime_dagster.tables.events import EventStream
 from tests.support.stores import fresh_memory
 from tests.support.streams import Stream
@@ -37,12 +45,22 @@ def checks(location: Callable[[str], str], hours: int = HOURS) -> dict[str, Tabl
 def told(spark: SparkSession, tmp_path: Path) -> Callable[[str], str]:
     """A warehouse whose tables of events are at the end of the first day, in two steps."""
     (stream,) = (one for one in event_tables(Path(FOLDER)) if isinstance(one, EventStream))
-    streams = [Stream(spark, tmp_path, group, stream=stream, groups=lake.groups) for group in lake.groups]
+    streams = [
+        Stream(spark, tmp_path, group, stream=stream, groups=lake.groups) for group in lake.groups
+    ]
     for hours in (14, HOURS - 14):
-        Replayer(tmp_path, DCEStore(fresh_memory()), tmp_path / "replay.json", days=2, airport=tmp_path / "in").run(hours=hours)
+        Replayer(
+            tmp_path,
+            DCEStore(fresh_memory()),
+            tmp_path / "replay.json",
+            days=2,
+            airport=tmp_path / "in",
+        ).run(hours=hours)
         streams[0].ingest()
         for number, one in enumerate(streams):
-            one.complete(one.step(execution=f"{number}/{hours}").run(), one.end(), f"{number}/{hours}")
+            one.complete(
+                one.step(execution=f"{number}/{hours}").run(), one.end(), f"{number}/{hours}"
+            )
     return warehouse_location(tmp_path)
 
 
@@ -57,9 +75,13 @@ def test_each_event_is_in_the_table_of_its_type_once_and_whole(told: Callable[[s
     assert sorted(found) == TABLES
     drifted = rows(told("crews.crew__checked_in"))
     assert {"desk", "desk__v_string"} <= {*drifted.column_names}
-    assert any("case" in (one or "") for one in rows(told("gates.gate__assigned"))["_rescued"].to_pylist())
+    assert any(
+        "case" in (one or "") for one in rows(told("gates.gate__assigned"))["_rescued"].to_pylist()
+    )
     later, earlier = checks(told, HOURS + 12), checks(told, 12)
-    assert {name for name, one in later.items() if one.finding is Finding.EQUAL} == {"airport_other.passenger__rebooked"}
+    assert {name for name, one in later.items() if one.finding is Finding.EQUAL} == {
+        "airport_other.passenger__rebooked"
+    }
     assert {one.finding for one in later.values()} == {Finding.EQUAL, Finding.DIFFERS}
     assert {one.finding for one in earlier.values()} == {Finding.EQUAL}
 

@@ -9,15 +9,34 @@ from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.demo.data import FIRST_DAY, SCHEMAS, rows_of
-from lakechime_dagster.demo.flights import FAIL_DAY, FAIL_SWITCH, FAILING_ATTEMPTS, GATE_CHANGED, KAFKA, flights_lake, silver_flights
+from lakechime_dagster.demo.flights import (
+    FAIL_DAY,
+    FAIL_SWITCH,
+    FAILING_ATTEMPTS,
+    GATE_CHANGED,
+    KAFKA,
+    flights_lake,
+    silver_flights,
+)
 from lakechime_dagster.demo.plan import FLIGHTS, TABLES, WEATHER, Plan
 from lakechime_dagster.demo.reservations import tables_after
-from lakechime_dagster.demo.verify import Finding, build_expected, relation_name, verify, warehouse_location
+from lakechime_dagster.demo.verify import (
+    Finding,
+    build_expected,
+    relation_name,
+    verify,
+    warehouse_location,
+)
 from lakechime_dagster.spark.sql import sql_over
 from lakechime_dagster.tables.tables import RefreshMode
 
 TOLD = "gates.gate__changed"
-EVENTS = {"airport", "airport_other", "gates", "crews"}  # whose tables are proven in test_event_tables
+EVENTS = {
+    "airport",
+    "airport_other",
+    "gates",
+    "crews",
+}  # whose tables are proven in test_event_tables
 HOURS = 40  # one day complete, the next one under way: late, misread and poisoned rows among them
 
 
@@ -25,45 +44,74 @@ HOURS = 40  # one day complete, the next one under way: late, misread and poison
 def frames(spark: SparkSession) -> dict[str, DataFrame]:
     """The bronze tables as the replay leaves them after some hours."""
     with build_expected(Plan(days=2).written(HOURS)) as connection:
-        return {table: spark.createDataFrame(connection.table(relation_name(table)).to_arrow_table()) for table in TABLES}
+        return {
+            table: spark.createDataFrame(connection.table(relation_name(table)).to_arrow_table())
+            for table in TABLES
+        }
 
 
 @pytest.mark.spark
-def test_spark_computes_what_duckdb_computes_from_the_raw_files(spark: SparkSession, frames: dict[str, DataFrame], tmp_path: Path) -> None:
+def test_spark_computes_what_duckdb_computes_from_the_raw_files(
+    spark: SparkSession, frames: dict[str, DataFrame], tmp_path: Path
+) -> None:
     plan = Plan(days=2)
-    changed = [line.event for line in plan.written(HOURS).airport_lines() if line.event and line.event["type"] == GATE_CHANGED]
+    changed = [
+        line.event
+        for line in plan.written(HOURS).airport_lines()
+        if line.event and line.event["type"] == GATE_CHANGED
+    ]
     frames[TOLD] = spark.createDataFrame(pa.Table.from_pylist(changed))
     complete = pa.table({"flight_date": pa.array(plan.written(HOURS).complete_days, pa.date32())})
-    frames["silver.flights"] = silver_flights(frames[FLIGHTS].dropna(subset="carrier"), frames[WEATHER])
+    frames["silver.flights"] = silver_flights(
+        frames[FLIGHTS].dropna(subset="carrier"), frames[WEATHER]
+    )
     location, followed = warehouse_location(tmp_path), tables_after(plan, HOURS)
     for name, rows in followed.items():
         frames[f"cdc.{name}"] = spark.createDataFrame(rows.drop_columns("changed_at"))
         write_deltalake(location(f"cdc.{name}"), rows)
     for table in flights_lake(KAFKA).computed:
         if table.sql is not None:
-            computed = sql_over(spark, table.name, table.sql, {name: frames[name] for name in table.inputs})
-            is_daily = table.refresh is RefreshMode.PARTITIONS  # the trigger gives only complete days
-            frames[table.name] = computed.join(spark.createDataFrame(complete), "flight_date", "left_semi") if is_daily else computed
+            computed = sql_over(
+                spark, table.name, table.sql, {name: frames[name] for name in table.inputs}
+            )
+            is_daily = (
+                table.refresh is RefreshMode.PARTITIONS
+            )  # the trigger gives only complete days
+            frames[table.name] = (
+                computed.join(spark.createDataFrame(complete), "flight_date", "left_semi")
+                if is_daily
+                else computed
+            )
     for name, frame in frames.items():
         if not name.startswith("cdc.") and name != TOLD:
             write_deltalake(location(name), frame.toArrow())
     checks = verify(location, plan.written(HOURS), followed)
     computed = [check for check in checks if check.table.partition(".")[0] not in EVENTS]
-    assert {check.table: str(check) for check in computed if check.finding is not Finding.EQUAL} == {}
+    assert {
+        check.table: str(check) for check in computed if check.finding is not Finding.EQUAL
+    } == {}
     assert len(computed) == 11
 
 
 @pytest.mark.spark
-def test_the_switch_makes_the_first_attempts_at_one_day_fail(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_switch_makes_the_first_attempts_at_one_day_fail(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     days = {str(FIRST_DAY): FIRST_DAY, FAIL_DAY: FIRST_DAY.fromisoformat(FAIL_DAY)}
     flights = {name: spark.createDataFrame(rows_of(FLIGHTS, day, 9)) for name, day in days.items()}
     weather = spark.createDataFrame(SCHEMAS[WEATHER].empty_table())
-    assert "context" in {one.name for one in silver_flights.injected}  # which tells a run its attempt
+    assert "context" in {
+        one.name for one in silver_flights.injected
+    }  # which tells a run its attempt
     monkeypatch.setenv(FAIL_SWITCH, "1")
     assert silver_flights(flights[str(FIRST_DAY)], weather).count() > 0
-    with pytest.raises(RuntimeError, match=f"{FAIL_DAY} fails on purpose, attempt 1 of {FAILING_ATTEMPTS}"):
+    with pytest.raises(
+        RuntimeError, match=f"{FAIL_DAY} fails on purpose, attempt 1 of {FAILING_ATTEMPTS}"
+    ):
         silver_flights(flights[FAIL_DAY], weather)
-    later = SimpleNamespace(run=SimpleNamespace(tags={"lakechime/attempt": str(FAILING_ATTEMPTS + 1)}))
+    later = SimpleNamespace(
+        run=SimpleNamespace(tags={"lakechime/attempt": str(FAILING_ATTEMPTS + 1)})
+    )
     assert silver_flights(flights[FAIL_DAY], weather, later).count() > 0
     monkeypatch.delenv(FAIL_SWITCH)
     assert silver_flights(flights[FAIL_DAY], weather).count() > 0

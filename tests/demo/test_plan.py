@@ -17,7 +17,16 @@ from hypothesis import strategies as st
 from lakechime_dagster.demo.airport import Line, file_of, lines_of
 from lakechime_dagster.demo.data import FIRST_DAY, HOURS, rows, rows_of
 from lakechime_dagster.demo.flights import silver_flights
-from lakechime_dagster.demo.plan import FLIGHTS, TABLES, Complete, Content, How, Partition, Plan, Write
+from lakechime_dagster.demo.plan import (
+    FLIGHTS,
+    TABLES,
+    Complete,
+    Content,
+    How,
+    Partition,
+    Plan,
+    Write,
+)
 from lakechime_dagster.demo.reservations import KEYS, RENAMED, Change, changes, tables_after
 from lakechime_dagster.demo.verify import BRONZE_KEYS
 from lakechime_dagster.errors import NotFoundError
@@ -31,7 +40,9 @@ def actions(plan: Plan) -> list[Write | Complete]:
 
 @given(plans)
 def test_each_hour_of_each_day_is_marked_complete_once_in_both_tables(plan: Plan) -> None:
-    marks = collections.Counter(action.partition for action in actions(plan) if isinstance(action, Complete))
+    marks = collections.Counter(
+        action.partition for action in actions(plan) if isinstance(action, Complete)
+    )
     assert len(marks) == plan.days * HOURS * len(TABLES)
     assert set(marks.values()) == {1}
 
@@ -46,7 +57,9 @@ def test_at_the_end_every_partition_holds_all_its_rows(plan: Plan) -> None:
 
 @given(plans)
 def test_each_day_has_its_mishaps(plan: Plan) -> None:
-    notes = collections.Counter(action.note.partition(":")[0] for action in actions(plan) if isinstance(action, Write))
+    notes = collections.Counter(
+        action.note.partition(":")[0] for action in actions(plan) if isinstance(action, Write)
+    )
     assert notes["restated"] == plan.days
     assert notes["late"] == 2 * plan.days
     assert notes["poisoned"] == (plan.days + 6) // 7
@@ -77,7 +90,11 @@ def tick_of(line: Line) -> int:
 
 
 def events(kind: str, *ticks: int) -> list[dict[str, Any]]:
-    return [line.event for line in day() if line.event and line.event["type"] == kind and tick_of(line) in ticks]
+    return [
+        line.event
+        for line in day()
+        if line.event and line.event["type"] == kind and tick_of(line) in ticks
+    ]
 
 
 def test_each_flight_of_an_hour_is_assigned_a_gate_unless_its_line_is_cut_off() -> None:
@@ -129,22 +146,39 @@ def test_every_change_is_of_a_row_that_is_there_and_no_key_is_there_twice(plan: 
 @settings(max_examples=8, deadline=None)
 @given(short_plans)
 def test_bookings_are_made_changed_given_another_key_and_deleted(plan: Plan) -> None:
-    kinds = collections.Counter(kind(change) for change in all_changes(plan) if change.table == "bookings")
+    kinds = collections.Counter(
+        kind(change) for change in all_changes(plan) if change.table == "bookings"
+    )
     assert set(kinds) == {"insert", "update", "key change", "delete"}
     assert kinds["insert"] > 500 * plan.days
 
 
-def test_at_the_end_all_bookings_that_are_left_were_boarded_and_each_plane_that_flew_is_known() -> None:
+def test_at_the_end_all_bookings_that_are_left_were_boarded_and_each_plane_that_flew_is_known() -> (
+    None
+):
     plan = Plan(days=2)
     tables = tables_after(plan, plan.ticks)
     assert set(tables["bookings"]["status"].to_pylist()) == {"boarded"}
-    flown = rows(FLIGHTS).filter(pc.field("flight_date") < FIRST_DAY + dt.timedelta(days=2))["tailnum"].unique().to_pylist()
+    flown = (
+        rows(FLIGHTS)
+        .filter(pc.field("flight_date") < FIRST_DAY + dt.timedelta(days=2))["tailnum"]
+        .unique()
+        .to_pylist()
+    )
     known = set(tables["planes"]["tailnum"].to_pylist())
     assert known <= set(flown)
     assert len(known) > 0.8 * len(flown)
-    names = dict(zip(tables["airlines"]["carrier"].to_pylist(), tables["airlines"]["name"].to_pylist(), strict=True))
+    names = dict(
+        zip(
+            tables["airlines"]["carrier"].to_pylist(),
+            tables["airlines"]["name"].to_pylist(),
+            strict=True,
+        )
+    )
     assert len(names) == 16
-    assert {carrier: names[carrier] for carrier in RENAMED} == {carrier: name for carrier, (_, name) in RENAMED.items()}
+    assert {carrier: names[carrier] for carrier in RENAMED} == {
+        carrier: name for carrier, (_, name) in RENAMED.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -154,7 +188,9 @@ def test_at_the_end_all_bookings_that_are_left_were_boarded_and_each_plane_that_
 def test_keys_are_unique_over_the_whole_year(table: str, keys: tuple[str, ...]) -> None:
     with duckdb.connect() as connection:
         relation = connection.from_arrow(rows(table))
-        assert relation.select(*map(duckdb.ColumnExpression, keys)).distinct().count("*").fetchone() == (rows(table).num_rows,)
+        assert relation.select(*map(duckdb.ColumnExpression, keys)).distinct().count(
+            "*"
+        ).fetchone() == (rows(table).num_rows,)
 
 
 def test_without_the_data_the_answer_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

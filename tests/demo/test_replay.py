@@ -38,7 +38,16 @@ class World:
     def said(self) -> list[tuple[object, ...]]:
         """What the store was told, without times and without the uids of tables."""
         events = [registered.event for registered in self.store.fetch(EventQuery())]
-        return sorted((event.table, event.partition or (), event.snapshot_id or "", event.operation_type, event.tags) for event in events)
+        return sorted(
+            (
+                event.table,
+                event.partition or (),
+                event.snapshot_id or "",
+                event.operation_type,
+                event.tags,
+            )
+            for event in events
+        )
 
 
 @pytest.fixture
@@ -48,7 +57,10 @@ def world(tmp_path: Path) -> World:
 
 def test_a_replayed_day_is_there_with_all_its_rows_and_one_that_is_poisoned(world: World) -> None:
     world.replayer().run()
-    raw = {table: sum(rows_of(table, FIRST_DAY, hour).num_rows for hour in range(24)) for table in TABLES}
+    raw = {
+        table: sum(rows_of(table, FIRST_DAY, hour).num_rows for hour in range(24))
+        for table in TABLES
+    }
     assert raw[FLIGHTS] == 842
     assert world.rows(FLIGHTS) == raw[FLIGHTS] + 1
     assert world.rows(WEATHER) == raw[WEATHER]
@@ -59,7 +71,9 @@ def test_each_commit_is_registered_once_and_each_hour_is_complete(world: World) 
     for table in TABLES:
         events = [registered.event for registered in world.store.fetch(EventQuery(table=table))]
         commits = [event for event in events if not event.is_marker]
-        assert sorted(int(event.snapshot_id or -1) for event in commits) == list(range(world.table(table).version() + 1))
+        assert sorted(int(event.snapshot_id or -1) for event in commits) == list(
+            range(world.table(table).version() + 1)
+        )
         marks = collections.Counter(event.partition for event in events if event.is_marker)
         assert marks == {("2013-01-01", hour): 1 for hour in range(24)}
         assert all(event.tags == {"complete": "true"} for event in events if event.is_marker)
@@ -79,11 +93,15 @@ def test_events_that_an_interrupted_tick_did_not_register_are_caught_up(world: W
     world.replayer().run(hours=12)
     world.store = DCEStore(fresh_memory())
     world.replayer().run()
-    commits = {registered.event.snapshot_id for registered in world.store.fetch(EventQuery(table=FLIGHTS))} - {None}
+    commits = {
+        registered.event.snapshot_id for registered in world.store.fetch(EventQuery(table=FLIGHTS))
+    } - {None}
     assert len(commits) == world.table(FLIGHTS).version() + 1
 
 
-def test_the_airports_events_come_in_whole_files_and_those_of_earlier_hours_first(world: World) -> None:
+def test_the_airports_events_come_in_whole_files_and_those_of_earlier_hours_first(
+    world: World,
+) -> None:
     folder = world.home / "airport"
     world.replayer().run(hours=8)
     assert not folder.exists()

@@ -1,4 +1,6 @@
-"""The servers of the demo's database: what is told of one that does not start, and that nothing of it is left."""
+"""The servers of the demo's database: what is told of one that does not start, and that nothing of
+it is left.
+"""
 
 import sys
 import uuid
@@ -6,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.demo.servers import Server, format_storage, free_port, listens, write_properties
+from lakechime_dagster.demo.servers import (
+    Server,
+    format_storage,
+    free_port,
+    listens,
+    write_properties,
+)
 from lakechime_dagster.spark.jvm import find_java
 from tests.support.processes import await_found
 
@@ -15,9 +23,13 @@ def python(code: str, folder: Path) -> Server:
     return Server("sample", [sys.executable, "-c", code], folder)
 
 
-def test_a_server_is_killed_and_started_again_at_its_port_and_ends_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_server_is_killed_and_started_again_at_its_port_and_ends_with_all_that_it_started(
+    tmp_path: Path,
+) -> None:
     port = free_port()
-    child = f"import socket, signal; s = socket.create_server(('127.0.0.1', {port})); signal.pause()"
+    child = (
+        f"import socket, signal; s = socket.create_server(('127.0.0.1', {port})); signal.pause()"
+    )
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     server = python(child, tmp_path)
     server.start(lambda: listens(port))
@@ -31,7 +43,9 @@ def test_a_server_is_killed_and_started_again_at_its_port_and_ends_with_all_that
 
 
 @pytest.mark.services
-def test_a_cluster_whose_id_begins_with_a_dash_in_base64_is_no_option_of_the_storage_tool(tmp_path: Path, stack_jars: Path) -> None:
+def test_a_cluster_whose_id_begins_with_a_dash_in_base64_is_no_option_of_the_storage_tool(
+    tmp_path: Path, stack_jars: Path
+) -> None:
     properties = {
         "process.roles": "broker,controller",
         "node.id": "1",

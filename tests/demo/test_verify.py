@@ -16,7 +16,15 @@ from lakechime_dagster.demo.flights import KAFKA, flights_lake
 from lakechime_dagster.demo.plan import Plan, Written
 from lakechime_dagster.demo.replay import Replayer
 from lakechime_dagster.demo.reservations import tables_after
-from lakechime_dagster.demo.verify import Finding, TableCheck, build_expected, relation_name, verify, verify_events, warehouse_location
+from lakechime_dagster.demo.verify import (
+    Finding,
+    TableCheck,
+    build_expected,
+    relation_name,
+    verify,
+    verify_events,
+    warehouse_location,
+)
 from lakechime_dagster.tables.events import table_of
 from lakechime_dagster.tables.sources import MessageTable
 from tests.support.stores import fresh_memory
@@ -37,18 +45,35 @@ def expected() -> dict[str, pa.Table]:
 
 @cache
 def told() -> dict[str, pa.Table]:
-    """The tables of the airports' events, each event rescued as a whole, so that it is told without knowing of columns."""
+    """The tables of the airports' events, each event rescued as a whole, so that it is told without
+    knowing of columns.
+    """
     lines = list(Plan(days=2).written(HOURS).airport_lines())
     tables: dict[str, list[dict[str, object]]] = {}
     for line in lines:
         if line.event is not None:
             kind = line.event["type"]
             group = {"gate": "gates", "crew": "crews"}.get(kind.partition(".")[0], "airport_other")
-            rescued = [{"p": f"/{name}", "v": value, "r": "unknown"} for name, value in line.event.items() if value is not None]
-            tables.setdefault(f"{group}.{table_of(kind)}", []).append({"_src": line.source, "_rescued": json.dumps(rescued)})
-    taken = [(line.source, line.text, line.event or {}, None if line.event else "not_json") for line in lines]
+            rescued = [
+                {"p": f"/{name}", "v": value, "r": "unknown"}
+                for name, value in line.event.items()
+                if value is not None
+            ]
+            tables.setdefault(f"{group}.{table_of(kind)}", []).append(
+                {"_src": line.source, "_rescued": json.dumps(rescued)}
+            )
+    taken = [
+        (line.source, line.text, line.event or {}, None if line.event else "not_json")
+        for line in lines
+    ]
     tables["airport.events"] = [
-        {"_src": source, "payload": text, "type": event.get("type"), "producer": event.get("airline"), "reason": reason}
+        {
+            "_src": source,
+            "payload": text,
+            "type": event.get("type"),
+            "producer": event.get("airline"),
+            "reason": reason,
+        }
         for source, text, event, reason in taken
     ]
     return {name: pa.Table.from_pylist(rows) for name, rows in tables.items()}
@@ -58,12 +83,16 @@ def told() -> dict[str, pa.Table]:
 def bronze(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse into which a day and a half were replayed."""
     home = tmp_path_factory.mktemp("bronze")
-    Replayer(home / "warehouse", DCEStore(fresh_memory()), home / "replay.json", days=2).run(hours=HOURS)
+    Replayer(home / "warehouse", DCEStore(fresh_memory()), home / "replay.json", days=2).run(
+        hours=HOURS
+    )
     return home / "warehouse"
 
 
 class World:
-    """A warehouse whose computed tables are what the expectation says, until a test makes one wrong."""
+    """A warehouse whose computed tables are what the expectation says, until a test makes one
+    wrong.
+    """
 
     def __init__(self, warehouse: Path, bronze: Path) -> None:
         self.warehouse = warehouse
@@ -84,7 +113,10 @@ class World:
         self.write(name, change(self.tables[name]))
 
     def checks(self) -> dict[str, TableCheck]:
-        return {check.table: check for check in verify(self.location, self.written, tables_after(Plan(days=2), HOURS))}
+        return {
+            check.table: check
+            for check in verify(self.location, self.written, tables_after(Plan(days=2), HOURS))
+        }
 
     def location(self, name: str) -> str:
         return warehouse_location(self.warehouse)(name)
@@ -99,11 +131,21 @@ def test_a_wrong_cell_a_missing_row_and_missing_changes_are_found_and_shown(worl
     def one_more(rows: pa.Table) -> pa.Table:
         first = pc.and_(pc.equal(rows["carrier"], "UA"), True)  # type: ignore[attr-defined]
         place = rows.schema.get_field_index("cancelled")
-        return rows.set_column(place, "cancelled", pc.if_else(first, pc.add(rows["cancelled"], 1), rows["cancelled"]))  # type: ignore[attr-defined]
+        return rows.set_column(
+            place,
+            "cancelled",
+            pc.if_else(first, pc.add(rows["cancelled"], 1), rows["cancelled"]),  # pyright: ignore[reportAttributeAccessIssue]
+        )
 
     world.change("gold.airline_scorecard", one_more)
-    world.change("gold.route_hour", lambda rows: rows.sort_by([(name, "ascending") for name in ("origin", "dest", "hour")])[1:])
-    world.change("cdc.bookings", lambda rows: rows.filter(pc.field("changed_at") < dt.datetime(2013, 1, 2, 15)))
+    world.change(
+        "gold.route_hour",
+        lambda rows: rows.sort_by([(name, "ascending") for name in ("origin", "dest", "hour")])[1:],
+    )
+    world.change(
+        "cdc.bookings",
+        lambda rows: rows.filter(pc.field("changed_at") < dt.datetime(2013, 1, 2, 15)),
+    )
     checks = world.checks()
 
     check = checks["gold.airline_scorecard"]
@@ -114,7 +156,10 @@ def test_a_wrong_cell_a_missing_row_and_missing_changes_are_found_and_shown(worl
     assert check.difference.actual == {"cancelled": check.difference.expected["cancelled"] + 1}
     assert "carrier=UA: cancelled is" in str(check)
     check = checks["gold.route_hour"]
-    assert (check.finding, str(check.difference)) == (Finding.DIFFERS, "origin=EWR, dest=ALB, hour=13: is missing")
+    assert (check.finding, str(check.difference)) == (
+        Finding.DIFFERS,
+        "origin=EWR, dest=ALB, hour=13: is missing",
+    )
     assert checks["cdc.bookings"].finding is Finding.DIFFERS
 
 

@@ -1,4 +1,6 @@
-"""What the end-to-end tests share: a running `dagster dev`, and orders that went round the loop once."""
+"""What the end-to-end tests share: a running `dagster dev`, and orders that went round the loop
+once.
+"""
 
 import datetime as dt
 from collections.abc import Iterator
@@ -19,7 +21,8 @@ SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("amount", pa.int6
 
 @pytest.fixture(scope="package")
 def shop(tmp_path_factory: pytest.TempPathFactory, spark_jars: Path) -> Iterator[DagsterDev]:
-    """`dagster dev` with the test lake and a stock asset beside it, on a warm driver, until the package is through.
+    """`dagster dev` with the test lake and a stock asset beside it, on a warm driver, until the
+    package is through.
 
     Its assets link to a page of lineage that whoever looks at one starts by himself.
     """
@@ -33,7 +36,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory, spark_jars: Path) -> Iterator
     workspace.write_text(
         "load_from:\n"
         + "".join(
-            f"  - python_file: {{relative_path: '{REPOSITORY / path}', working_directory: '{REPOSITORY}', location_name: {name}}}\n"
+            f"  - python_file: {{relative_path: '{REPOSITORY / path}', working_directory: "
+            f"'{REPOSITORY}', location_name: {name}}}\n"
             for name, path in places.items()
         )
     )
@@ -46,7 +50,14 @@ def shop(tmp_path_factory: pytest.TempPathFactory, spark_jars: Path) -> Iterator
     }
     host = start_warm_driver(small_settings("warm"), home, spark_jars)
     try:
-        with dagster_dev("dagster-dev", [*program("dagster"), "dev", "-w", str(workspace)], home, set(places), home, **wishes) as running:
+        with dagster_dev(
+            "dagster-dev",
+            [*program("dagster"), "dev", "-w", str(workspace)],
+            home,
+            set(places),
+            home,
+            **wishes,
+        ) as running:
             yield running
     finally:
         host.stop()
@@ -54,10 +65,20 @@ def shop(tmp_path_factory: pytest.TempPathFactory, spark_jars: Path) -> Iterator
 
 @pytest.fixture(scope="package")
 def orders(shop: DagsterDev) -> dict[str, Any]:
-    """Two good orders and a bad one, committed by delta-rs, registered by the command line; the run that they launched."""
+    """Two good orders and a bad one, committed by delta-rs, registered by the command line; the run
+    that they launched.
+    """
     day = dt.date(2024, 5, 1)
-    rows = [{"id": 1, "day": day, "amount": 10}, {"id": 2, "day": day, "amount": 20}, {"id": 3, "day": day, "amount": -1}]
-    write(shop.home / "warehouse" / "bronze" / "orders", pa.Table.from_pylist(rows, schema=SCHEMA), partition_by=["day"])
+    rows = [
+        {"id": 1, "day": day, "amount": 10},
+        {"id": 2, "day": day, "amount": 20},
+        {"id": 3, "day": day, "amount": -1},
+    ]
+    write(
+        shop.home / "warehouse" / "bronze" / "orders",
+        pa.Table.from_pylist(rows, schema=SCHEMA),
+        partition_by=["day"],
+    )
     done = shop.lakechime(
         "dce",
         "register",

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 orders = SourceTable(
-    "bronze.orders", storage=Storage(partitioned_by={"day": "date"}), asset=Asset(owner="team:shop", description="Orders as they come in.")
+    "bronze.orders",
+    storage=Storage(partitioned_by={"day": "date"}),
+    asset=Asset(owner="team:shop", description="Orders as they come in."),
 )
 
 
@@ -35,7 +37,9 @@ orders_of_day = sql_table(
     keys=["day"],
     refresh="partitions",
     trigger=PartitionTrigger(
-        [orders.partitions(day=tick("-1d"))], every(days=1, start="2024-05-02", until="2024-05-04"), tags={"complete": "true"}
+        [orders.partitions(day=tick("-1d"))],
+        every(days=1, start="2024-05-02", until="2024-05-04"),
+        tags={"complete": "true"},
     ),
     storage=Storage(partitioned_by={"day": "date"}),
 )

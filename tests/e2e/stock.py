@@ -1,4 +1,6 @@
-"""A stock Dagster asset in a code location of its own, launched by a trigger: what the README shows, run for real."""
+"""A stock Dagster asset in a code location of its own, launched by a trigger: what the README
+shows, run for real.
+"""
 
 import json
 from pathlib import Path
@@ -10,11 +12,15 @@ from lakechime_dagster.sensors.trigger import lakechime_sensor
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
-FEATURES = "features.jsonl"  # in the home folder: a line per execution, with the events that it was given
+FEATURES = (
+    "features.jsonl"  # in the home folder: a line per execution, with the events that it was given
+)
 
 
 @dg.asset
-def features(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> dg.MaterializeResult:
+def features(
+    context: dg.AssetExecutionContext, lakechime: LakeChimeResource
+) -> dg.MaterializeResult:
     """What a job does that existed before any trigger: here it writes down what it was given."""
     with lakechime.execution(context) as running:
         line = {
@@ -33,7 +39,9 @@ def features_file() -> Path:
 
 defs = dg.Definitions(
     assets=[features],
-    sensors=[lakechime_sensor("features", target=features, trigger=SnapshotTrigger(["silver.orders"]))],
+    sensors=[
+        lakechime_sensor("features", target=features, trigger=SnapshotTrigger(["silver.orders"]))
+    ],
     resources={"lakechime": LakeChimeResource()},
     executor=dg.in_process_executor,
 )

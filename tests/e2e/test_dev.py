@@ -1,4 +1,6 @@
-"""`lakechime dev`: two days of the flights lake go through by themselves, a backfill survives a kill, one Ctrl-C ends all of it."""
+"""`lakechime dev`: two days of the flights lake go through by themselves, a backfill survives a
+kill, one Ctrl-C ends all of it.
+"""
 
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +16,14 @@ from lakechime_dagster.triggers.backfills import Backfills
 from lakechime_dagster.triggers.consumers import RequestState
 from lakechime_dagster.triggers.progress import overview
 from tests.support.dagster_dev import lakechime
-from tests.support.processes import REPOSITORY, Service, await_found, environment, free_port, program
+from tests.support.processes import (
+    REPOSITORY,
+    Service,
+    await_found,
+    environment,
+    free_port,
+    program,
+)
 
 pytestmark = [pytest.mark.tier3, pytest.mark.e2e, pytest.mark.spark]
 
@@ -26,12 +35,33 @@ def test_two_days_of_flights_go_through_a_backfill_goes_on_after_a_kill_and_one_
     port = free_port()
     lakechime(env, "demo", "--days", "2", "--hours", "1")
     command = [*program("lakechime"), "dev", "--port", str(port), "--speed", "8"]
-    service = Service("lakechime-dev", command, cwd=REPOSITORY, env=env, port=port, log=tmp_path / "lakechime-dev.log")
+    service = Service(
+        "lakechime-dev",
+        command,
+        cwd=REPOSITORY,
+        env=env,
+        port=port,
+        log=tmp_path / "lakechime-dev.log",
+    )
     service.start()
     try:
-        await_found(lambda: "has written everything" in service.tail(100_000) or None, "the replay has ended", 360, is_there(service), 1)
-        platform = open_platform(load_settings(home=tmp_path))  # looked at in this process, where a command would start one each time
-        found = await_found(lambda: verified(env, platform), "every table is equal to what the raw files say", 900, is_there(service), 5)
+        await_found(
+            lambda: "has written everything" in service.tail(100_000) or None,
+            "the replay has ended",
+            360,
+            is_there(service),
+            1,
+        )
+        platform = open_platform(
+            load_settings(home=tmp_path)
+        )  # looked at in this process, where a command would start one each time
+        found = await_found(
+            lambda: verified(env, platform),
+            "every table is equal to what the raw files say",
+            900,
+            is_there(service),
+            5,
+        )
         assert {table["finding"] for table in found["tables"]} == {"equal"}
         assert lakechime(env, "status")["events"]
         mend(service, env, platform)
@@ -42,11 +72,17 @@ def test_two_days_of_flights_go_through_a_backfill_goes_on_after_a_kill_and_one_
 
 
 def mend(service: Service, env: dict[str, str], platform: Platform) -> None:
-    """What is wrong in a column is made right by a backfill of exactly those that read what it comes from, whatever is killed meanwhile."""
-    wrong = DeltaTable(platform.location("silver.flights")).update(updates={"wind_speed": "wind_speed + 100"}, predicate="hour = 9")
+    """What is wrong in a column is made right by a backfill of exactly those that read what it
+    comes from, whatever is killed meanwhile.
+    """
+    wrong = DeltaTable(platform.location("silver.flights")).update(
+        updates={"wind_speed": "wind_speed + 100"}, predicate="hour = 9"
+    )
     assert wrong["num_updated_rows"]
     assert "silver.flights" in unequal(lakechime(env, "demo", "--verify", expect=None))
-    done = lakechime(env, "backfill", "run", "--columns", "bronze.weather.wind_speed", "--reason", "it is wrong")
+    done = lakechime(
+        env, "backfill", "run", "--columns", "bronze.weather.wind_speed", "--reason", "it is wrong"
+    )
     backfill, readers = done["backfill"], {"silver.flights", "gold.daily_delays"}
     assert {order["table"] for order in done["requests"]} == readers
     assert {"gold.route_hour", "gold.airline_scorecard"} <= set(done["unaffected"])
@@ -59,15 +95,23 @@ def mend(service: Service, env: dict[str, str], platform: Platform) -> None:
     strike(env["LAKECHIME_HOME"])
     service.start()
     await_found(
-        lambda: set(Backfills(platform.ledger).backfill(backfill).states) == {RequestState.DONE} or None,
+        lambda: (
+            set(Backfills(platform.ledger).backfill(backfill).states) == {RequestState.DONE} or None
+        ),
         "the backfill is done",
         600,
         is_there(service),
         1,
     )
     assert lakechime(env, "backfill", "show", backfill)["is"] == "done"
-    assert {one.consumer.subscription for one in platform.ledger.executions(limit=1_000) if one.backfill == backfill} == readers
-    await_found(lambda: verified(env, platform), "every table is equal again", 600, is_there(service), 5)
+    assert {
+        one.consumer.subscription
+        for one in platform.ledger.executions(limit=1_000)
+        if one.backfill == backfill
+    } == readers
+    await_found(
+        lambda: verified(env, platform), "every table is equal again", 600, is_there(service), 5
+    )
 
 
 def unequal(found: dict[str, Any]) -> set[str]:

@@ -1,4 +1,6 @@
-"""The loop from outside: a commit, its event by the command line, a run, rows, the event of the target, the next run."""
+"""The loop from outside: a commit, its event by the command line, a run, rows, the event of the
+target, the next run.
+"""
 
 import datetime as dt
 import json
@@ -14,7 +16,9 @@ from tests.support.refreshes import read_rows
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 
-def test_a_change_registered_by_the_command_line_becomes_rows_and_the_event_of_the_target(shop: DagsterDev, orders: dict[str, Any]) -> None:
+def test_a_change_registered_by_the_command_line_becomes_rows_and_the_event_of_the_target(
+    shop: DagsterDev, orders: dict[str, Any]
+) -> None:
     assert orders["run"]["status"] == "SUCCESS"
     target = shop.home / "warehouse" / "silver" / "orders"
     assert read_rows(target) == [(1, dt.date(2024, 5, 1), 10), (2, dt.date(2024, 5, 1), 20)]
@@ -24,7 +28,9 @@ def test_a_change_registered_by_the_command_line_becomes_rows_and_the_event_of_t
     assert [event["snapshot_id"] for event in events] == [str(DeltaTable(str(target)).version())]
 
 
-def test_a_stock_asset_gets_exactly_the_events_of_its_execution(shop: DagsterDev, orders: dict[str, Any]) -> None:
+def test_a_stock_asset_gets_exactly_the_events_of_its_execution(
+    shop: DagsterDev, orders: dict[str, Any]
+) -> None:
     run = shop.await_run("features")
     assert run["status"] == "SUCCESS"
     lines = [json.loads(line) for line in (shop.home / stock.FEATURES).read_text().splitlines()]

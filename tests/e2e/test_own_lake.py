@@ -1,4 +1,6 @@
-"""Somebody else's lake: the one of the README, in a package of its own, served by what `make run` calls."""
+"""Somebody else's lake: the one of the README, in a package of its own, served by what `make run`
+calls.
+"""
 
 from pathlib import Path
 
@@ -18,14 +20,26 @@ def test_lakechime_dev_runs_the_lake_that_is_named(tmp_path: Path) -> None:
     (package / "lake.py").write_text(code_of("README.md", "Your own lake in ten lines"))
     wishes = {
         "LAKECHIME_LAKE": "my_package.lake:lake",
-        "LAKECHIME_SPARK_DRIVER": "spark://127.0.0.1:1",  # nothing is computed here, so no driver is started
+        # nothing is computed here, so no driver is started
+        "LAKECHIME_SPARK_DRIVER": "spark://127.0.0.1:1",
         "PYTHONPATH": str(package.parent),
     }
-    with dagster_dev("lakechime-dev", [*program("lakechime"), "dev"], tmp_path, {"lakechime_dagster"}, REPOSITORY, **wishes) as running:
+    with dagster_dev(
+        "lakechime-dev",
+        [*program("lakechime"), "dev"],
+        tmp_path,
+        {"lakechime_dagster"},
+        REPOSITORY,
+        **wishes,
+    ) as running:
         sensors = running.sensors("lakechime_dagster")
         assert set(sensors) == {"silver_orders", "shop__events", "shop__outside", "shop__alarms"}
         assert sensors["silver_orders"]["sensorState"]["status"] == "RUNNING"
-        assert sensors["silver_orders"]["description"].startswith("Launches after a change of bronze.orders, every minute.")
-        assert [one["name"] for one in running.lakechime("trigger", "show")["triggers"]] == ["silver.orders"]
+        assert sensors["silver_orders"]["description"].startswith(
+            "Launches after a change of bronze.orders, every minute."
+        )
+        assert [one["name"] for one in running.lakechime("trigger", "show")["triggers"]] == [
+            "silver.orders"
+        ]
         assert running.service.interrupt() == 0
         assert not running.service.left_over()

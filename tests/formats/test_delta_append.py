@@ -28,14 +28,22 @@ def staged(log: DeltaLog, name: str, *ids: int) -> str:
     """A folder with a file of rows with these ids, and what a writer leaves beside it."""
     folder = Path(log.location) / name
     folder.mkdir()
-    pq.write_table(pa.table({"id": pa.array(ids, pa.int64()), "value": ["x"] * len(ids)}), folder / "part-0.parquet")
+    pq.write_table(
+        pa.table({"id": pa.array(ids, pa.int64()), "value": ["x"] * len(ids)}),
+        folder / "part-0.parquet",
+    )
     (folder / "_SUCCESS").touch()
     return name
 
 
 def commit_metadata(step: int, attempt: int = 1) -> CommitMetadata:
     return CommitMetadata(
-        consumer=CONSUMER, step=step, attempt=attempt, execution_id=f"e{attempt}", end=Checkpoint(), tags={"schema_version": "3"}
+        consumer=CONSUMER,
+        step=step,
+        attempt=attempt,
+        execution_id=f"e{attempt}",
+        end=Checkpoint(),
+        tags={"schema_version": "3"},
     )
 
 
@@ -50,15 +58,23 @@ def test_a_folder_becomes_one_commit_that_tells_its_step_and_how_many_rows(tmp_p
     assert found is not None
     assert (found.commit_metadata, found.version, ids(log)) == (commit_metadata(1), "1", [1, 7, 8])
     (commit,) = log.commits(0, 1)
-    assert [(file.path, file.rows, file.nulls) for file in commit.added] == [("a/part-0.parquet", 2, {"id": 0, "value": 0})]
+    assert [(file.path, file.rows, file.nulls) for file in commit.added] == [
+        ("a/part-0.parquet", 2, {"id": 0, "value": 0})
+    ]
     (event,) = log.events_of_commit(1)
-    assert (event.operation_type, dict(event.tags)) == (OperationType.APPEND, {"schema_version": "3"})
+    assert (event.operation_type, dict(event.tags)) == (
+        OperationType.APPEND,
+        {"schema_version": "3"},
+    )
 
 
 def test_a_step_that_has_committed_takes_no_folder_nor_does_an_earlier_one(tmp_path: Path) -> None:
     log = table_at(tmp_path)
     assert log.add_folder(staged(log, "a", 7), commit_metadata(2))
-    assert [log.add_folder(staged(log, name, 8), commit_metadata(step, attempt=2)) for name, step in (("b", 2), ("c", 1))] == [False, False]
+    assert [
+        log.add_folder(staged(log, name, 8), commit_metadata(step, attempt=2))
+        for name, step in (("b", 2), ("c", 1))
+    ] == [False, False]
     assert (ids(log), log.version) == ([1, 7], 1)
 
 
@@ -97,21 +113,42 @@ class Late(DeltaLog):
 def test_files_without_rows_are_left_out_and_the_step_has_its_commit(tmp_path: Path) -> None:
     log = table_at(tmp_path)
     assert log.add_folder(staged(log, "a"), commit_metadata(1))
-    assert (log.commits(0, 1)[0].added, log.committed(CONSUMER, 1) is not None, log.events_of_commit(1)) == ((), True, [])
+    assert (
+        log.commits(0, 1)[0].added,
+        log.committed(CONSUMER, 1) is not None,
+        log.events_of_commit(1),
+    ) == ((), True, [])
 
 
 def test_tables_that_hold_their_rows_to_something_are_not_plain(tmp_path: Path) -> None:
     plain = table_at(tmp_path / "plain").plain_columns()
     assert plain is not None
-    assert [field["name"] for field in json.loads(plain)["fields"]] == ["day", "hour", "id", "value"]
+    assert [field["name"] for field in json.loads(plain)["fields"]] == [
+        "day",
+        "hour",
+        "id",
+        "value",
+    ]
     assert DeltaLog(str(tmp_path / "none"), "t").plain_columns() is None
     write(tmp_path / "parts", rows((None, 1, 1, "a")), partition_by=["hour"])
     table_at(tmp_path / "bound")
     DeltaTable(tmp_path / "bound").alter.add_constraint({"positive": "id > 0"})
     table_at(tmp_path / "marked")
-    DeltaTable(tmp_path / "marked").alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+    DeltaTable(tmp_path / "marked").alter.add_feature(
+        TableFeatures.DeletionVectors, allow_protocol_versions_increase=True
+    )
     strict = {"name": "id", "type": "long", "nullable": False, "metadata": {}}
-    deep = {"name": "s", "type": {"type": "struct", "fields": [strict]}, "nullable": True, "metadata": {}}
+    deep = {
+        "name": "s",
+        "type": {"type": "struct", "fields": [strict]},
+        "nullable": True,
+        "metadata": {},
+    }
     for name, field in {"strict": strict, "deep": deep}.items():
-        DeltaTable.create(tmp_path / name, Schema.from_json(json.dumps({"type": "struct", "fields": [field]})))
-    assert [DeltaLog(str(tmp_path / name), "t").plain_columns() for name in ("parts", "bound", "marked", "strict", "deep")] == [None] * 5
+        DeltaTable.create(
+            tmp_path / name, Schema.from_json(json.dumps({"type": "struct", "fields": [field]}))
+        )
+    assert [
+        DeltaLog(str(tmp_path / name), "t").plain_columns()
+        for name in ("parts", "bound", "marked", "strict", "deep")
+    ] == [None] * 5

@@ -29,38 +29,61 @@ def log_at(folder: Path) -> DeltaLog:
 def test_live_files_are_told_with_sizes_rows_and_typed_partitions(tmp_path: Path) -> None:
     write(tmp_path, rows((None, 5, 1, "a"), (None, None, 2, "b")), partition_by=["hour"])
     files = table_files(log_at(tmp_path))
-    assert sorted((file.partition, file.rows) for file in files.live if file.partition == (5,)) == [((5,), 1)]
+    assert sorted((file.partition, file.rows) for file in files.live if file.partition == (5,)) == [
+        ((5,), 1)
+    ]
     assert {file.partition for file in files.live} == {(5,), (None,)}
     assert all(file.size == (tmp_path / file.path).stat().st_size for file in files.live)
     assert (files.removed, files.orphans, files.is_clustered) == ((), (), False)
 
 
-def test_files_that_a_commit_removed_are_told_with_its_time_while_they_are_there(tmp_path: Path) -> None:
+def test_files_that_a_commit_removed_are_told_with_its_time_while_they_are_there(
+    tmp_path: Path,
+) -> None:
     for i in range(3):
         write(tmp_path, rows((None, 1, i, "a")))
     before = {file.path for file in table_files(log_at(tmp_path)).live}
     DeltaTable(str(tmp_path)).optimize.compact()
     files, log = table_files(log_at(tmp_path)), log_at(tmp_path)
-    assert ({file.path for file in files.removed}, len(files.live), files.orphans) == (before, 1, ())
+    assert ({file.path for file in files.removed}, len(files.live), files.orphans) == (
+        before,
+        1,
+        (),
+    )
     assert {file.since for file in files.removed} == {log.commits(2, 3)[0].timestamp}
     (tmp_path / sorted(before)[0]).unlink()
     assert len(table_files(log).removed) == 2
 
 
-def test_what_no_commit_names_is_an_orphan_but_for_what_is_hidden_and_for_other_tables(tmp_path: Path) -> None:
+def test_what_no_commit_names_is_an_orphan_but_for_what_is_hidden_and_for_other_tables(
+    tmp_path: Path,
+) -> None:
     write(tmp_path, rows((None, 1, 1, "a")))
     write(tmp_path / "inner", rows((None, 1, 1, "a")))
-    for name in ("left.parquet", "hour=3/left.parquet", "_hidden/x.parquet", ".part.crc", "deletion_vector_1.bin"):
+    for name in (
+        "left.parquet",
+        "hour=3/left.parquet",
+        "_hidden/x.parquet",
+        ".part.crc",
+        "deletion_vector_1.bin",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("rows")
     files = table_files(log_at(tmp_path))
-    assert sorted((file.path, file.size) for file in files.orphans) == [("hour=3/left.parquet", 4), ("left.parquet", 4)]
+    assert sorted((file.path, file.size) for file in files.orphans) == [
+        ("hour=3/left.parquet", 4),
+        ("left.parquet", 4),
+    ]
 
 
 def test_names_that_a_url_spells_otherwise_are_the_same_file(tmp_path: Path) -> None:
     write(tmp_path, rows((None, 1, 1, "a b/c%20ü")), partition_by=["value"])
     files = table_files(log_at(tmp_path))
-    assert ([file.partition for file in files.live], files.removed, files.orphans) == ([("a b/c%20ü",)], (), ())
+    assert ([file.partition for file in files.live], files.removed, files.orphans) == (
+        [("a b/c%20ü",)],
+        (),
+        (),
+    )
     DeltaTable(str(tmp_path)).delete()
     files = table_files(log_at(tmp_path))
     assert (files.live, len(files.removed), files.orphans) == ((), 1, ())
@@ -82,13 +105,24 @@ def grow(folder: Path, age_ms: int) -> None:
 
 
 def test_empty_folders_of_appends_are_removed_once_they_are_old(tmp_path: Path) -> None:
-    old, young, full, other = make_folder(tmp_path), make_folder(tmp_path, age_ms=0), make_folder(tmp_path), make_folder(tmp_path, "day=1")
+    old, young, full, other = (
+        make_folder(tmp_path),
+        make_folder(tmp_path, age_ms=0),
+        make_folder(tmp_path),
+        make_folder(tmp_path, "day=1"),
+    )
     (full / "part-0.parquet").touch()
     grow(full, 1_000)
     file = tmp_path / uuid4().hex
     file.touch()
     assert remove_empty_folders(str(tmp_path), NOW - 500) == 1
-    assert [one.exists() for one in (old, young, full, other, file)] == [False, True, True, True, True]
+    assert [one.exists() for one in (old, young, full, other, file)] == [
+        False,
+        True,
+        True,
+        True,
+        True,
+    ]
     assert remove_empty_folders(str(tmp_path), NOW - 500) == 0
 
 
@@ -96,7 +130,10 @@ KINDS = {
     "whole": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
     "part": (pa.float64(), st.floats(allow_nan=False)),
     "text": (pa.string(), st.text(max_size=40) | st.text("aé" + LAST, min_size=30, max_size=36)),
-    "at": (pa.timestamp("us", tz="UTC"), st.datetimes(dt.datetime(1, 1, 2), timezones=st.just(dt.timezone.utc))),
+    "at": (
+        pa.timestamp("us", tz="UTC"),
+        st.datetimes(dt.datetime(1, 1, 2), timezones=st.just(dt.timezone.utc)),
+    ),
     "local": (pa.timestamp("us"), st.datetimes()),
     "day": (pa.date32(), st.dates()),
 }
@@ -151,12 +188,21 @@ def test_values_that_json_holds_have_bounds(kind: str) -> None:
 
 def test_a_text_is_cut_to_a_bound_that_still_holds_it() -> None:
     told = written(pa.table({"t": ["b" * 100, "a" * 100]}))
-    assert (told["minValues"], told["maxValues"]) == ({"t": "a" * MAX_TEXT}, {"t": "b" * MAX_TEXT + LAST})
+    assert (told["minValues"], told["maxValues"]) == (
+        {"t": "a" * MAX_TEXT},
+        {"t": "b" * MAX_TEXT + LAST},
+    )
     assert written(pa.table({"t": [LAST * 100]}))["maxValues"] == {}
 
 
 def test_fields_of_structs_are_told_by_their_structs_and_what_repeats_is_not() -> None:
-    table = pa.table({"s": [{"a": 1, "in": {"b": "x"}}, {"a": None, "in": None}], "many": [[1], [2, 3]], "is": [True, False]})
+    table = pa.table(
+        {
+            "s": [{"a": 1, "in": {"b": "x"}}, {"a": None, "in": None}],
+            "many": [[1], [2, 3]],
+            "is": [True, False],
+        }
+    )
     assert written(table) == {
         "numRecords": 2,
         "nullCount": {"s": {"a": 1, "in": {"b": 1}}, "is": 0},
@@ -206,20 +252,31 @@ ROW: dict[str, Any] = {
 
 @pytest.fixture
 def table_of_rows(tmp_path: Path) -> DeltaRows:
-    write_deltalake(str(tmp_path / "t"), pa.Table.from_pylist([ROW, dict.fromkeys(SCHEMA.names)], schema=SCHEMA))
+    write_deltalake(
+        str(tmp_path / "t"), pa.Table.from_pylist([ROW, dict.fromkeys(SCHEMA.names)], schema=SCHEMA)
+    )
     return DeltaRows(DeltaLog(str(tmp_path / "t"), "shop.t"))
 
 
 @pytest.mark.parametrize("name", SCHEMA.names)
-def test_a_row_is_found_by_the_value_of_a_column_of_any_type(table_of_rows: DeltaRows, name: str) -> None:
+def test_a_row_is_found_by_the_value_of_a_column_of_any_type(
+    table_of_rows: DeltaRows, name: str
+) -> None:
     (found,) = table_of_rows.select("i", where=row_is({name: ROW[name]}, table_of_rows.types()))
     assert found == {"i": -5}
 
 
 def test_rows_are_counted_ordered_and_cut(table_of_rows: DeltaRows) -> None:
-    assert (table_of_rows.count(), table_of_rows.count(known("n")), table_of_rows.count(texts('odd `" name', "a", "it's \\ odd"))) == (
+    assert (
+        table_of_rows.count(),
+        table_of_rows.count(known("n")),
+        table_of_rows.count(texts('odd `" name', "a", "it's \\ odd")),
+    ) == (
         2,
         1,
         1,
     )
-    assert [row["i"] for row in table_of_rows.select("i", where=(column("i").eq(-5),), newest=("n",), limit=1)] == [-5]
+    assert [
+        row["i"]
+        for row in table_of_rows.select("i", where=(column("i").eq(-5),), newest=("n",), limit=1)
+    ] == [-5]

@@ -1,4 +1,6 @@
-"""A change is checked as it is made; each owner gets a message about the own affected tables and readers, and about nothing else."""
+"""A change is checked as it is made; each owner gets a message about the own affected tables and
+readers, and about nothing else.
+"""
 
 import datetime as dt
 
@@ -26,18 +28,30 @@ REFS = st.builds(ColumnRef, NAMES, st.none() | NAMES)
 
 
 @given(st.lists(REFS, min_size=1, max_size=6), st.sampled_from(ChangeKind), st.none() | st.dates())
-def test_a_change_comes_back_from_its_json_whatever_the_order_of_what_it_is_of(refs: list[ColumnRef], kind: ChangeKind, on: object) -> None:
+def test_a_change_comes_back_from_its_json_whatever_the_order_of_what_it_is_of(
+    refs: list[ColumnRef], kind: ChangeKind, on: object
+) -> None:
     change = make_change(refs=tuple(refs), kind=kind, on=on)
-    assert Change.from_json(change.to_json()) == change == make_change(refs=tuple(reversed(refs)), kind=kind, on=on)
+    assert (
+        Change.from_json(change.to_json())
+        == change
+        == make_change(refs=tuple(reversed(refs)), kind=kind, on=on)
+    )
 
 
 def test_a_column_of_a_table_that_is_named_whole_says_nothing_more() -> None:
-    assert make_change("a.b:c", "a.b", "a.d:c", "a.d:c").refs == (ColumnRef("a.b"), ColumnRef("a.d", "c"))
+    assert make_change("a.b:c", "a.b", "a.d:c", "a.d:c").refs == (
+        ColumnRef("a.b"),
+        ColumnRef("a.d", "c"),
+    )
 
 
 def test_the_title_says_what_of_what_and_when() -> None:
     assert make_change().title == "Deprecation: bronze.weather.humid on 2026-12-31"
-    assert make_change("a.b", "a.c", on=None, kind=ChangeKind.SCHEMA_CHANGE).title == "Schema change: a.b and 1 more"
+    assert (
+        make_change("a.b", "a.c", on=None, kind=ChangeKind.SCHEMA_CHANGE).title
+        == "Schema change: a.b and 1 more"
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,15 +71,23 @@ def test_what_cannot_be_sent_is_refused(fields: dict[str, object], told: str) ->
 
 
 @pytest.mark.parametrize("kind", ChangeKind)
-def test_a_day_is_over_once_it_is_over_everywhere_and_some_kinds_may_have_come(kind: ChangeKind) -> None:
+def test_a_day_is_over_once_it_is_over_everywhere_and_some_kinds_may_have_come(
+    kind: ChangeKind,
+) -> None:
     may = kind in (ChangeKind.INCIDENT, ChangeKind.BACKFILL)
-    for change in (make_change(kind=kind, on=dt.date(2026, 5, 27)), make_change(kind=kind, on=None)):
+    for change in (
+        make_change(kind=kind, on=dt.date(2026, 5, 27)),
+        make_change(kind=kind, on=None),
+    ):
         assert checked_day(change, NOW) == change  # as it is still the 27th where days end last
     over = make_change(kind=kind, on=dt.date(2026, 5, 26))
     if may:
         assert checked_day(over, NOW) == over
     else:
-        with pytest.raises(InvalidValueError, match="is over; name a day from 2026-05-27 on, or use incident or backfill"):
+        with pytest.raises(
+            InvalidValueError,
+            match="is over; name a day from 2026-05-27 on, or use incident or backfill",
+        ):
             checked_day(over, NOW)
 
 
@@ -81,23 +103,39 @@ TABLES = st.lists(
     unique_by=lambda one: one.table,
 )
 READERS = st.lists(
-    st.builds(make_reader, st.sampled_from(["D", "E"]), OWNERS, st.sampled_from(["r.1", "r.2"]), days_ago=st.just(36) | st.just(34))
+    st.builds(
+        make_reader,
+        st.sampled_from(["D", "E"]),
+        OWNERS,
+        st.sampled_from(["r.1", "r.2"]),
+        days_ago=st.just(36) | st.just(34),
+    )
 )
 
 
 @given(TABLES, READERS, OWNERS)
-def test_an_owner_gets_all_that_is_theirs_and_nothing_else(tables: list[AffectedTable], readers: list[AffectedReader], sender: str) -> None:
+def test_an_owner_gets_all_that_is_theirs_and_nothing_else(
+    tables: list[AffectedTable], readers: list[AffectedReader], sender: str
+) -> None:
     change = make_change(sender=sender)
     digests, unowned = digests_of(change, tables, readers, NOW_MS)
     recent = [one for one in readers if one.last_ms > NOW_MS - 35 * 86_400_000]
-    expected = {owner for table in tables for owner in table.owners} | {owner for one in recent for owner in one.owners}
+    expected = {owner for table in tables for owner in table.owners} | {
+        owner for one in recent for owner in one.owners
+    }
     assert {one.owner for one in digests} == expected - {sender}
     assert set(unowned) == {table.table for table in tables if not table.owners}
     for digest in digests:
-        assert {one.table for one in digest.tables} == {one.table for one in tables if digest.owner in one.owners}
-        assert {one.refs for one in digest.readers} == {one.refs for one in recent if digest.owner in one.owners}
+        assert {one.table for one in digest.tables} == {
+            one.table for one in tables if digest.owner in one.owners
+        }
+        assert {one.refs for one in digest.readers} == {
+            one.refs for one in recent if digest.owner in one.owners
+        }
         text = text_of(change, digest, "me")
-        assert {one.table for one in tables if one.table in text} == {one.table for one in digest.tables}
+        assert {one.table for one in tables if one.table in text} == {
+            one.table for one in digest.tables
+        }
 
 
 def test_a_message_says_in_plain_text_what_is_affected_and_why() -> None:
@@ -136,11 +174,15 @@ Dashboards, jobs and people of yours that read affected tables:
 
 Sent by team:ops, ana."""
     )
-    assert digest.reason.startswith("owns gold.count, silver.flights, gold.daily; has Delays by day, which reads gold.daily")
+    assert digest.reason.startswith(
+        "owns gold.count, silver.flights, gold.daily; has Delays by day, which reads gold.daily"
+    )
 
 
 def test_names_of_others_stay_in_their_line() -> None:
-    reader = make_reader("D\r\nBcc: all@example.com\n\nPay here\u202e", "bo", "gold.x\ny", link="https://x\n\u2028")
+    reader = make_reader(
+        "D\r\nBcc: all@example.com\n\nPay here\u202e", "bo", "gold.x\ny", link="https://x\n\u2028"
+    )
     change = make_change()
     (digest,), _ = digests_of(change, [make_affected("gold.x\ny", "bo")], [reader], NOW_MS)
     text = text_of(change, digest, "me")

@@ -1,4 +1,6 @@
-"""What is declared personal is known under the names by which lineage tells columns, also of messages and of events."""
+"""What is declared personal is known under the names by which lineage tells columns, also of
+messages and of events.
+"""
 
 from lakechime_dagster.governance.tags import declared_tags, public_tables, within_reach
 from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, cdc_table
@@ -15,18 +17,28 @@ GAME = event_stream("game", source=JsonLines("in"))
 
 
 def tags(*declared: Table | EventStream | EventGroup) -> dict[str, str]:
-    return {str(ref): category for ref, category in declared_tags(Lake("shop", list(declared))).items()}
+    return {
+        str(ref): category for ref, category in declared_tags(Lake("shop", list(declared))).items()
+    }
 
 
 def test_columns_of_sources_and_of_computed_tables_are_known_by_their_names() -> None:
     letters = SourceTable("bronze.letters", asset=Asset(columns={"payload:$.to": EMAIL}))
     copied = sql_table(
-        "silver.letters", sql="SELECT id, author FROM bronze.letters", refresh="full", asset=Asset(columns={"author": PHONE})
+        "silver.letters",
+        sql="SELECT id, author FROM bronze.letters",
+        refresh="full",
+        asset=Asset(columns={"author": PHONE}),
     )
-    assert tags(letters, copied) == {"bronze.letters.payload:$.to": "email", "silver.letters.author": "phone"}
+    assert tags(letters, copied) == {
+        "bronze.letters.payload:$.to": "email",
+        "silver.letters.author": "phone",
+    }
 
 
-def test_what_a_table_that_follows_a_database_declares_is_personal_in_its_messages_by_the_names_there() -> None:
+def test_what_a_table_that_follows_a_database_declares_is_personal_in_its_messages_by_the_names_there() -> (
+    None
+):
     table = cdc_table(
         "silver.people",
         source=JsonLines("in"),
@@ -68,7 +80,10 @@ def test_within_reach_is_what_reads_personal_columns_or_reads_what_does() -> Non
         "gold.open": "silver.c",
     }
     made = [
-        sql_table(name, sql=f"SELECT x FROM {of}", refresh="full", asset=Asset(public=name == "gold.open")) for name, of in reads.items()
+        sql_table(
+            name, sql=f"SELECT x FROM {of}", refresh="full", asset=Asset(public=name == "gold.open")
+        )
+        for name, of in reads.items()
     ]
     lake = Lake("shop", [people, visits, logins, GAME, group, *made])
     assert within_reach(lake) == {"silver.a", "gold.b", "silver.d"}

@@ -1,4 +1,6 @@
-"""Subjects of access requests, the places where they are looked for, and where they are not found."""
+"""Subjects of access requests, the places where they are looked for, and where they are not
+found.
+"""
 
 import json
 
@@ -6,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.governance.requests import Place, Searched, SubjectsRefusedError, out_of_reach, read_subjects, searched_tables
+from lakechime_dagster.governance.requests import (
+    Place,
+    Searched,
+    SubjectsRefusedError,
+    out_of_reach,
+    read_subjects,
+    searched_tables,
+)
 from lakechime_dagster.governance.tags import Reach, Tagged
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, cdc_table
@@ -36,7 +45,13 @@ def test_a_line_has_values_by_category_and_is_known_by_its_number() -> None:
         (b"SECRET", "is no JSON"),
         (b'"SECRET"', "is no JSON object"),
         (b"{}", "is no JSON object"),
-        (b'{"SECRET": "email"}', "has a category of which no column is declared or decided to be; the lake has customer, email"),
+        (
+            b'{"SECRET": "email"}',
+            (
+                "has a category of which no column is declared or decided to be; the lake has "
+                "customer, email"
+            ),
+        ),
         (b'{"email": "SECRET", "email": "b"}', "has a category twice"),
         (b'{"email": ["SECRET"]}', "is neither a text nor a whole number"),
         (b'{"email": 1.5}', "is neither a text nor a whole number"),
@@ -50,7 +65,9 @@ def test_a_line_has_values_by_category_and_is_known_by_its_number() -> None:
         (b'{"email": ' + b"1" * 5_000 + b"}", "is no JSON"),
     ],
 )
-def test_a_line_that_is_no_subject_is_named_by_its_number_and_nobody_is_looked_for(line: bytes, why: str) -> None:
+def test_a_line_that_is_no_subject_is_named_by_its_number_and_nobody_is_looked_for(
+    line: bytes, why: str
+) -> None:
     with pytest.raises(SubjectsRefusedError) as refused:
         read_subjects([b'{"email": "a@b.c"}', line], CATEGORIES)
     assert "line 2 " in str(refused.value)
@@ -59,10 +76,22 @@ def test_a_line_that_is_no_subject_is_named_by_its_number_and_nobody_is_looked_f
     assert refused.value.__cause__ is None
 
 
-@given(st.dictionaries(st.sampled_from(["email", "customer", "fax"]), st.text(min_size=1) | st.integers() | st.floats(), max_size=3))
+@given(
+    st.dictionaries(
+        st.sampled_from(["email", "customer", "fax"]),
+        st.text(min_size=1) | st.integers() | st.floats(),
+        max_size=3,
+    )
+)
 def test_a_line_gives_just_its_values_or_a_message_without_them(values: dict[str, object]) -> None:
-    marked = {name: f"@@{value}" if isinstance(value, str) else value for name, value in values.items()}
-    is_subject = bool(values) and "fax" not in values and not any(isinstance(one, float) for one in values.values())
+    marked = {
+        name: f"@@{value}" if isinstance(value, str) else value for name, value in values.items()
+    }
+    is_subject = (
+        bool(values)
+        and "fax" not in values
+        and not any(isinstance(one, float) for one in values.values())
+    )
     is_whole = not any(isinstance(one, str) and "\0" in one for one in values.values())
     if is_subject and is_whole:
         (found,) = read_subjects([json.dumps(marked).encode()], CATEGORIES)
@@ -73,10 +102,17 @@ def test_a_line_gives_just_its_values_or_a_message_without_them(values: dict[str
     assert "@@" not in str(refused.value)
 
 
-def tagged(name: str, category: str = "email", reach: Reach = Reach.PERSONAL, origin: str = "") -> Tagged:
+def tagged(
+    name: str, category: str = "email", reach: Reach = Reach.PERSONAL, origin: str = ""
+) -> Tagged:
     """A tag of `schema.table:column`, which started at an origin."""
-    ref, start = (ColumnRef(*one.split(":", 1)) if ":" in one else ColumnRef(one) for one in (name, origin or name))
-    return Tagged(ref=ref, category=category, reach=reach, path=(ref,) if start == ref else (start, ref))
+    ref, start = (
+        ColumnRef(*one.split(":", 1)) if ":" in one else ColumnRef(one)
+        for one in (name, origin or name)
+    )
+    return Tagged(
+        ref=ref, category=category, reach=reach, path=(ref,) if start == ref else (start, ref)
+    )
 
 
 def test_why_somebody_is_not_found_is_said() -> None:
@@ -105,8 +141,13 @@ def test_why_somebody_is_not_found_is_said() -> None:
         "a.copy:text": "it may hold a whole struct or JSON text, which is compared as one value",
         "kafka:mail": "it is outside the lake",
     }
-    assert reasons("email").keys() - reasons("email", "phone").keys() == {"a.calls:phone"}  # people are found by their addresses
-    assert set(reasons("phone").values()) == {"no value of email is given", "it is outside the lake"}
+    assert reasons("email").keys() - reasons("email", "phone").keys() == {
+        "a.calls:phone"
+    }  # people are found by their addresses
+    assert set(reasons("phone").values()) == {
+        "no value of email is given",
+        "it is outside the lake",
+    }
 
 
 def test_places_are_those_of_values() -> None:
@@ -127,11 +168,26 @@ def test_messages_state_and_refused_rows_are_searched_too() -> None:
         asset=Asset(columns={"mail": personal("email"), "name": personal("name")}),
     )
     plain = sql_table(
-        "gold.plain", sql="SELECT mail, name FROM shop.orders", refresh="full", asset=Asset(columns={"mail": personal("email")})
+        "gold.plain",
+        sql="SELECT mail, name FROM shop.orders",
+        refresh="full",
+        asset=Asset(columns={"mail": personal("email")}),
     )
-    tags = [tagged("shop.orders:mail"), tagged("shop.orders:name", "name"), tagged("gold.plain:mail")]
-    several = {one.table: one for one in searched_tables(Lake("shop", [orders, plain]), tags, {}, "_rescued")}
-    beside = {"shop.orders__changes", "shop.orders__state", "shop.orders__quarantine", "gold.plain__quarantine"}
+    tags = [
+        tagged("shop.orders:mail"),
+        tagged("shop.orders:name", "name"),
+        tagged("gold.plain:mail"),
+    ]
+    several = {
+        one.table: one
+        for one in searched_tables(Lake("shop", [orders, plain]), tags, {}, "_rescued")
+    }
+    beside = {
+        "shop.orders__changes",
+        "shop.orders__state",
+        "shop.orders__quarantine",
+        "gold.plain__quarantine",
+    }
     assert {*several} == beside | {"shop.orders", "gold.plain"}
     assert several["gold.plain__quarantine"] == Searched(
         table="gold.plain__quarantine", places=(Place("row:$.mail", "email"),), texts=("row",)

@@ -1,4 +1,6 @@
-"""Tags of personal columns are followed along their lineage, and never silently lost or made more of than they are."""
+"""Tags of personal columns are followed along their lineage, and never silently lost or made more
+of than they are.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -10,7 +12,14 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.governance import propagation
 from lakechime_dagster.governance.tags import Reach, Tagged, leaks
-from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, Statement, joined
+from lakechime_dagster.lineage.columns import (
+    ColumnLineage,
+    ColumnRef,
+    Kind,
+    Source,
+    Statement,
+    joined,
+)
 from lakechime_dagster.lineage.network import network_of
 from lakechime_dagster.lineage.sql_queries import SqlSchema
 from lakechime_dagster.lineage.sql_statements import statements_of_sql
@@ -20,7 +29,9 @@ TAGS = {EMAIL: "email"}
 Columns = dict[str, list[tuple[Any, ...]]]
 
 
-def followed(tags: Mapping[ColumnRef, str], cleared: Collection[ColumnRef], statements: Iterable[Statement]) -> tuple[Tagged, ...]:
+def followed(
+    tags: Mapping[ColumnRef, str], cleared: Collection[ColumnRef], statements: Iterable[Statement]
+) -> tuple[Tagged, ...]:
     return propagation.propagated(network_of(statements), tags, cleared)
 
 
@@ -29,9 +40,14 @@ def source(name: str, kind: Kind = Kind.IDENTITY, is_masking: bool = False) -> S
     return Source(ColumnRef(table, column or None), kind, is_masking)
 
 
-def write(target: str, columns: Columns | None = None, *, opaque: Iterable[str] = (), **fields: object) -> Statement:
+def write(
+    target: str, columns: Columns | None = None, *, opaque: Iterable[str] = (), **fields: object
+) -> Statement:
     """A statement whose columns have these sources, or could not be told."""
-    told = [ColumnLineage(column=name, sources=tuple(source(*one) for one in several)) for name, several in (columns or {}).items()]
+    told = [
+        ColumnLineage(column=name, sources=tuple(source(*one) for one in several))
+        for name, several in (columns or {}).items()
+    ]
     told += [ColumnLineage(column=name, opaque=("rows of an RDD",)) for name in opaque]
     return Statement(target=target, columns=tuple(told), **fields)  # type: ignore[arg-type]
 
@@ -75,22 +91,44 @@ def test_values_are_followed_and_what_is_made_of_them() -> None:
 
 
 def test_what_decides_is_told_apart_and_goes_no_further() -> None:
-    first = write("a", {"kind": [("people.email", Kind.CONDITIONAL)]}, indirect=(source("people.email", Kind.FILTER),))
+    first = write(
+        "a",
+        {"kind": [("people.email", Kind.CONDITIONAL)]},
+        indirect=(source("people.email", Kind.FILTER),),
+    )
     second = write("b", {"kind": [("a.kind", Kind.IDENTITY)]})
-    assert reached(followed(TAGS, (), [first, second])) == {"a.kind": Reach.INDIRECT, "a": Reach.INDIRECT}
+    assert reached(followed(TAGS, (), [first, second])) == {
+        "a.kind": Reach.INDIRECT,
+        "a": Reach.INDIRECT,
+    }
 
 
 def test_what_could_not_be_told_is_unsure_and_goes_on() -> None:
-    first = write("a", {"town": [("people.town", Kind.IDENTITY)]}, opaque=["score"], inputs=("people",))
+    first = write(
+        "a", {"town": [("people.town", Kind.IDENTITY)]}, opaque=["score"], inputs=("people",)
+    )
     second = write("b", {"best": [("a.score", Kind.AGGREGATION)]})
-    third = write("c", {"id": [("people.id", Kind.IDENTITY)]}, inputs=("people",), unknown=("events were lost",))
+    third = write(
+        "c",
+        {"id": [("people.id", Kind.IDENTITY)]},
+        inputs=("people",),
+        unknown=("events were lost",),
+    )
     fourth = write("d", {"any": [("c.other", Kind.IDENTITY)]})
     found = reached(followed(TAGS, (), [first, second, third, fourth]))
-    assert found == {"a.score": Reach.UNSURE, "b.best": Reach.UNSURE, "c": Reach.UNSURE, "d.any": Reach.UNSURE}
+    assert found == {
+        "a.score": Reach.UNSURE,
+        "b.best": Reach.UNSURE,
+        "c": Reach.UNSURE,
+        "d.any": Reach.UNSURE,
+    }
 
 
 def test_of_a_part_of_a_column_only_the_whole_of_it_is_sure() -> None:
-    tags = {ColumnRef("letters", "payload:$.to"): "email", ColumnRef("people", "user.email"): "email"}
+    tags = {
+        ColumnRef("letters", "payload:$.to"): "email",
+        ColumnRef("people", "user.email"): "email",
+    }
     told = write(
         "a",
         {
@@ -99,7 +137,11 @@ def test_of_a_part_of_a_column_only_the_whole_of_it_is_sure() -> None:
             "user": [("people.user", Kind.IDENTITY)],
         },
     )
-    assert reached(followed(tags, (), [told])) == {"a.copy": Reach.PERSONAL, "a.read": Reach.UNSURE, "a.user": Reach.PERSONAL}
+    assert reached(followed(tags, (), [told])) == {
+        "a.copy": Reach.PERSONAL,
+        "a.read": Reach.UNSURE,
+        "a.user": Reach.PERSONAL,
+    }
 
 
 def test_names_that_differ_in_case_alone_are_of_one_column() -> None:
@@ -109,7 +151,12 @@ def test_names_that_differ_in_case_alone_are_of_one_column() -> None:
     assert leaks(found, [EMAIL, ColumnRef("a", "Mail")], public=(), levels={"a": ()}) == ()
 
 
-HASHED = [("max(sha2(email, 256))", True), ("sha2(max(email), 256)", True), ("md5(lower(email))", True), ("max(h)", True)]
+HASHED = [
+    ("max(sha2(email, 256))", True),
+    ("sha2(max(email), 256)", True),
+    ("md5(lower(email))", True),
+    ("max(h)", True),
+]
 COUNTED = [
     ("count(sha2(email, 256))", False),
     ("approx_count_distinct(email)", False),
@@ -119,10 +166,16 @@ COUNTED = [
 
 
 @pytest.mark.parametrize(("sql", "is_pseudonym"), HASHED + COUNTED)
-def test_a_hash_is_known_again_after_an_aggregate_and_a_count_is_not(sql: str, is_pseudonym: bool) -> None:
+def test_a_hash_is_known_again_after_an_aggregate_and_a_count_is_not(
+    sql: str, is_pseudonym: bool
+) -> None:
     """The greatest of hashes is one of them, the greatest of counts is nobody's."""
     within = "SELECT email, md5(email) AS h, count(email) OVER () AS n FROM people"
-    told = statements_of_sql(f"CREATE TABLE lab AS SELECT {sql} AS x FROM ({within})", "spark", SqlSchema({"people": ("email",)}))
+    told = statements_of_sql(
+        f"CREATE TABLE lab AS SELECT {sql} AS x FROM ({within})",
+        "spark",
+        SqlSchema({"people": ("email",)}),
+    )
     found = reached(followed(TAGS, (), [replace(one, target="lab") for one in told]))
     assert found == ({"lab.x": Reach.PSEUDONYM} if is_pseudonym else {})
 
@@ -135,31 +188,65 @@ def test_a_tag_does_not_pass_a_column_that_a_person_has_cleared() -> None:
 
 def test_untagged_values_and_anything_in_public_tables_are_leaks() -> None:
     told = [
-        write("a", {"mail": [("people.email", Kind.IDENTITY)], "known": [("people.email", Kind.IDENTITY)]}, opaque=["perhaps"]),
-        write("open", {"id": [("people.email", Kind.TRANSFORMATION, True)], "sum": [("people.email", Kind.AGGREGATION, True)]}),
+        write(
+            "a",
+            {"mail": [("people.email", Kind.IDENTITY)], "known": [("people.email", Kind.IDENTITY)]},
+            opaque=["perhaps"],
+        ),
+        write(
+            "open",
+            {
+                "id": [("people.email", Kind.TRANSFORMATION, True)],
+                "sum": [("people.email", Kind.AGGREGATION, True)],
+            },
+        ),
         write("elsewhere", {"mail": [("people.email", Kind.IDENTITY)]}),
     ]
     tags = TAGS | {ColumnRef("a", "known"): "email"}
-    found = leaks(followed(tags, (), told), tags, public={"open"}, levels={"people": (), "a": (), "open": ()})
-    assert [(str(one.tagged.ref), one.is_public) for one in found] == [("a.mail", False), ("open.id", True)]
-    assert found[0].remedy == 'declare asset=Asset(columns={"mail": personal("email")}) of a, or decide that it is not personal'
+    found = leaks(
+        followed(tags, (), told), tags, public={"open"}, levels={"people": (), "a": (), "open": ()}
+    )
+    assert [(str(one.tagged.ref), one.is_public) for one in found] == [
+        ("a.mail", False),
+        ("open.id", True),
+    ]
+    assert found[0].remedy == (
+        'declare asset=Asset(columns={"mail": personal("email")}) of a, or decide that it is '
+        "not personal"
+    )
 
 
-def test_values_in_a_partition_level_are_a_leak_tagged_or_not_and_a_pseudonym_there_is_none() -> None:
+def test_values_in_a_partition_level_are_a_leak_tagged_or_not_and_a_pseudonym_there_is_none() -> (
+    None
+):
     told = [
-        write("a", {"Mail": [("people.email", Kind.IDENTITY)], "id": [("people.email", Kind.TRANSFORMATION, True)]}, opaque=["perhaps"]),
+        write(
+            "a",
+            {
+                "Mail": [("people.email", Kind.IDENTITY)],
+                "id": [("people.email", Kind.TRANSFORMATION, True)],
+            },
+            opaque=["perhaps"],
+        ),
         write("open", {"mail": [("people.email", Kind.IDENTITY)]}),
     ]
     tags = TAGS | {ColumnRef("a", "Mail"): "email"}
     levels = {"people": (), "a": ("mail", "id", "perhaps"), "open": ("mail",)}
     found = leaks(followed(tags, (), told), tags, public={"open"}, levels=levels)
-    assert [(str(one.tagged.ref), one.is_level) for one in found] == [("a.Mail", True), ("open.mail", True)]
+    assert [(str(one.tagged.ref), one.is_level) for one in found] == [
+        ("a.Mail", True),
+        ("open.mail", True),
+    ]
     assert "partition by a hash or a mask of it" in found[0].remedy
-    assert found[1].remedy.startswith("open.mail is a partition level of a table declared public: leave the column out")
+    assert found[1].remedy.startswith(
+        "open.mail is a partition level of a table declared public: leave the column out"
+    )
 
 
 NAMES = st.sampled_from("abcde")
-EDGES = st.lists(st.tuples(NAMES, NAMES, st.sampled_from([Kind.IDENTITY, Kind.TRANSFORMATION])), max_size=12)
+EDGES = st.lists(
+    st.tuples(NAMES, NAMES, st.sampled_from([Kind.IDENTITY, Kind.TRANSFORMATION])), max_size=12
+)
 
 
 @given(EDGES)
@@ -175,15 +262,24 @@ def test_direct_edges_carry_a_tag_as_far_as_they_lead(edges: list[tuple[str, str
 
 
 REFS = st.sampled_from([ColumnRef(table, column) for table in "pq" for column in ("a", "b", "c")])
-SOURCES = st.builds(Source, REFS | st.sampled_from([ColumnRef("p"), ColumnRef("q")]), st.sampled_from(Kind), st.booleans())
+SOURCES = st.builds(
+    Source,
+    REFS | st.sampled_from([ColumnRef("p"), ColumnRef("q")]),
+    st.sampled_from(Kind),
+    st.booleans(),
+)
 COLUMNS = st.builds(
-    lambda column, sources, opaque: ColumnLineage(column=column, sources=tuple(sources), opaque=opaque),
+    lambda column, sources, opaque: ColumnLineage(
+        column=column, sources=tuple(sources), opaque=opaque
+    ),
     st.sampled_from("abc"),
     st.lists(SOURCES, max_size=3),
     st.sampled_from([(), (), ("rows of an RDD",)]),
 )
 STATEMENTS = st.builds(
-    lambda target, columns, inputs, unknown: Statement(target=target, columns=joined(columns), inputs=tuple(inputs), unknown=unknown),
+    lambda target, columns, inputs, unknown: Statement(
+        target=target, columns=joined(columns), inputs=tuple(inputs), unknown=unknown
+    ),
     st.sampled_from("pq"),
     st.lists(COLUMNS, max_size=3),
     st.sets(st.sampled_from("pq")),
@@ -191,7 +287,9 @@ STATEMENTS = st.builds(
 )
 
 
-def plainly(statements: list[Statement], start: ColumnRef, cleared: ColumnRef) -> dict[ColumnRef, Reach]:
+def plainly(
+    statements: list[Statement], start: ColumnRef, cleared: ColumnRef
+) -> dict[ColumnRef, Reach]:
     """By going over all statements again until nothing is better."""
     found, before = {start: Reach.PERSONAL}, None
     while before != found:
@@ -200,9 +298,19 @@ def plainly(statements: list[Statement], start: ColumnRef, cleared: ColumnRef) -
             for column in one.columns:
                 target = ColumnRef(one.target, column.column)
                 for source in column.sources:
-                    _better(found, target, [_carried(source, reach, ref) for ref, reach in before.items()])
-                _better(found, target, [Reach.UNSURE] if column.opaque and _reads(one, before) else [])
-            _better(found, ColumnRef(one.target), [Reach.UNSURE] if one.unknown and _reads(one, before) else [])
+                    _better(
+                        found,
+                        target,
+                        [_carried(source, reach, ref) for ref, reach in before.items()],
+                    )
+                _better(
+                    found, target, [Reach.UNSURE] if column.opaque and _reads(one, before) else []
+                )
+            _better(
+                found,
+                ColumnRef(one.target),
+                [Reach.UNSURE] if one.unknown and _reads(one, before) else [],
+            )
         found = {ref: reach for ref, reach in found.items() if ref != cleared}
     return found
 
@@ -214,13 +322,20 @@ def _better(found: dict[ColumnRef, Reach], target: ColumnRef, ways: list[Reach |
 
 
 def _reads(one: Statement, found: dict[ColumnRef, Reach]) -> bool:
-    tables = {*one.inputs, *(source.ref.table for column in one.columns for source in column.sources)}
+    tables = {
+        *one.inputs,
+        *(source.ref.table for column in one.columns for source in column.sources),
+    }
     return any(ref.table in tables and reach is not Reach.INDIRECT for ref, reach in found.items())
 
 
 def _carried(source: Source, reach: Reach, ref: ColumnRef) -> Reach | None:
     is_same = source.ref == ref and ref.column is not None
-    if reach is Reach.INDIRECT or source.ref.table != ref.table or not (is_same or None in (source.ref.column, ref.column)):
+    if (
+        reach is Reach.INDIRECT
+        or source.ref.table != ref.table
+        or not (is_same or None in (source.ref.column, ref.column))
+    ):
         return None
     if not source.kind.is_direct:
         return Reach.INDIRECT
@@ -237,7 +352,9 @@ def test_a_walk_by_layers_comes_where_going_over_all_statements_comes_by_ways_th
 ) -> None:
     cleared = [other] if other != start else []
     found = followed({start: "email"}, cleared, statements)
-    assert {one.ref: one.reach for one in found} == plainly(statements, start, cleared[0] if cleared else ColumnRef("none"))
+    assert {one.ref: one.reach for one in found} == plainly(
+        statements, start, cleared[0] if cleared else ColumnRef("none")
+    )
     by_ref = {one.ref: one for one in found}
     for one in found:
         assert one.path[0] == start

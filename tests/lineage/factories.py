@@ -1,10 +1,21 @@
 """Records of lineage that name only what matters."""
 
-from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, LineageRecord, Producer, Source, Statement, inputs_of
+from lakechime_dagster.lineage.columns import (
+    ColumnLineage,
+    ColumnRef,
+    Kind,
+    LineageRecord,
+    Producer,
+    Source,
+    Statement,
+    inputs_of,
+)
 
 
 def source(text: str, kind: Kind = Kind.IDENTITY, *, masking: bool = False) -> Source:
-    """A source by its name: the table up to the last dot and the column after it, or with a dot at the end the table itself."""
+    """A source by its name: the table up to the last dot and the column after it, or with a dot at
+    the end the table itself.
+    """
     table, _, column = text.rpartition(".")
     return Source(ColumnRef(table, column or None), kind, masking)
 
@@ -21,13 +32,19 @@ def make_statement(
     through: dict[str, str] | None = None,
     **columns: str | Source | tuple[Source, ...],
 ) -> Statement:
-    """A statement by its columns: the name of the one column that it is a copy of, a source, or several.
+    """A statement by its columns: the name of the one column that it is a copy of, a source, or
+    several.
 
     `through` names, by column, code that nobody looks into, `udfs` what of that decides on rows.
     """
     code = {name: (one,) for name, one in (through or {}).items()}
-    found = [ColumnLineage(column=name, sources=_sources(one), udfs=code.get(name, ())) for name, one in columns.items()]
-    found += [ColumnLineage(column=name, opaque=(reason,)) for name, reason in (opaque or {}).items()]
+    found = [
+        ColumnLineage(column=name, sources=_sources(one), udfs=code.get(name, ()))
+        for name, one in columns.items()
+    ]
+    found += [
+        ColumnLineage(column=name, opaque=(reason,)) for name, reason in (opaque or {}).items()
+    ]
     return Statement(
         target=target,
         columns=tuple(found),
@@ -50,7 +67,13 @@ def make_record(
 ) -> LineageRecord:
     """A record of a run that succeeded at a time in milliseconds."""
     what = statement if statement is not None else make_statement(delay="bronze.flights.dep_delay")
-    return LineageRecord(producer=Producer(namespace=namespace, job=job), run_id=run, at_ms=at, statement=what, owners=owners)
+    return LineageRecord(
+        producer=Producer(namespace=namespace, job=job),
+        run_id=run,
+        at_ms=at,
+        statement=what,
+        owners=owners,
+    )
 
 
 def _sources(given: str | Source | tuple[Source, ...]) -> tuple[Source, ...]:

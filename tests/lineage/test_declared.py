@@ -1,4 +1,6 @@
-"""Lineage that the declaration tells: from the database's column or the event's field to the table's column."""
+"""Lineage that the declaration tells: from the database's column or the event's field to the
+table's column.
+"""
 
 from lakechime_dagster.lineage import declared
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Source
@@ -7,7 +9,9 @@ from lakechime_dagster.silver.schema import Column, Holds, TypeSchema
 
 
 def test_a_column_of_a_followed_table_comes_from_the_databases_through_the_messages() -> None:
-    here = declared.following("silver.orders", "silver.orders__changes", {"id": "id", "amount": "amt"}, ["id"])
+    here = declared.following(
+        "silver.orders", "silver.orders__changes", {"id": "id", "amount": "amt"}, ["id"]
+    )
     through = declared.messages_of("silver.orders__changes", "mysql/shop.orders", ["id", "amt"])
     assert {column.column: column.sources for column in here.columns}["amount"] == (
         Source(ColumnRef("silver.orders__changes", "$.amt"), Kind.IDENTITY),
@@ -28,7 +32,12 @@ def test_a_column_of_a_type_comes_from_the_paths_of_its_fields() -> None:
             Column(name="Id_", field="Id", holds=Holds.STRING),
         ),
     )
-    items = Column(name="items", field="items", holds=Holds.ARRAY, element=Column(name="", field="", holds=Holds.LONG))
+    items = Column(
+        name="items",
+        field="items",
+        holds=Holds.ARRAY,
+        element=Column(name="", field="", holds=Holds.LONG),
+    )
     paths = paths_of(TypeSchema((user, items)))
     assert paths == {"user": [("user", "id"), ("user", "Id")], "items": [("items",)]}
     told = declared.of_type("game.login", "bronze.events", paths, ("type",))

@@ -1,4 +1,6 @@
-"""Who reads what the gate found: jobs elsewhere by what they told, subscriptions of the lake by their code alone."""
+"""Who reads what the gate found: jobs elsewhere by what they told, subscriptions of the lake by
+their code alone.
+"""
 
 import json
 from pathlib import Path
@@ -27,7 +29,13 @@ GONE = Finding(kind=Class.INFORMS, table="silver.paid", column="twice", what="is
     [
         ("INSERT INTO mart.paid (paid) SELECT twice FROM silver.paid", Class.BREAKS),
         ("INSERT INTO mart.paid (paid) SELECT id FROM silver.paid WHERE twice > 3", Class.BREAKS),
-        ("INSERT INTO mart.paid (paid) SELECT f.* FROM elsewhere.fees f JOIN silver.paid USING (id)", Class.UNSURE),
+        (
+            (
+                "INSERT INTO mart.paid (paid) SELECT f.* FROM elsewhere.fees f JOIN silver.paid USING "
+                "(id)"
+            ),
+            Class.UNSURE,
+        ),
         ("INSERT INTO mart.paid (paid) SELECT id FROM silver.paid", Class.INFORMS),
     ],
 )
@@ -36,13 +44,27 @@ def test_a_column_that_is_gone_breaks_the_job_elsewhere_that_computes_something_
 ) -> None:
     monkeypatch.setenv("LAKECHIME_LAKE", f"{__name__}:LAKE")
     platform = lakechime.platform
-    write_deltalake(platform.location("silver.paid"), pa.schema([("id", pa.int64()), ("twice", pa.int64())]).empty_table())
-    told = {"producer": "airflow", "task": "marts.paid", "sql": sql, "dialect": "spark", "state": "COMPLETE", "run": "1"}
+    write_deltalake(
+        platform.location("silver.paid"),
+        pa.schema([("id", pa.int64()), ("twice", pa.int64())]).empty_table(),
+    )
+    told = {
+        "producer": "airflow",
+        "task": "marts.paid",
+        "sql": sql,
+        "dialect": "spark",
+        "state": "COMPLETE",
+        "run": "1",
+    }
     (tmp_path / "told.jsonl").write_text(json.dumps(told), encoding="utf-8")
     assert lakechime("lineage", "ingest", str(tmp_path / "told.jsonl")).code == 0
     total = make_statement(target="gold.total", inputs=("silver.paid",), total="silver.paid.twice")
-    own = make_record(total, at=platform.store.now(), job="gold.total", namespace=platform.ledger.deployment)
-    assert SqlLineage(platform.store.engine).record(own)  # a subscription of the lake is compared by its code, whatever it read before
+    own = make_record(
+        total, at=platform.store.now(), job="gold.total", namespace=platform.ledger.deployment
+    )
+    assert SqlLineage(platform.store.engine).record(
+        own
+    )  # a subscription of the lake is compared by its code, whatever it read before
     found = gate_readers(platform, LAKE, (GONE,))
     assert [one.kind for one in found.findings] == [kind]
     readers = [reader.consumer.name for several in found.readers.values() for reader in several]

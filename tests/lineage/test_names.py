@@ -27,7 +27,9 @@ def test_a_table_goes_by_its_name_or_by_an_alias(said: str, meant: str | None) -
     assert NAMES.of(said) == meant
 
 
-@pytest.mark.parametrize("location", ["s3://lake/gold/days", "s3a://lake//gold/days/", "S3N://lake/gold/days"])
+@pytest.mark.parametrize(
+    "location", ["s3://lake/gold/days", "s3a://lake//gold/days/", "S3N://lake/gold/days"]
+)
 def test_a_table_goes_by_where_it_lies(location: str) -> None:
     assert NAMES.at(location) == "gold.days"
     scheme, _, path = location.partition("://lake")

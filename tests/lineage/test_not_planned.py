@@ -1,4 +1,6 @@
-"""What a manifest says that it does not know of a lake, and why; its functions run over empty inputs."""
+"""What a manifest says that it does not know of a lake, and why; its functions run over empty
+inputs.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -65,7 +67,9 @@ ACTIONS: dict[str, Callable[[DataFrame], Any]] = {
 }
 
 
-def test_what_a_function_makes_of_rows_is_not_known_until_it_runs(planned: Callable[..., Manifest]) -> None:
+def test_what_a_function_makes_of_rows_is_not_known_until_it_runs(
+    planned: Callable[..., Manifest],
+) -> None:
     def acting(act: Callable[[DataFrame], Any]) -> Callable[[DataFrame], DataFrame]:
         def acts(orders: DataFrame) -> DataFrame:
             act(orders)
@@ -74,12 +78,16 @@ def test_what_a_function_makes_of_rows_is_not_known_until_it_runs(planned: Calla
         return acts
 
     names = {f"silver.t{at}": action for at, action in enumerate(ACTIONS)}
-    told = planned(*[orders_table(name, acting(ACTIONS[action])) for name, action in names.items()]).tables
+    told = planned(
+        *[orders_table(name, acting(ACTIONS[action])) for name, action in names.items()]
+    ).tables
     found = {action: told[name].unknown[0].split(";")[0] for name, action in names.items()}
     assert found == dict.fromkeys(ACTIONS, "not known until it runs: its function acts on rows")
 
 
-def test_code_that_reads_a_column_that_is_gone_does_not_resolve_and_does_not_wait_for_a_run(planned: Callable[..., Manifest]) -> None:
+def test_code_that_reads_a_column_that_is_gone_does_not_resolve_and_does_not_wait_for_a_run(
+    planned: Callable[..., Manifest],
+) -> None:
     query = sql_table("silver.paid", "SELECT id, nope FROM bronze.orders")
     function = orders_table("silver.chosen", lambda orders: orders.select("id", "nope"))
     tables = planned(query, function).tables
@@ -88,8 +96,13 @@ def test_code_that_reads_a_column_that_is_gone_does_not_resolve_and_does_not_wai
     ] * 2
 
 
-def test_views_and_settings_of_a_function_are_its_own(planned: Callable[..., Manifest], spark: SparkSession) -> None:
-    partitions, views = spark.conf.get("spark.sql.shuffle.partitions"), spark.sql("SHOW TABLES").collect()
+def test_views_and_settings_of_a_function_are_its_own(
+    planned: Callable[..., Manifest], spark: SparkSession
+) -> None:
+    partitions, views = (
+        spark.conf.get("spark.sql.shuffle.partitions"),
+        spark.sql("SHOW TABLES").collect(),
+    )
 
     def sets(orders: DataFrame) -> DataFrame:
         orders.sparkSession.conf.set("spark.sql.shuffle.partitions", "3")
@@ -100,7 +113,10 @@ def test_views_and_settings_of_a_function_are_its_own(planned: Callable[..., Man
 
     table = planned(paid_table(sets)).tables["silver.paid"]
     assert (table.unknown, direct(table, "id")) == ((), {("bronze.orders", "id", Kind.IDENTITY)})
-    assert (spark.conf.get("spark.sql.shuffle.partitions"), spark.sql("SHOW TABLES").collect()) == (partitions, views)
+    assert (spark.conf.get("spark.sql.shuffle.partitions"), spark.sql("SHOW TABLES").collect()) == (
+        partitions,
+        views,
+    )
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
     spark.range(1).createOrReplaceTempView("of_this_session")
     active = SparkSession.getActiveSession()
@@ -109,12 +125,21 @@ def test_views_and_settings_of_a_function_are_its_own(planned: Callable[..., Man
     spark.catalog.dropTempView("of_this_session")
 
 
-def test_a_table_that_a_plain_asset_writes_is_not_known_until_it_runs(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_that_a_plain_asset_writes_is_not_known_until_it_runs(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     nightly = SourceTable("lab.nightly")
-    lakechime_sensor("plain_nightly", SnapshotTrigger([orders.name]), job=nightly_job, writes=nightly.name)
+    lakechime_sensor(
+        "plain_nightly", SnapshotTrigger([orders.name]), job=nightly_job, writes=nightly.name
+    )
     platform, lake = open_platform(load_settings(home=tmp_path)), Lake("shop", [orders, nightly])
     write_deltalake(platform.location("lab.nightly"), ORDERS.empty_table())
     made = manifest_by(Planner(spark), lake, platform)
-    assert made.tables["lab.nightly"].unknown == ("not known until it runs: the job of plain_nightly writes it",)
+    assert made.tables["lab.nightly"].unknown == (
+        "not known until it runs: the job of plain_nightly writes it",
+    )
     assert len(made.tables["lab.nightly"].columns) == len(ORDERS)
-    assert manifest_by(Planner(spark), lake, platform, made, only_manifest=True).tables["lab.nightly"] == made.tables["lab.nightly"]
+    assert (
+        manifest_by(Planner(spark), lake, platform, made, only_manifest=True).tables["lab.nightly"]
+        == made.tables["lab.nightly"]
+    )

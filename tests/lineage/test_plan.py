@@ -19,12 +19,18 @@ pytestmark = pytest.mark.spark
 __all__ = ["planned"]
 
 
-def test_columns_of_functions_and_of_sql_are_known_before_any_run(planned: Callable[..., Manifest]) -> None:
+def test_columns_of_functions_and_of_sql_are_known_before_any_run(
+    planned: Callable[..., Manifest],
+) -> None:
     tables = planned(paid_table(), towns_table()).tables
     paid_, towns = tables["silver.paid"], tables["gold.towns"]
     assert direct(paid_, "twice") == {("bronze.orders", "amount", Kind.TRANSFORMATION)}
     assert paid_.indirect == (Source(ColumnRef("bronze.orders", "amount"), Kind.FILTER),)
-    assert [(column.name, column.type) for column in paid_.columns] == [("id", "long"), ("twice", "long"), ("city", "string")]
+    assert [(column.name, column.type) for column in paid_.columns] == [
+        ("id", "long"),
+        ("twice", "long"),
+        ("city", "string"),
+    ]
     assert direct(towns, "total") == {("silver.paid", "twice", Kind.AGGREGATION)}
     assert (towns.owner, towns.inputs) == ("team:gold", ("silver.paid",))
 
@@ -40,10 +46,14 @@ def test_equal_code_gives_an_equal_file(planned: Callable[..., Manifest], tmp_pa
 
 def test_digests_tell_what_changed(planned: Callable[..., Manifest]) -> None:
     def other_value(orders: DataFrame) -> DataFrame:
-        return orders.where("amount > 0").select("id", (F.col("amount") * 3).alias("twice"), F.lower("city").alias("city"))
+        return orders.where("amount > 0").select(
+            "id", (F.col("amount") * 3).alias("twice"), F.lower("city").alias("city")
+        )
 
     def other_rows(orders: DataFrame) -> DataFrame:
-        return orders.where("amount > 1").select("id", (F.col("amount") * 2).alias("twice"), F.lower("city").alias("city"))
+        return orders.where("amount > 1").select(
+            "id", (F.col("amount") * 2).alias("twice"), F.lower("city").alias("city")
+        )
 
     def same(orders: DataFrame) -> DataFrame:
         """Said in other words."""
@@ -54,24 +64,48 @@ def test_digests_tell_what_changed(planned: Callable[..., Manifest]) -> None:
         table = planned(paid_table(function)).tables["silver.paid"]
         return (table.rows, *(column.digest for column in table.columns))
 
-    was, value, rows, again = digests(paid), digests(other_value), digests(other_rows), digests(same)
-    assert [one == other for one, other in zip(was, value, strict=True)] == [True, True, False, True]
+    was, value, rows, again = (
+        digests(paid),
+        digests(other_value),
+        digests(other_rows),
+        digests(same),
+    )
+    assert [one == other for one, other in zip(was, value, strict=True)] == [
+        True,
+        True,
+        False,
+        True,
+    ]
     assert [one == other for one, other in zip(was, rows, strict=True)] == [False, True, True, True]
     assert again == was
 
 
-def test_readers_that_do_not_say_what_they_read_are_unsure_of_what_changes(planned: Callable[..., Manifest]) -> None:
+def test_readers_that_do_not_say_what_they_read_are_unsure_of_what_changes(
+    planned: Callable[..., Manifest],
+) -> None:
     def other(orders: DataFrame) -> DataFrame:
-        return orders.where("amount > 0").select("id", (F.col("amount") * 3).alias("twice"), F.lower("city").alias("city"))
+        return orders.where("amount > 0").select(
+            "id", (F.col("amount") * 3).alias("twice"), F.lower("city").alias("city")
+        )
 
     def without(orders: DataFrame) -> DataFrame:
         return orders.where("amount > 0").select("id", F.lower("city").alias("city"))
 
-    @spark_table("gold.wants", keys=["id"], reads={"paid": SourceTable("silver.paid").snapshot()}, refresh="full")
+    @spark_table(
+        "gold.wants",
+        keys=["id"],
+        reads={"paid": SourceTable("silver.paid").snapshot()},
+        refresh="full",
+    )
     def wants(paid: DataFrame, context: Any) -> DataFrame:
         return paid
 
-    @spark_table("gold.by_rdd", keys=["id"], reads={"paid": SourceTable("silver.paid").snapshot()}, refresh="full")
+    @spark_table(
+        "gold.by_rdd",
+        keys=["id"],
+        reads={"paid": SourceTable("silver.paid").snapshot()},
+        refresh="full",
+    )
     def by_rdd(paid: DataFrame) -> DataFrame:
         return paid.sparkSession.createDataFrame(paid.rdd.map(lambda row: (row[0],)), "id long")
 

@@ -25,7 +25,9 @@ TABLES = {"bronze.orders": None, "silver.orders": None}
 def platform(home: Path, spark: SparkSession) -> Platform:
     platform = open_platform()
     for name in TABLES:
-        spark.range(3).withColumn("amount", F.col("id") * 10).write.format("delta").save(platform.location(name))
+        spark.range(3).withColumn("amount", F.col("id") * 10).write.format("delta").save(
+            platform.location(name)
+        )
     return platform
 
 
@@ -54,25 +56,44 @@ def told(platform: Platform) -> dict[str, Standing]:
 
 def sources(platform: Platform, column: str, table: str = "silver.orders") -> set[tuple[str, Kind]]:
     statement = told(platform)[table].statement
-    return {(str(source.ref), source.kind) for one in statement.columns if one.column == column for source in one.sources}
+    return {
+        (str(source.ref), source.kind)
+        for one in statement.columns
+        if one.column == column
+        for source in one.sources
+    }
 
 
-def test_statements_of_sql_and_of_both_apis_on_one_table_add_up(platform: Platform, spark: SparkSession) -> None:
+def test_statements_of_sql_and_of_both_apis_on_one_table_add_up(
+    platform: Platform, spark: SparkSession
+) -> None:
     def writes(spark: SparkSession, source: str, target: str) -> None:
         spark.sql(
-            f"MERGE INTO delta.`{target}` t USING delta.`{source}` s ON t.id = s.id WHEN MATCHED THEN UPDATE SET amount = s.amount + 1"
+            f"MERGE INTO delta.`{target}` t USING delta.`{source}` s ON t.id = s.id WHEN MATCHED "
+            f"THEN UPDATE SET amount = s.amount + 1"
         )
-        new = spark.read.format("delta").load(source).select((F.col("id") + 100).alias("id"), "amount")
-        DeltaTable.forPath(spark, target).alias("t").merge(new.alias("s"), "t.id = s.id").whenNotMatchedInsertAll().execute()
+        new = (
+            spark.read.format("delta")
+            .load(source)
+            .select((F.col("id") + 100).alias("id"), "amount")
+        )
+        DeltaTable.forPath(spark, target).alias("t").merge(
+            new.alias("s"), "t.id = s.id"
+        ).whenNotMatchedInsertAll().execute()
 
     run(platform, spark, writes)
-    assert sources(platform, "amount") == {("bronze.orders.amount", Kind.TRANSFORMATION), ("bronze.orders.amount", Kind.IDENTITY)}
+    assert sources(platform, "amount") == {
+        ("bronze.orders.amount", Kind.TRANSFORMATION),
+        ("bronze.orders.amount", Kind.IDENTITY),
+    }
     assert ("bronze.orders.id", Kind.TRANSFORMATION) in sources(platform, "id")
     standing = told(platform)["silver.orders"]
     assert (standing.producer.job, standing.statement.unknown) == ("shop", ())
 
 
-def test_a_table_of_which_rows_come_from_elsewhere_than_a_query_is_said_as_not_known(platform: Platform, spark: SparkSession) -> None:
+def test_a_table_of_which_rows_come_from_elsewhere_than_a_query_is_said_as_not_known(
+    platform: Platform, spark: SparkSession
+) -> None:
     def writes(spark: SparkSession, source: str, target: str) -> None:
         spark.read.format("delta").load(source).write.format("delta").mode("append").save(target)
         spark.sql(f"RESTORE TABLE delta.`{target}` TO VERSION AS OF 0")
@@ -80,32 +101,53 @@ def test_a_table_of_which_rows_come_from_elsewhere_than_a_query_is_said_as_not_k
 
     lines = run(platform, spark, writes)
     assert [line for line in lines if "a clone" in line] != []
-    assert "rows of another version of the table" in told(platform)["silver.orders"].statement.unknown
+    assert (
+        "rows of another version of the table" in told(platform)["silver.orders"].statement.unknown
+    )
 
 
-def test_what_a_failing_body_has_committed_is_kept_and_what_failed_is_not(platform: Platform, spark: SparkSession) -> None:
+def test_what_a_failing_body_has_committed_is_kept_and_what_failed_is_not(
+    platform: Platform, spark: SparkSession
+) -> None:
     def writes(spark: SparkSession, source: str, target: str) -> None:
         spark.read.format("delta").load(source).write.format("delta").mode("append").save(target)
-        spark.sql(f"INSERT INTO delta.`{target}` SELECT id, raise_error('on purpose') FROM delta.`{source}`")
+        spark.sql(
+            f"INSERT INTO delta.`{target}` SELECT id, raise_error('on purpose') FROM "
+            f"delta.`{source}`"
+        )
 
     run(platform, spark, writes)
     assert sources(platform, "amount") == {("bronze.orders.amount", Kind.IDENTITY)}
 
 
-def test_a_stream_tells_its_batches_and_what_its_function_does_with_them(platform: Platform, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_tells_its_batches_and_what_its_function_does_with_them(
+    platform: Platform, spark: SparkSession, tmp_path: Path
+) -> None:
     outside = tmp_path / "outside"
 
     def batch(frame: DataFrame, number: int) -> None:
-        frame.selectExpr("id", "amount * 2 as amount").write.format("delta").mode("append").save(str(outside))
+        frame.selectExpr("id", "amount * 2 as amount").write.format("delta").mode("append").save(
+            str(outside)
+        )
 
     def writes(spark: SparkSession, source: str, target: str) -> None:
         orders = spark.readStream.format("delta").load(source)
-        appended = orders.writeStream.format("delta").option("checkpointLocation", str(tmp_path / "a")).trigger(availableNow=True)
+        appended = (
+            orders.writeStream.format("delta")
+            .option("checkpointLocation", str(tmp_path / "a"))
+            .trigger(availableNow=True)
+        )
         appended.start(target).awaitTermination()
-        each = orders.writeStream.foreachBatch(batch).option("checkpointLocation", str(tmp_path / "b")).trigger(availableNow=True)
+        each = (
+            orders.writeStream.foreachBatch(batch)
+            .option("checkpointLocation", str(tmp_path / "b"))
+            .trigger(availableNow=True)
+        )
         each.start().awaitTermination()
 
     assert run(platform, spark, writes) == []
     assert sources(platform, "amount") == {("bronze.orders.amount", Kind.IDENTITY)}
-    assert sources(platform, "amount", f"file{outside}") == {("bronze.orders.amount", Kind.TRANSFORMATION)}
+    assert sources(platform, "amount", f"file{outside}") == {
+        ("bronze.orders.amount", Kind.TRANSFORMATION)
+    }
     assert told(platform)["silver.orders"].statement.unknown == ()

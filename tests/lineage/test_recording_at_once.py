@@ -1,4 +1,6 @@
-"""Two that write at once in one session, in a thread each or within each other: each tells its own."""
+"""Two that write at once in one session, in a thread each or within each other: each tells its
+own.
+"""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,14 +24,18 @@ KINDS = {"first": {Kind.IDENTITY}, "second": {Kind.TRANSFORMATION}}  # by which 
 PATIENCE = 60  # seconds, after which a thread takes the other one for failed
 
 Write = Callable[[Platform, SparkSession, str], DataFrame]
-Watch = Callable[[str, Callable[[], DataFrame]], None]  # by the name of a thread, around what it does
+Watch = Callable[
+    [str, Callable[[], DataFrame]], None
+]  # by the name of a thread, around what it does
 
 
 @pytest.fixture
 def platform(home: Path, spark: SparkSession) -> Platform:
     platform = open_platform()
     for name in (SOURCE, TARGET):
-        spark.range(3).withColumn("amount", F.col("id") * 10).write.format("delta").save(platform.location(name))
+        spark.range(3).withColumn("amount", F.col("id") * 10).write.format("delta").save(
+            platform.location(name)
+        )
     return platform
 
 
@@ -39,20 +45,32 @@ def names(platform: Platform) -> Names:
 
 
 def append(platform: Platform, spark: SparkSession, name: str) -> DataFrame:
-    rows = spark.read.format("delta").load(platform.location(SOURCE)).selectExpr("id", f"{AMOUNTS[name]} as amount")
+    rows = (
+        spark.read.format("delta")
+        .load(platform.location(SOURCE))
+        .selectExpr("id", f"{AMOUNTS[name]} as amount")
+    )
     rows.write.format("delta").mode("append").save(platform.location(TARGET))
     return rows
 
 
 def stream(platform: Platform, spark: SparkSession, name: str) -> DataFrame:
-    rows = spark.readStream.format("delta").load(platform.location(SOURCE)).selectExpr("id", f"{AMOUNTS[name]} as amount")
-    writer = rows.writeStream.format("delta").option("checkpointLocation", platform.location(f"checkpoints.{name}"))
+    rows = (
+        spark.readStream.format("delta")
+        .load(platform.location(SOURCE))
+        .selectExpr("id", f"{AMOUNTS[name]} as amount")
+    )
+    writer = rows.writeStream.format("delta").option(
+        "checkpointLocation", platform.location(f"checkpoints.{name}")
+    )
     writer.trigger(availableNow=True).start(platform.location(TARGET)).awaitTermination()
     return rows
 
 
 def at_once(write: Callable[[str], DataFrame], watch: Watch, last: str) -> None:
-    """Both write while both are watched; the second begins while the first is there, and one of them ends last."""
+    """Both write while both are watched; the second begins while the first is there, and one of
+    them ends last.
+    """
     first_is_in, other_is_gone, both = Event(), Event(), Barrier(2)
 
     def body(name: str) -> DataFrame:
@@ -78,7 +96,12 @@ def at_once(write: Callable[[str], DataFrame], watch: Watch, last: str) -> None:
 def told(platform: Platform) -> dict[str, set[Kind]]:
     """By producer how the amounts come into the target."""
     return {
-        one.producer.job: {source.kind for column in one.statement.columns if column.column == "amount" for source in column.sources}
+        one.producer.job: {
+            source.kind
+            for column in one.statement.columns
+            if column.column == "amount"
+            for source in column.sources
+        }
         for one in LineageStandings(platform.store.engine).all()
         if one.statement.target == TARGET
     }
@@ -86,11 +109,15 @@ def told(platform: Platform) -> dict[str, set[Kind]]:
 
 @pytest.mark.parametrize("last", AMOUNTS)
 @pytest.mark.parametrize("write", [append, stream])
-def test_of_two_programs_each_tells_its_own_writes(platform: Platform, spark: SparkSession, write: Write, last: str) -> None:
+def test_of_two_programs_each_tells_its_own_writes(
+    platform: Platform, spark: SparkSession, write: Write, last: str
+) -> None:
     lines: list[str] = []
 
     def watch(name: str, body: Callable[[], DataFrame]) -> None:
-        with recording(platform, spark, job=name, run_id=name, names=names(platform), log=lines.append):
+        with recording(
+            platform, spark, job=name, run_id=name, names=names(platform), log=lines.append
+        ):
             body()
 
     at_once(lambda name: write(platform, spark, name), watch, last)

@@ -1,4 +1,6 @@
-"""The two databases of the long test: each has a table `shop.orders`, a connector of its name, and can be restarted."""
+"""The two databases of the long test: each has a table `shop.orders`, a connector of its name, and
+can be restarted.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -11,10 +13,15 @@ from tests.support.mariadb import CAPTURE_USER, MariaDB
 from tests.support.stack import debezium_settings
 
 SCHEMA = "shop"
-TRACKED = ("customer", "amount")  # columns that no schema change adds, renames or drops, of which a history is kept
+TRACKED = (
+    "customer",
+    "amount",
+)  # columns that no schema change adds, renames or drops, of which a history is kept
 COLUMNS = ("id", *TRACKED, "note", "changed_at")  # all that none does
 ALL = {"skipped.operations": "none"}  # truncations are skipped unless one says so
-PARTED = 1_000_000  # ids from here on lie in a partition of their own, where a database's table has any
+PARTED = (
+    1_000_000  # ids from here on lie in a partition of their own, where a database's table has any
+)
 
 
 class Session(Protocol):
@@ -71,14 +78,20 @@ class MariaDBShop(Database):
         return self._server.session(SCHEMA)
 
     def connector(self, kafka: str) -> Mapping[str, str]:
-        return {**debezium_settings(self.name, self._server, kafka), "database.include.list": SCHEMA, **ALL}
+        return {
+            **debezium_settings(self.name, self._server, kafka),
+            "database.include.list": SCHEMA,
+            **ALL,
+        }
 
     def restart(self) -> None:
         self._server.restart(server_id=1)
 
 
 class PostgresShop(Database):
-    """The table in PostgreSQL, whose long notes are kept apart, so that changes do not carry them."""
+    """The table in PostgreSQL, whose long notes are kept apart, so that changes do not carry
+    them.
+    """
 
     name = "postgres"
     table = """
@@ -90,7 +103,9 @@ class PostgresShop(Database):
         self._server = server
         self.url = f"postgresql+psycopg://postgres:postgres@127.0.0.1:{server.port}/postgres"
         session = server.session()
-        session.run(f"CREATE SCHEMA {SCHEMA}", f"ALTER DATABASE postgres SET search_path = {SCHEMA}, public")
+        session.run(
+            f"CREATE SCHEMA {SCHEMA}", f"ALTER DATABASE postgres SET search_path = {SCHEMA}, public"
+        )
         session.close()
         session = self.session()
         session.run(self.table)

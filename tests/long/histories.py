@@ -1,4 +1,6 @@
-"""The histories that the messages of a table mean, told by the oracle, and those that the table holds."""
+"""The histories that the messages of a table mean, told by the oracle, and those that the table
+holds.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -15,7 +17,9 @@ from tests.long.databases import TRACKED
 from tests.support.deployed_table import DeployedTable
 
 COLUMNS = ("id", *TRACKED)
-Versions = dict[Key, list[tuple[Any, ...]]]  # of each key the values of its columns, from which order, and up to which
+Versions = dict[
+    Key, list[tuple[Any, ...]]
+]  # of each key the values of its columns, from which order, and up to which
 
 
 def meant(table: DeployedTable) -> Versions:
@@ -29,7 +33,9 @@ def held(table: DeployedTable) -> Versions:
     found: dict[Key, list[tuple[Any, ...]]] = defaultdict(list)
     for row in table.rows((*COLUMNS, START_SEQ, END_SEQ)):
         found[(row[0],)].append(row)
-    return {key: sorted(versions, key=lambda one: order_of(one[-2])) for key, versions in found.items()}
+    return {
+        key: sorted(versions, key=lambda one: order_of(one[-2])) for key, versions in found.items()
+    }
 
 
 def _told(version: Version) -> tuple[Any, ...]:
@@ -46,8 +52,14 @@ def _changes(table: DeployedTable) -> Iterable[Change]:
 
 
 def _once(changes: Iterable[Change]) -> list[Change]:
-    """Each change as it was told first: what a connector tells again after it was killed has the same checkpoint in the log."""
+    """Each change as it was told first: what a connector tells again after it was killed has the
+    same checkpoint in the log.
+    """
     first: dict[tuple[Any, ...], Change] = {}
-    for change in sorted(changes, key=lambda one: (one.order.topic, one.order.partition, one.order.offset)):
-        first.setdefault((change.source, change.order.position, change.order.rank, change.key), change)
+    for change in sorted(
+        changes, key=lambda one: (one.order.topic, one.order.partition, one.order.offset)
+    ):
+        first.setdefault(
+            (change.source, change.order.position, change.order.rank, change.key), change
+        )
     return list(first.values())

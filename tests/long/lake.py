@@ -1,4 +1,6 @@
-"""The code location of the long test: one table of each of two databases, as it is and with its history."""
+"""The code location of the long test: one table of each of two databases, as it is and with its
+history.
+"""
 
 import datetime as dt
 
@@ -21,10 +23,18 @@ def replica(database: str, scd_type: int) -> CDCTable:
         f"{database}.{'histories' if scd_type == 2 else 'orders'}",
         source=KafkaTopic(f"{database}.shop.orders", bootstrap=BROKER, every=every(minutes=1)),
         envelope=Debezium(),
-        merge=CDCMerge(keys=("id",), stored_as_scd_type=scd_type, track_history_column_list=tracked),
-        monitor=Monitor(database=Database(f"$LAKECHIME_TEST_{database.upper()}", "shop.orders"), within=dt.timedelta(minutes=5)),
+        merge=CDCMerge(
+            keys=("id",), stored_as_scd_type=scd_type, track_history_column_list=tracked
+        ),
+        monitor=Monitor(
+            database=Database(f"$LAKECHIME_TEST_{database.upper()}", "shop.orders"),
+            within=dt.timedelta(minutes=5),
+        ),
     )
 
 
-lake = Lake("long", [replica(database, scd_type) for database in ("mariadb", "postgres") for scd_type in (1, 2)])
+lake = Lake(
+    "long",
+    [replica(database, scd_type) for database in ("mariadb", "postgres") for scd_type in (1, 2)],
+)
 defs = build_definitions(lake)

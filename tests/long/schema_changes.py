@@ -1,4 +1,6 @@
-"""Every change of a table's schema that the long test makes, and whether messages alone tell what it did to rows."""
+"""Every change of a table's schema that the long test makes, and whether messages alone tell what
+it did to rows.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -96,7 +98,10 @@ def _lengthen(template: str) -> Statements:
 
 
 def _add_computed(default: str) -> Statements:
-    return lambda columns: f"ALTER TABLE orders ADD COLUMN {columns.new(is_wide=True)} BIGINT NOT NULL DEFAULT {default}"
+    return lambda columns: (
+        f"ALTER TABLE orders ADD COLUMN {columns.new(is_wide=True)} BIGINT NOT NULL DEFAULT "
+        f"{default}"
+    )
 
 
 def _rewrite(columns: Columns) -> str | None:
@@ -123,17 +128,27 @@ TOLD: Mapping[str, Mapping[str, Statements]] = {  # by database what its message
     "mariadb": {
         **SAME,
         "widen a column": _widen("ALTER TABLE orders MODIFY {name} BIGINT"),
-        "change a scale": _scale("ALTER TABLE orders MODIFY amount DECIMAL({precision},{scale}) NOT NULL"),
-        "lengthen a text": _lengthen("ALTER TABLE orders MODIFY customer VARCHAR({length}) NOT NULL"),
+        "change a scale": _scale(
+            "ALTER TABLE orders MODIFY amount DECIMAL({precision},{scale}) NOT NULL"
+        ),
+        "lengthen a text": _lengthen(
+            "ALTER TABLE orders MODIFY customer VARCHAR({length}) NOT NULL"
+        ),
     },
     "postgres": {
         **SAME,
         "widen a column": _widen("ALTER TABLE orders ALTER COLUMN {name} TYPE BIGINT"),
-        "change a scale": _scale("ALTER TABLE orders ALTER COLUMN amount TYPE NUMERIC({precision},{scale})"),
-        "lengthen a text": _lengthen("ALTER TABLE orders ALTER COLUMN customer TYPE VARCHAR({length})"),
+        "change a scale": _scale(
+            "ALTER TABLE orders ALTER COLUMN amount TYPE NUMERIC({precision},{scale})"
+        ),
+        "lengthen a text": _lengthen(
+            "ALTER TABLE orders ALTER COLUMN customer TYPE VARCHAR({length})"
+        ),
     },
 }
-UNTOLD: Mapping[str, Mapping[str, Statements]] = {  # what no message tells of rows that are not touched: a comparison does, a repair mends
+UNTOLD: Mapping[
+    str, Mapping[str, Statements]
+] = {  # what no message tells of rows that are not touched: a comparison does, a repair mends
     "mariadb": {
         "rename a column": rename,
         "add a computed default": _add_computed("(id + 1)"),
@@ -141,8 +156,13 @@ UNTOLD: Mapping[str, Mapping[str, Statements]] = {  # what no message tells of r
     },
     "postgres": {
         "rename a column": rename,
-        "add a computed default": _add_computed("(extract(epoch FROM clock_timestamp()) * 1000)::bigint"),
+        "add a computed default": _add_computed(
+            "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+        ),
         "rewrite a column": _rewrite,
     },
 }
-EMPTIED: Mapping[str, range] = {"truncate": range(PARTED * 2), "truncate a partition": range(PARTED, PARTED * 2)}  # the ids of rows that go
+EMPTIED: Mapping[str, range] = {
+    "truncate": range(PARTED * 2),
+    "truncate a partition": range(PARTED, PARTED * 2),
+}  # the ids of rows that go

@@ -1,4 +1,6 @@
-"""Minutes of random changes, schema changes and kills on two databases, compared at consistent snapshots."""
+"""Minutes of random changes, schema changes and kills on two databases, compared at consistent
+snapshots.
+"""
 
 import os
 import random
@@ -48,9 +50,11 @@ class Trial:
     mended: int = 0
 
     def round(self, bags: dict[str, list[tuple[str, Statements]]]) -> list[str]:
-        """Changes of the schema of each database, some kills, then tables are compared while the databases change on.
+        """Changes of the schema of each database, some kills, then tables are compared while the
+        databases change on.
 
-        These are the ones of which something is untold, and another one. Given back is what differs that must not.
+        These are the ones of which something is untold, and another one. Given back is what differs
+        that must not.
         """
         for database, writer in self.writers.items():
             for _ in range(SCHEMA_CHANGES):
@@ -58,14 +62,22 @@ class Trial:
         for _ in range(self.dice.randint(1, MOST_KILLS)):
             self._strike()
         other = self.dice.choice(self.tables).name
-        compared = [table for table in self.tables if table.name == other or table.name in self.untold]
+        compared = [
+            table for table in self.tables if table.name == other or table.name in self.untold
+        ]
         return [problem for table in compared for problem in self.differences(table)]
 
     @property
     def tables(self) -> list[DeployedTable]:
-        return [DeployedTable(self.chain, f"{database}.{kind}") for database in self.writers for kind in ("orders", "histories")]
+        return [
+            DeployedTable(self.chain, f"{database}.{kind}")
+            for database in self.writers
+            for kind in ("orders", "histories")
+        ]
 
-    def _change_schema(self, database: str, writer: Writer, bag: list[tuple[str, Statements]]) -> None:
+    def _change_schema(
+        self, database: str, writer: Writer, bag: list[tuple[str, Statements]]
+    ) -> None:
         if not bag:
             bag += [*TOLD[database].items(), *UNTOLD[database].items()]
             self.dice.shuffle(bag)
@@ -94,25 +106,43 @@ class Trial:
         self.say(f"killed: {name}")
 
     def differences(self, table: DeployedTable) -> list[str]:
-        """What of a table at a cut is not that of the database, once what no message tells is mended."""
+        """What of a table at a cut is not that of the database, once what no message tells is
+        mended.
+        """
         found = self._monitored(table)
         if not found["same"] and self.untold.get(table.name):
-            self.say(f"{table.name} differs by {len(found['keys'])} keys as {self.untold[table.name]} told nothing of them")
+            self.say(
+                f"{table.name} differs by {len(found['keys'])} keys as {self.untold[table.name]} "
+                f"told nothing of them"
+            )
             done = self.chain.running.lakechime("cdc", "compare", "--repair", table.name)
             self.mended += len(done["rows"]) + len(done["deletions"])
             found = self._monitored(table)
         self.untold.pop(table.name, None)
-        return [] if found["same"] else [f"{table.name}: {found}\n{self.chain.running.lakechime('status')}"]
+        return (
+            []
+            if found["same"]
+            else [f"{table.name}: {found}\n{self.chain.running.lakechime('status')}"]
+        )
 
     def _monitored(self, table: DeployedTable) -> dict[str, Any]:
-        """What the monitor finds: it asks again while what differs, or a column, may be on its way, or rows were truncated meanwhile."""
+        """What the monitor finds: it asks again while what differs, or a column, may be on its way,
+        or rows were truncated meanwhile.
+        """
         end = time.monotonic() + MOST_BEHIND * PATIENCE
         while True:
             found = self.chain.running.lakechime("cdc", "compare", table.name, expect=None)
             self.comparisons += 1
             rows, left_out = found["source_rows"], found["left_out"]
-            self.say(f"{table.name}: {rows} rows at {found['cut']}, same {found['same']}, left out {left_out}, {found['seconds']:.0f} s")
-            is_known = (found["passed"] or found["same"]) and not found["truncated"] and LAKE_LACKS not in found["unchecked"].values()
+            self.say(
+                f"{table.name}: {rows} rows at {found['cut']}, same {found['same']}, left out "
+                f"{left_out}, {found['seconds']:.0f} s"
+            )
+            is_known = (
+                (found["passed"] or found["same"])
+                and not found["truncated"]
+                and LAKE_LACKS not in found["unchecked"].values()
+            )
             if is_known or time.monotonic() > end:
                 return found
 
@@ -124,10 +154,21 @@ def databases(mariadb: MariaDB) -> Iterator[list[Database]]:
 
 
 @pytest.fixture
-def linked(tmp_path: Path, databases: list[Database], stack_folder: Path, stack_jars: Path, spark_jars: Path) -> Iterator[Chain]:
+def linked(
+    tmp_path: Path,
+    databases: list[Database],
+    stack_folder: Path,
+    stack_jars: Path,
+    spark_jars: Path,
+) -> Iterator[Chain]:
     urls = {f"LAKECHIME_TEST_{database.name.upper()}": database.url for database in databases}
     place = Place(tmp_path, stack_folder, spark_jars, stack_jars)
-    with chain(place, "tests.long.lake", lambda kafka: {one.name: one.connector(kafka) for one in databases}, **urls) as found:
+    with chain(
+        place,
+        "tests.long.lake",
+        lambda kafka: {one.name: one.connector(kafka) for one in databases},
+        **urls,
+    ) as found:
         yield found
 
 
@@ -138,37 +179,72 @@ def test_two_databases_are_the_lakes_though_all_between_them_is_killed_again_and
     dice = random.Random(SEED)
     end = time.monotonic() + 60 * MINUTES
     with ExitStack() as writing:
-        writers = {one.name: writing.enter_context(Writer(one, random.Random(dice.random()))) for one in databases}
+        writers = {
+            one.name: writing.enter_context(Writer(one, random.Random(dice.random())))
+            for one in databases
+        }
         trial = Trial(linked, writers, dice, say)
         for table in trial.tables:
-            linked.await_true(lambda table=table: table.rows(COLUMNS), f"the first rows of {table.name}", 240)
-        bags: dict[str, list[tuple[str, Statements]]] = {database.name: [] for database in databases}
+            linked.await_true(
+                lambda table=table: table.rows(COLUMNS), f"the first rows of {table.name}", 240
+            )
+        bags: dict[str, list[tuple[str, Statements]]] = {
+            database.name: [] for database in databases
+        }
         problems: list[str] = []
         while time.monotonic() < end and not problems:
             problems = trial.round(bags)
     assert not problems
     linked.await_true(linked.running.is_at_rest, "nothing is on the way", 600)
     assert not list(wrong(trial, databases))
-    changes, transactions = (sum(getattr(one, name) for one in writers.values()) for name in ("changes", "transactions"))
-    say(f"{changes} changes in {transactions} transactions; {trial.schema_changes.total()} of the schema, {dict(trial.schema_changes)}")
-    say(f"{trial.kills.total()} kills, {dict(trial.kills)}; {trial.comparisons} comparisons, {trial.mended} rows mended; all is the same")
+    changes, transactions = (
+        sum(getattr(one, name) for one in writers.values()) for name in ("changes", "transactions")
+    )
+    say(
+        f"{changes} changes in {transactions} transactions; {trial.schema_changes.total()} of the "
+        f"schema, {dict(trial.schema_changes)}"
+    )
+    say(
+        f"{trial.kills.total()} kills, {dict(trial.kills)}; {trial.comparisons} comparisons, "
+        f"{trial.mended} rows mended; all is the same"
+    )
 
 
 def wrong(trial: Trial, databases: list[Database]) -> Iterator[str]:
-    """What is not as the databases have it, or is not accounted for, now that nothing is on the way any more."""
+    """What is not as the databases have it, or is not accounted for, now that nothing is on the way
+    any more.
+    """
     for table in trial.tables:
         yield from trial.differences(table)
         yield from (f"{table.name} refused {row}" for row in table.refused())
         messages = table.messages()
-        read = Counter(one["topic_id"] for one in messages if one["topic_id"] != REPAIRS + table.name)
+        read = Counter(
+            one["topic_id"] for one in messages if one["topic_id"] != REPAIRS + table.name
+        )
         there = {(one["topic_id"], one["offset"]) for one in messages}
-        yield from (f"{table.bronze} lacks {topic}@{at}" for topic in read for at in range(read[topic]) if (topic, at) not in there)
+        yield from (
+            f"{table.bronze} lacks {topic}@{at}"
+            for topic in read
+            for at in range(read[topic])
+            if (topic, at) not in there
+        )
         told, read_by_steps = table.told(), table.read_by_steps()
-        if sum(read_by_steps.values()) != len(messages) or told != {step: read_by_steps[step] for step in told}:
-            yield f"{table.name} had {len(messages)} messages, read {read_by_steps} and told of {told}"
+        if sum(read_by_steps.values()) != len(messages) or told != {
+            step: read_by_steps[step] for step in told
+        }:
+            yield (
+                f"{table.name} had {len(messages)} messages, read {read_by_steps} and told of "
+                f"{told}"
+            )
     for database in databases:
-        if DeployedTable(trial.chain, f"{database.name}.orders").rows(COLUMNS) != database.rows(COLUMNS):
+        if DeployedTable(trial.chain, f"{database.name}.orders").rows(COLUMNS) != database.rows(
+            COLUMNS
+        ):
             yield f"{database.name}.orders has other rows"
         table = DeployedTable(trial.chain, f"{database.name}.histories")
         held, meant = histories.held(table), histories.meant(table)
-        yield from (f"{table.name}: {held.get(key)} is not {meant.get(key)}" for key in held | meant if held.get(key) != meant.get(key))
+        yield from (
+            f"{table.name}: {held.get(key)} is not {meant.get(key)}"
+            for key in held | meant
+            if held.get(key) != meant.get(key)
+        )

@@ -1,4 +1,6 @@
-"""Hundreds of types for minutes, and runs killed meanwhile: nothing is lost, nothing comes twice, and the lag does not grow."""
+"""Hundreds of types for minutes, and runs killed meanwhile: nothing is lost, nothing comes twice,
+and the lag does not grow.
+"""
 
 import sys
 import time
@@ -22,14 +24,20 @@ from tests.support.prometheus import running_prometheus
 pytestmark = [pytest.mark.tier3, pytest.mark.e2e, pytest.mark.spark, pytest.mark.services]
 
 DRIFT = Drift(types=300, seconds=max(60, int(MINUTES * 60)), rate=1_000, seed=6)
-KILLED_AT = (0.3, 0.4, 0.5)  # of the time, each another step's run: what follows the last one is over before the last third
+KILLED_AT = (
+    0.3,
+    0.4,
+    0.5,
+)  # of the time, each another step's run: what follows the last one is over before the last third
 MAX_BYTES = 6_000_000
 SAMPLE = 20
 SHOWN = 5  # of what is wrong
 
 
 class Lag(Background):
-    """How many events of those that were offered no completed step has told of, by the part of the time that has passed."""
+    """How many events of those that were offered no completed step has told of, by the part of the
+    time that has passed.
+    """
 
     def __init__(self, lake: EventLake, writer: Writer) -> None:
         super().__init__(pause=1)
@@ -58,31 +66,55 @@ def lake(tmp_path: Path, spark_jars: Path) -> Iterator[EventLake]:
         yield running
 
 
-def test_the_lag_of_hundreds_of_types_does_not_grow_though_runs_are_killed(lake: EventLake, tmp_path: Path) -> None:
+def test_the_lag_of_hundreds_of_types_does_not_grow_though_runs_are_killed(
+    lake: EventLake, tmp_path: Path
+) -> None:
     watched = tmp_path / "watched"
     watched.mkdir()
     killed = []
-    with running_prometheus(lake.repository, watched, milliseconds=5_000) as prometheus, Writer(lake.prepared) as writer:
+    with (
+        running_prometheus(lake.repository, watched, milliseconds=5_000) as prometheus,
+        Writer(lake.prepared) as writer,
+    ):
         with Lag(lake, writer) as lag:
             completed = 0
             for part in KILLED_AT:
-                await_found(lambda part=part: writer.files > part * DRIFT.seconds, f"{part:.0%} of the time", 3_600, writer.expect_health)
-                await_found(lambda before=completed: lag.completed > before, "another step is completed", 3_600, writer.expect_health)
+                await_found(
+                    lambda part=part: writer.files > part * DRIFT.seconds,
+                    f"{part:.0%} of the time",
+                    3_600,
+                    writer.expect_health,
+                )
+                await_found(
+                    lambda before=completed: lag.completed > before,
+                    "another step is completed",
+                    3_600,
+                    writer.expect_health,
+                )
                 killed.append(lake.kill_in_mid_step())
                 completed = lag.completed
-            await_found(lambda: writer.is_through, "all lines are offered", 3_600, writer.expect_health)
+            await_found(
+                lambda: writer.is_through, "all lines are offered", 3_600, writer.expect_health
+            )
         assert [panel.title for panel in PANELS if not prometheus.series(panel.expression)] == []
         lines = writer.lines
     began = time.monotonic()
     lake.await_caught_up(lines, 1_200)
     parts = [lag.largest(begin / 3, (begin + 1) / 3) for begin in range(3)]
     after = time.monotonic() - began
-    told = f"{lines} lines of {len(lake.types())} types in {DRIFT.seconds} s, largest lag by thirds {parts}, caught up {after:.0f} s behind"
+    told = (
+        f"{lines} lines of {len(lake.types())} types in {DRIFT.seconds} s, largest lag by thirds "
+        f"{parts}, caught up {after:.0f} s behind"
+    )
     sys.stderr.write(f"\n{told}\n")
 
     assert lines == DRIFT.rate * DRIFT.seconds
     assert list(islice(Reference(lake, SAMPLE).wrong(), SHOWN)) == []
     assert len([one for one in lake.types() if one in DRIFT.drifting]) == len(DRIFTS)
     assert parts[2] <= parts[1]
-    runs = [run for run in lake.running.instance.get_runs() if run.tags.get("lakechime/consumer") == GROUP]
+    runs = [
+        run
+        for run in lake.running.instance.get_runs()
+        if run.tags.get("lakechime/consumer") == GROUP
+    ]
     assert sorted(run.run_id for run in runs if not run.is_success) == sorted(killed)

@@ -1,4 +1,6 @@
-"""Random changes of a table's rows, a transaction after another; between two of them comes what the test asks for."""
+"""Random changes of a table's rows, a transaction after another; between two of them comes what the
+test asks for.
+"""
 
 import datetime as dt
 import queue
@@ -16,7 +18,9 @@ SHARE_UNDONE = 0.1  # of the transactions
 
 
 class Writer(Background):
-    """Changes rows of one database until it is told to stop; what it does is known from its dice."""
+    """Changes rows of one database until it is told to stop; what it does is known from its
+    dice.
+    """
 
     def __init__(self, database: Database, dice: random.Random) -> None:
         super().__init__(PAUSE_SECONDS)
@@ -70,7 +74,9 @@ class Writer(Background):
     def _write(self) -> None:
         """One transaction."""
         before = set(self._ids)
-        statements = [statement for _ in range(self._dice.randint(1, 3)) for statement in self._some_changes()]
+        statements = [
+            statement for _ in range(self._dice.randint(1, 3)) for statement in self._some_changes()
+        ]
         is_undone = self._dice.random() < SHARE_UNDONE
         self._session.run("BEGIN", *statements, "ROLLBACK" if is_undone else "COMMIT")
         self.transactions += 1
@@ -79,14 +85,25 @@ class Writer(Background):
             self._ids = before
 
     def _some_changes(self) -> Iterator[str]:
-        kinds = {self._insert: 4, self._update: 5, self._delete: 2, self._change_key: 1, self._swap_keys: 1}
+        kinds = {
+            self._insert: 4,
+            self._update: 5,
+            self._delete: 2,
+            self._change_key: 1,
+            self._swap_keys: 1,
+        }
         yield from self._dice.choices(list(kinds), list(kinds.values()))[0]()
 
     def _insert(self) -> Iterator[str]:
         """Most of new ids, and some of ids that had a row."""
         for _ in range(self._dice.randint(1, 3)):
             id_ = self._free_id()
-            values = {"id": str(id_), "customer": f"'käufer {id_ % 50}'", "amount": self._amount(), **self._others()}
+            values = {
+                "id": str(id_),
+                "customer": f"'käufer {id_ % 50}'",
+                "amount": self._amount(),
+                **self._others(),
+            }
             if self._dice.random() < 0.5:
                 values |= {name: str(self._dice.randint(-9, 9)) for name in self.columns.added}
             self._ids.add(id_)
@@ -97,8 +114,16 @@ class Writer(Background):
             values = {"amount": f"amount + {self._dice.randint(0, 2)}", "changed_at": self._now()}
             if self._dice.random() < 0.3:
                 values |= self._others()
-            values |= {name: str(self._dice.randint(-9, 9)) for name in self.columns.added if self._dice.random() < 0.2}
-            yield f"UPDATE orders SET {', '.join(f'{name} = {value}' for name, value in values.items())} WHERE id = {id_}"
+            values |= {
+                name: str(self._dice.randint(-9, 9))
+                for name in self.columns.added
+                if self._dice.random() < 0.2
+            }
+            yield (
+                f"UPDATE orders SET "
+                f"{', '.join(f'{name} = {value}' for name, value in values.items())} WHERE id = "
+                f"{id_}"
+            )
 
     def _delete(self) -> Iterator[str]:
         for id_ in self._some(2):
@@ -120,10 +145,14 @@ class Writer(Background):
         return f"UPDATE orders SET id = {new}, changed_at = {self._now()} WHERE id = {old}"
 
     def _some(self, most: int) -> list[int]:
-        return self._dice.sample(sorted(self._ids), min(len(self._ids), self._dice.randint(1, most)))
+        return self._dice.sample(
+            sorted(self._ids), min(len(self._ids), self._dice.randint(1, most))
+        )
 
     def _free_id(self) -> int:
-        while (id_ := self._dice.randrange(3_000) + (PARTED if self._dice.random() < 0.1 else 0)) in self._ids:
+        while (
+            id_ := self._dice.randrange(3_000) + (PARTED if self._dice.random() < 0.1 else 0)
+        ) in self._ids:
             pass
         return id_
 

@@ -1,4 +1,6 @@
-"""Visits every state that a model can reach, breadth first: the shortest way to a wrong one, or to one that can never come to rest."""
+"""Visits every state that a model can reach, breadth first: the shortest way to a wrong one, or to
+one that can never come to rest.
+"""
 
 from collections import deque
 from collections.abc import Hashable, Iterator
@@ -30,7 +32,9 @@ class Exploration(NamedTuple):
 
 
 def explore(model: Model[State]) -> Exploration:
-    """All states, up to the first that is wrong; a state is also wrong if no quiet one can be reached from it."""
+    """All states, up to the first that is wrong; a state is also wrong if no quiet one can be
+    reached from it.
+    """
     states = [model.start()]
     numbers = {states[0]: 0}
     causes = [(0, "")]  # from where each was first reached, and how
@@ -45,9 +49,15 @@ def explore(model: Model[State]) -> Exploration:
                 causes.append((number, move))
                 before.append([])
             before[numbers[after]].append(number)
-    resting = _leading_to({number for number, state in enumerate(states) if model.is_quiet(state)}, before)
+    resting = _leading_to(
+        {number for number, state in enumerate(states) if model.is_quiet(state)}, before
+    )
     stuck = next((number for number in range(len(states)) if number not in resting), None)
-    return Exploration(len(states)) if stuck is None else Exploration(len(states), "can never come to rest", _path(causes, stuck))
+    return (
+        Exploration(len(states))
+        if stuck is None
+        else Exploration(len(states), "can never come to rest", _path(causes, stuck))
+    )
 
 
 def _path(causes: list[tuple[int, str]], number: int) -> tuple[str, ...]:

@@ -10,10 +10,18 @@ from tests.models.exploring import Exploration, explore
 
 pytestmark = pytest.mark.tier3
 Explored = Callable[[str], Exploration]
-MODELS = {orders: 30_000, pattern_changes: 1_000, type_checkpoints: 40_000, unread: 500}  # with a bound of their states
+MODELS = {
+    orders: 30_000,
+    pattern_changes: 1_000,
+    type_checkpoints: 40_000,
+    unread: 500,
+}  # with a bound of their states
 
 
-@pytest.mark.parametrize(("explored", "states"), [pytest.param(one.explored, least, id=one.__name__) for one, least in MODELS.items()])
+@pytest.mark.parametrize(
+    ("explored", "states"),
+    [pytest.param(one.explored, least, id=one.__name__) for one, least in MODELS.items()],
+)
 def test_nothing_is_wrong_in_any_state_of_a_protocol(explored: Explored, states: int) -> None:
     found = explored("")
     assert (found.path, found.problem) == ((), None)
@@ -21,7 +29,12 @@ def test_nothing_is_wrong_in_any_state_of_a_protocol(explored: Explored, states:
 
 
 @pytest.mark.parametrize(
-    ("explored", "broken"), [pytest.param(one.explored, name, id=f"{one.__name__}: {name}") for one in MODELS for name in one.MUTANTS]
+    ("explored", "broken"),
+    [
+        pytest.param(one.explored, name, id=f"{one.__name__}: {name}")
+        for one in MODELS
+        for name in one.MUTANTS
+    ],
 )
 def test_a_protocol_without_one_of_its_rules_is_caught(explored: Explored, broken: str) -> None:
     assert explored(broken).problem
@@ -53,5 +66,11 @@ def test_every_state_that_can_be_reached_is_visited_once() -> None:
 
 
 def test_the_shortest_way_to_a_wrong_state_and_one_that_comes_to_no_rest_are_found() -> None:
-    assert explore(Walk(ways=((0, 1), (1, 2), (2, 3), (0, 2)), wrong=3))[1:] == ("wrong", ("to 2", "to 3"))
-    assert explore(Walk(ways=((0, 3), (0, 1), (1, 2), (2, 1))))[1:] == ("can never come to rest", ("to 1",))
+    assert explore(Walk(ways=((0, 1), (1, 2), (2, 3), (0, 2)), wrong=3))[1:] == (
+        "wrong",
+        ("to 2", "to 3"),
+    )
+    assert explore(Walk(ways=((0, 3), (0, 1), (1, 2), (2, 1))))[1:] == (
+        "can never come to rest",
+        ("to 1",),
+    )

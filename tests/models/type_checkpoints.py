@@ -1,40 +1,41 @@
-"""Every interleaving of a group whose steps write the tables of many types: is each row applied once to its type's table?
+"""Every interleaving of a group whose steps write the tables of many types: is each row applied
+once to its type's table?
 
-A small state machine, all of whose states are visited; without one of the rules each mutant must show a counterexample.
+A small state machine, all of whose states are visited; without one of the rules each mutant must
+show a counterexample.
 
-The protocol. Bronze only grows. A step of the group's consumer is claimed with its end; a retry may widen the end; an attempt called lost
-may
-live on. A type's checkpoint says up to which bronze commit its table holds its rows, its step is 1 + the number of commits that the table
-holds.
-An attempt takes both from the store, or from the record (step, start, end) of the table's last commit where that is further. It commits the
-type's rows of (checkpoint, end] under the type's step, which the table lets in only above all steps that it holds. Refused, it takes over
-the
-end of the table's last commit and leaves the rest to a later step. A type without rows in its slice moves to the end without a commit. A
-type that failed stays where it was, and so is due. Settling compares step and attempt with the open
-execution, and moves the consumer and the types in one transaction, types never back. A lost store is rebuilt from the tables; its
-consumer starts
-from nothing, at step 1.
+The protocol. Bronze only grows. A step of the group's consumer is claimed with its end; a retry may
+widen the end; an attempt called lost may live on. A type's checkpoint says up to which bronze
+commit its table holds its rows, its step is 1 + the number of commits that the table holds. An
+attempt takes both from the store, or from the record (step, start, end) of the table's last commit
+where that is further. It commits the type's rows of (checkpoint, end] under the type's step, which
+the table lets in only above all steps that it holds. Refused, it takes over the end of the table's
+last commit and leaves the rest to a later step. A type without rows in its slice moves to the end
+without a commit. A type that failed stays where it was, and so is due. Settling compares step and
+attempt with the open execution, and moves the consumer and the types in one transaction, types
+never back. A lost store is rebuilt from the tables; its consumer starts from nothing, at step 1.
 
 A write that failed may have been committed all the same.
 
-Types move to another group with their checkpoints and steps, and are committed under the consumer that they had. The new group's own
-consumer
-starts from nothing, and its first claim may be older than theirs. An attempt of the former group lives on, and is told apart from the
-new group's when it completes.
+Types move to another group with their checkpoints and steps, and are committed under the consumer
+that they had. The new group's own consumer starts from nothing, and its first claim may be older
+than theirs. An attempt of the former group lives on, and is told apart from the new group's when it
+completes.
 
-A replay commits no new rows: under the number that follows, once the attempt is done with the type up to its own end and nobody is
-ahead of it, and its record tells that end.
+A replay commits no new rows: under the number that follows, once the attempt is done with the type
+up to its own end and nobody is ahead of it, and its record tells that end.
 
-A rebuild is the commit of a type in place of an append: under the number that follows, it replaces what the table holds by all rows up
-to the attempt's end, and its record tells that end.
+A rebuild is the commit of a type in place of an append: under the number that follows, it replaces
+what the table holds by all rows up to the attempt's end, and its record tells that end.
 
-A type that is far behind catches up by parts: it is read up to an end of its own before the attempt's, which its record tells and to
-which it moves, with a commit if the part has rows of it. A later step reads on from there. That the others are read in segments, each
-file once, is no rule of its own: of each segment a type gets the rows behind its checkpoint.
+A type that is far behind catches up by parts: it is read up to an end of its own before the
+attempt's, which its record tells and to which it moves, with a commit if the part has rows of it. A
+later step reads on from there. That the others are read in segments, each file once, is no rule of
+its own: of each segment a type gets the rows behind its checkpoint.
 
-Two moves are folded: bronze grows when a claim or a retry sees it, and an attempt that can do nothing more, whatever comes, is gone. The
-last attempt of a step does not crash while it is the open one, so that from every state all rows can still arrive; if not, that is a
-failure.
+Two moves are folded: bronze grows when a claim or a retry sees it, and an attempt that can do
+nothing more, whatever comes, is gone. The last attempt of a step does not crash while it is the
+open one, so that from every state all rows can still arrive; if not, that is a failure.
 """
 
 from collections.abc import Iterator
@@ -44,12 +45,21 @@ from tests.models.exploring import Exploration, explore
 
 MUTANTS = {  # a name with + breaks rules of which each alone may be broken
     "group_step_as_version": "a commit's version is the step of the group, not of the type",
-    "version_at_write": "the version is the next one that the table lets in, not the one of the checkpoint that the rows start from",
+    "version_at_write": (
+        "the version is the next one that the table lets in, not the one of the checkpoint that "
+        "the rows start from"
+    ),
     "table_lets_all_in": "the table lets a commit in whatever steps it holds",
     "failed_counts": "the step of a failed type counts up, as if it had committed",
     "empty_counts": "the step of a type without rows counts up, as if it had committed",
-    "refused_own_end": "after a refused write the checkpoint moves to the attempt's own end, not to the end that the table tells",
-    "found_own_end": "a commit found before writing moves the checkpoint to the attempt's own end, not to the end that the table tells",
+    "refused_own_end": (
+        "after a refused write the checkpoint moves to the attempt's own end, not to the end that "
+        "the table tells"
+    ),
+    "found_own_end": (
+        "a commit found before writing moves the checkpoint to the attempt's own end, not to the "
+        "end that the table tells"
+    ),
     "record_of_claim": "the record of a commit tells the end of the open execution, not that of its rows",
     "checkpoint_without_step": "a commit moves the type's checkpoint, not its step",
     "step_without_checkpoint": "a commit moves the type's step, not its checkpoint",
@@ -59,16 +69,26 @@ MUTANTS = {  # a name with + breaks rules of which each alone may be broken
     "catch_up_tells_claim": "the record of a part by which a type catches up tells the attempt's end, not the part's",
     "catch_up_moves_to_end": "a type that was caught up by a part moves to the attempt's end",
     "catch_up_skips_empty": "a part without rows moves its type to the attempt's end",
-    "moves_to_newest": "completing moves the types that are done to the newest bronze commit, not up to what was read",
+    "moves_to_newest": (
+        "completing moves the types that are done to the newest bronze commit, not up to what was "
+        "read"
+    ),
     "completes_first": "a step is completed before its types are written",
     "due_by_consumer": "a step is claimed for new bronze commits only, not for types that are behind the consumer",
     "rebuilt_as_one": "after the loss of the store all types start from the furthest end",
     "rows_vanish": "bronze does not only grow: a wider slice no longer has the rows of a narrower one",
-    "replay_behind": "an attempt that finds a table ahead of its own end replays it too, and its record tells that end",
-    "replay_before_rest": "a type of which rows are left to a later step is replayed, and the record tells the attempt's end",
+    "replay_behind": (
+        "an attempt that finds a table ahead of its own end replays it too, and its record tells "
+        "that end"
+    ),
+    "replay_before_rest": (
+        "a type of which rows are left to a later step is replayed, and the record tells the "
+        "attempt's end"
+    ),
     "replay_tells_no_checkpoint": "the record of a replay tells no end",
     "replay_counts_without_commit": "a replay that changed nothing counts as a commit",
-    "rebuild_tells_own_checkpoint": "the record of a rebuild tells the checkpoint from which the type was to go on, not the end of what "
+    "rebuild_tells_own_checkpoint": "the record of a rebuild tells the checkpoint from which the "
+    "type was to go on, not the end of what "
     "it read",
     "rebuild_behind": "an attempt that finds a table ahead of its own end makes it anew up to there",
     "rebuild_let_in_always": "a rebuild is let in whatever steps the table holds",
@@ -76,7 +96,8 @@ MUTANTS = {  # a name with + breaks rules of which each alone may be broken
     "moved_consumer_anew": "types that move to another group are committed under a consumer of that group",
     "checkpoints_of_ledger_only+moved_checkpoint_anew": "types that move to another group begin at its consumer's checkpoint, under "
     "their own steps",
-    "checkpoints_of_ledger_only+rebuilt_step_only": "no attempt looks before it writes, and a lost store gets back steps without "
+    "checkpoints_of_ledger_only+rebuilt_step_only": "no attempt looks before it writes, and a lost "
+    "store gets back steps without "
     "checkpoints",
     "checkpoints_of_ledger_only+refused_waits": "no attempt looks into the tables, neither before it writes nor when it is refused",
     "own_step+short_history": "an attempt looks for the commit of its own step, in a history that tells the last one only",
@@ -87,7 +108,9 @@ LAST = 3  # bronze commits
 
 
 class TypeCheckpoint(NamedTuple):
-    """A type's next step, and the bronze commit up to which its table holds its rows; of two that are true the greater is the later."""
+    """A type's next step, and the bronze commit up to which its table holds its rows; of two that
+    are true the greater is the later.
+    """
 
     step: int = 1
     checkpoint: int = 0
@@ -206,10 +229,17 @@ class Group:
             return "steps follow each other without end"
         for index, table in enumerate(state.tables):
             last = max((at for at, commit in enumerate(table) if commit.is_rebuild), default=0)
-            held = [row for commit in table[last:] for row in self._rows(index, commit.start, commit.end)]
+            held = [
+                row
+                for commit in table[last:]
+                for row in self._rows(index, commit.start, commit.end)
+            ]
             if len(held) > len(set(held)):
                 return f"{TYPES[index]} holds rows twice: those of the bronze commits {held}"
-            if self.is_quiet(state) and set(held) not in ({*self._rows(index, 0, LAST)}, {*ROWS[TYPES[index]]}):
+            if self.is_quiet(state) and set(held) not in (
+                {*self._rows(index, 0, LAST)},
+                {*ROWS[TYPES[index]]},
+            ):
                 return f"{TYPES[index]} lost rows: it holds those of the bronze commits {held}"
         return None
 
@@ -217,7 +247,10 @@ class Group:
         return not state.runs and state.open is None and not self._is_due(state, LAST)
 
     def _is_due(self, state: State, end: int) -> bool:
-        return state.checkpoint < end or ("due_by_consumer" not in self.broken and any(known.checkpoint < end for known in state.types))
+        return state.checkpoint < end or (
+            "due_by_consumer" not in self.broken
+            and any(known.checkpoint < end for known in state.types)
+        )
 
     def _rows(self, index: int, start: int, end: int) -> tuple[int, ...]:
         """The bronze commits of (start, end] that hold rows of a type."""
@@ -226,16 +259,27 @@ class Group:
 
     def moves(self, state: State) -> Moves:
         for move, after in self._all_moves(state):
-            yield move, after._replace(runs=tuple(sorted(run for run in after.runs if not self._is_over(after, run))))
+            yield (
+                move,
+                after._replace(
+                    runs=tuple(sorted(run for run in after.runs if not self._is_over(after, run)))
+                ),
+            )
 
     def _is_over(self, state: State, run: Run) -> bool:
-        """Whether an attempt can do nothing more; its step may come again when the store is lost."""
+        """Whether an attempt can do nothing more; its step may come again when the store is
+        lost.
+        """
         is_idle = not any(part.is_due for part in run.parts)
         if run.group != state.group:
             return is_idle
         if not is_idle or state.losses < self.bounds.losses:
             return False
-        is_newer_open = state.open is not None and state.open.step == run.step and state.open.attempt > run.attempt
+        is_newer_open = (
+            state.open is not None
+            and state.open.step == run.step
+            and state.open.attempt > run.attempt
+        )
         return run.step <= state.completed or is_newer_open
 
     def _all_moves(self, state: State) -> Moves:
@@ -245,7 +289,9 @@ class Group:
             types = tuple(self._rebuilt(state))
             yield (
                 "the store is lost and rebuilt",
-                state._replace(checkpoint=0, completed=0, open=None, types=types, losses=state.losses + 1),
+                state._replace(
+                    checkpoint=0, completed=0, open=None, types=types, losses=state.losses + 1
+                ),
             )
         if state.group < self.bounds.moves:
             yield "the types move to another group", self._taken_over(state)
@@ -261,8 +307,14 @@ class Group:
     def _launched(self, state: State) -> Moves:
         if state.open is None:
             step, attempt = state.completed + 1, 1
-            is_behind = state.group > 0 and not state.completed  # a group claims before types move to it
-            ends = [end for end in range(1 if is_behind else max(state.head, 1), LAST + 1) if self._is_due(state, end)]
+            is_behind = (
+                state.group > 0 and not state.completed
+            )  # a group claims before types move to it
+            ends = [
+                end
+                for end in range(1 if is_behind else max(state.head, 1), LAST + 1)
+                if self._is_due(state, end)
+            ]
         elif state.open.attempt < self.bounds.attempts:
             step, attempt = state.open.step, state.open.attempt + 1
             ends = [*range(state.open.end, LAST + 1)]
@@ -270,14 +322,18 @@ class Group:
             return
         for end in ends:
             run = Run(step, attempt, end, group=state.group)
-            opened = state._replace(head=max(state.head, end), open=Open(step, attempt, end), runs=(*state.runs, run))
+            opened = state._replace(
+                head=max(state.head, end), open=Open(step, attempt, end), runs=(*state.runs, run)
+            )
             yield f"step {step} gets attempt {attempt} up to {end}", opened
 
     def _taken_over(self, state: State) -> State:
         types = state.types
         if "moved_checkpoint_anew" in self.broken:
             types = tuple(TypeCheckpoint(known.step) for known in types)
-        return state._replace(checkpoint=0, completed=0, open=None, types=types, group=state.group + 1)
+        return state._replace(
+            checkpoint=0, completed=0, open=None, types=types, group=state.group + 1
+        )
 
     def _rebuilt(self, state: State) -> Iterator[TypeCheckpoint]:
         found = [max(TypeCheckpoint(), self._last(table)) for table in state.tables]
@@ -296,7 +352,8 @@ class Group:
 
     def _committed(self, step: int, start: int, end: int) -> TypeCheckpoint:
         return TypeCheckpoint(
-            step + ("checkpoint_without_step" not in self.broken), start if "step_without_checkpoint" in self.broken else end
+            step + ("checkpoint_without_step" not in self.broken),
+            start if "step_without_checkpoint" in self.broken else end,
         )
 
     def _found(self, table: tuple[Commit, ...], step: int) -> TypeCheckpoint:
@@ -307,13 +364,19 @@ class Group:
         return self._last(tuple(commit for commit in told if commit.step == step))
 
     def _moves_of(self, run: Run, state: State, rest: State) -> Moves:
-        is_same = state.open is not None and (state.open.step, state.open.attempt) == (run.step, run.attempt)
+        is_same = state.open is not None and (state.open.step, state.open.attempt) == (
+            run.step,
+            run.attempt,
+        )
         is_open = is_same and run.group == state.group
         if not (is_open and run.attempt == self.bounds.attempts):
             yield "crashes", rest
         if not run.parts:
             if is_open:
-                yield "begins", rest._replace(runs=(*rest.runs, run._replace(parts=self._begun(run, state))))
+                yield (
+                    "begins",
+                    rest._replace(runs=(*rest.runs, run._replace(parts=self._begun(run, state)))),
+                )
             return
         due = [index for index, part in enumerate(run.parts) if part.is_due]
         for index in due[:1]:
@@ -321,18 +384,32 @@ class Group:
                 parts = (*run.parts[:index], part, *run.parts[index + 1 :])
                 tables = (*state.tables[:index], table, *state.tables[index + 1 :])
                 runs = (*rest.runs, run._replace(parts=parts))
-                yield f"at {TYPES[index]} {move}", rest._replace(tables=tables, runs=runs, left=state.left + left)
+                yield (
+                    f"at {TYPES[index]} {move}",
+                    rest._replace(tables=tables, runs=runs, left=state.left + left),
+                )
         for index in due[:1]:
-            yield from ((f"at {TYPES[index]} {move}", after) for move, after in self._caught_up(run, state, rest, index))
+            yield from (
+                (f"at {TYPES[index]} {move}", after)
+                for move, after in self._caught_up(run, state, rest, index)
+            )
         for index in range(len(TYPES)):
-            yield from ((f"at {TYPES[index]} {move}", after) for move, after in self._replayed(run, state, rest, index))
+            yield from (
+                (f"at {TYPES[index]} {move}", after)
+                for move, after in self._replayed(run, state, rest, index)
+            )
         for index in range(len(TYPES)):
-            yield from ((f"at {TYPES[index]} {move}", after) for move, after in self._made_anew(run, state, rest, index))
+            yield from (
+                (f"at {TYPES[index]} {move}", after)
+                for move, after in self._made_anew(run, state, rest, index)
+            )
         if is_open and (not due or "completes_first" in self.broken):
             yield "completes", self._completed(run, state, rest)
 
     def _caught_up(self, run: Run, state: State, rest: State, index: int) -> Moves:
-        """A part of what is behind a type that is due, up to an end before the attempt's; what is refused is told by the usual write."""
+        """A part of what is behind a type that is due, up to an end before the attempt's; what is
+        refused is told by the usual write.
+        """
         part, table = run.parts[index], state.tables[index]
         if state.catch_ups == self.bounds.catch_ups:
             return
@@ -341,7 +418,9 @@ class Group:
         for end in range(checkpoint + 1, run.end):
             moved, tables = end, state.tables
             if not self._rows(index, checkpoint, end):
-                reached = TypeCheckpoint(step, run.end if "catch_up_skips_empty" in self.broken else end)
+                reached = TypeCheckpoint(
+                    step, run.end if "catch_up_skips_empty" in self.broken else end
+                )
                 move = f"moves to {end} without rows"
             elif self._lets_in([commit.step for commit in table], step):
                 moved = run.end if "catch_up_moves_to_end" in self.broken else end
@@ -353,14 +432,26 @@ class Group:
             else:
                 continue
             parts = (*run.parts[:index], Part(reached, is_due=False), *run.parts[index + 1 :])
-            yield move, counted._replace(tables=tables, runs=(*rest.runs, run._replace(parts=parts)))
+            yield (
+                move,
+                counted._replace(tables=tables, runs=(*rest.runs, run._replace(parts=parts))),
+            )
 
     def _replayed(self, run: Run, state: State, rest: State, index: int) -> Moves:
-        """A replay behind what a type is done with: a commit of no new rows, under the number that follows, with the type's checkpoint."""
+        """A replay behind what a type is done with: a commit of no new rows, under the number that
+        follows, with the type's checkpoint.
+        """
         part, table = run.parts[index], state.tables[index]
         is_behind = part.known.checkpoint > run.end and "replay_behind" not in self.broken
         is_unfinished = part.known.checkpoint < run.end and "replay_before_rest" not in self.broken
-        if state.replays == self.bounds.replays or part.is_due or part.known == UNKNOWN or not table or is_behind or is_unfinished:
+        if (
+            state.replays == self.bounds.replays
+            or part.is_due
+            or part.known == UNKNOWN
+            or not table
+            or is_behind
+            or is_unfinished
+        ):
             return
         step = part.known.step
         if not self._lets_in([commit.step for commit in table], step):
@@ -369,24 +460,53 @@ class Group:
         parts = (*run.parts[:index], Part(counts, is_due=False), *run.parts[index + 1 :])
         runs = (*rest.runs, run._replace(parts=parts))
         if "replay_counts_without_commit" in self.broken:
-            yield f"counts {step}, and writes nothing", rest._replace(runs=runs, replays=state.replays + 1)
+            yield (
+                f"counts {step}, and writes nothing",
+                rest._replace(runs=runs, replays=state.replays + 1),
+            )
             return
-        grown = (*table, Commit(step, run.end, run.end, 0 if "replay_tells_no_checkpoint" in self.broken else run.end))
+        grown = (
+            *table,
+            Commit(
+                step,
+                run.end,
+                run.end,
+                0 if "replay_tells_no_checkpoint" in self.broken else run.end,
+            ),
+        )
         tables = (*state.tables[:index], grown, *state.tables[index + 1 :])
-        yield f"replays as {step}", rest._replace(runs=runs, tables=tables, replays=state.replays + 1)
+        yield (
+            f"replays as {step}",
+            rest._replace(runs=runs, tables=tables, replays=state.replays + 1),
+        )
 
     def _made_anew(self, run: Run, state: State, rest: State, index: int) -> Moves:
-        """A rebuild in place of what a type was to append: all rows up to the attempt's end, under the type's own number."""
+        """A rebuild in place of what a type was to append: all rows up to the attempt's end, under
+        the type's own number.
+        """
         part, table = run.parts[index], state.tables[index]
         is_behind = part.known.checkpoint > run.end and "rebuild_behind" not in self.broken
-        if state.rebuilds == self.bounds.rebuilds or part.known == UNKNOWN or not table or is_behind:
+        if (
+            state.rebuilds == self.bounds.rebuilds
+            or part.known == UNKNOWN
+            or not table
+            or is_behind
+        ):
             return
         step = part.known.step
-        lets_in = self._lets_in([commit.step for commit in table], step) or "rebuild_let_in_always" in self.broken
+        lets_in = (
+            self._lets_in([commit.step for commit in table], step)
+            or "rebuild_let_in_always" in self.broken
+        )
         if lets_in:
             start = part.known.checkpoint if "rebuild_from_checkpoint" in self.broken else 0
-            end = part.known.checkpoint if "rebuild_tells_own_checkpoint" in self.broken else run.end
-            grown, known = (*table, Commit(step, start, run.end, end, run.group, is_rebuild=True)), TypeCheckpoint(step + 1, end)
+            end = (
+                part.known.checkpoint if "rebuild_tells_own_checkpoint" in self.broken else run.end
+            )
+            grown, known = (
+                (*table, Commit(step, start, run.end, end, run.group, is_rebuild=True)),
+                TypeCheckpoint(step + 1, end),
+            )
         else:
             grown, known = table, self._found(table, step)
         parts = (*run.parts[:index], Part(known, is_due=False), *run.parts[index + 1 :])
@@ -403,24 +523,44 @@ class Group:
             start = min((part.known.checkpoint for part in parts if part.is_due), default=0)
         else:
             return tuple(parts)
-        return tuple(part._replace(known=TypeCheckpoint(part.known.step, start)) if part.is_due else part for part in parts)
+        return tuple(
+            part._replace(known=TypeCheckpoint(part.known.step, start)) if part.is_due else part
+            for part in parts
+        )
 
     def _looked_up(self, run: Run, index: int, state: State) -> Part:
         known = state.types[index]
         found = self._found(state.tables[index], known.step)
         if found > known and "checkpoints_of_ledger_only" not in self.broken:
-            known = TypeCheckpoint(found.step, max(found.checkpoint, run.end)) if "found_own_end" in self.broken else found
+            known = (
+                TypeCheckpoint(found.step, max(found.checkpoint, run.end))
+                if "found_own_end" in self.broken
+                else found
+            )
         return self._sliced(run, index, known)
 
     def _sliced(self, run: Run, index: int, known: TypeCheckpoint) -> Part:
         if self._rows(index, known.checkpoint, run.end):
             return Part(known, is_due=True)
-        return Part(TypeCheckpoint(known.step + ("empty_counts" in self.broken), max(known.checkpoint, run.end)), is_due=False)
+        return Part(
+            TypeCheckpoint(
+                known.step + ("empty_counts" in self.broken), max(known.checkpoint, run.end)
+            ),
+            is_due=False,
+        )
 
-    def _written(self, run: Run, state: State, index: int) -> Iterator[tuple[str, Part, tuple[Commit, ...], int]]:
-        """What may come of a type that is due: the move, the type in the attempt, its table, and whether it was left."""
+    def _written(
+        self, run: Run, state: State, index: int
+    ) -> Iterator[tuple[str, Part, tuple[Commit, ...], int]]:
+        """What may come of a type that is due: the move, the type in the attempt, its table, and
+        whether it was left.
+        """
         table, known = state.tables[index], run.parts[index].known
-        held = [commit.step for commit in table if "moved_consumer_anew" not in self.broken or commit.group == run.group]
+        held = [
+            commit.step
+            for commit in table
+            if "moved_consumer_anew" not in self.broken or commit.group == run.group
+        ]
         version = known.step
         if "group_step_as_version" in self.broken:
             version = run.step
@@ -429,7 +569,9 @@ class Group:
         done = Part(self._committed(version, known.checkpoint, run.end), is_due=False)
         nothing = Part(UNKNOWN, is_due=False)
         if self._lets_in(held, version):
-            told_end = state.open.end if state.open and "record_of_claim" in self.broken else run.end
+            told_end = (
+                state.open.end if state.open and "record_of_claim" in self.broken else run.end
+            )
             grown = (*table, Commit(version, known.checkpoint, run.end, told_end, run.group))
             move = f"commits ({known.checkpoint}, {run.end}] as {version}"
             yield move, done, grown, 0
@@ -465,10 +607,16 @@ class Group:
     def _moved(self, run: Run, state: State) -> tuple[TypeCheckpoint, ...]:
         moved: list[TypeCheckpoint] = []
         for stored, part in zip(state.types, run.parts, strict=True):
-            told = self._committed(part.known.step, part.known.checkpoint, run.end) if part.is_due else part.known
+            told = (
+                self._committed(part.known.step, part.known.checkpoint, run.end)
+                if part.is_due
+                else part.known
+            )
             if told == UNKNOWN:
                 moved.append(stored)
                 continue
             after = max(stored, told)
-            moved.append(TypeCheckpoint(after.step, LAST) if "moves_to_newest" in self.broken else after)
+            moved.append(
+                TypeCheckpoint(after.step, LAST) if "moves_to_newest" in self.broken else after
+            )
         return tuple(moved)

@@ -1,16 +1,19 @@
-"""A consumer that is not woken by what its code does not read: does each commit still come to whoever reads it, in time?
+"""A consumer that is not woken by what its code does not read: does each commit still come to
+whoever reads it, in time?
 
-A state machine, all of whose states are visited; without one of the rules each mutant must show a counterexample.
+A state machine, all of whose states are visited; without one of the rules each mutant must show a
+counterexample.
 
-The protocol. Commits of a source update some of its columns, and mostly tell which. The code of a consumer reads some, and its lineage
-says which: rightly, wrongly, or it is not known, as of code that changed since. A look wakes the consumer if one of the commits behind its
-checkpoint does not tell its columns, or tells one that the lineage does not exclude, or is a day old. A woken consumer reads all commits
-behind
-its checkpoint, and its checkpoint moves to the newest; the checkpoint of one that is not woken stays, and what waits for it is looked at
-again.
+The protocol. Commits of a source update some of its columns, and mostly tell which. The code of a
+consumer reads some, and its lineage says which: rightly, wrongly, or it is not known, as of code
+that changed since. A look wakes the consumer if one of the commits behind its checkpoint does not
+tell its columns, or tells one that the lineage does not exclude, or is a day old. A woken consumer
+reads all commits behind its checkpoint, and its checkpoint moves to the newest; the checkpoint of
+one that is not woken stays, and what waits for it is looked at again.
 
-A day passes only when no look would wake the consumer: looks are much more frequent. A consumer whose lineage is right, or not known, must
-have read by then what its code reads; one whose lineage is wrong reads it right after.
+A day passes only when no look would wake the consumer: looks are much more frequent. A consumer
+whose lineage is right, or not known, must have read by then what its code reads; one whose lineage
+is wrong reads it right after.
 """
 
 from collections.abc import Iterator
@@ -68,14 +71,24 @@ class Consumer:
     def moves(self, state: State) -> Iterator[tuple[str, State]]:
         if len(state.commits) < COMMITS:
             for kind in KINDS:
-                yield f"commit {len(state.commits) + 1} updates {kind}", state._replace(commits=(*state.commits, kind))
+                yield (
+                    f"commit {len(state.commits) + 1} updates {kind}",
+                    state._replace(commits=(*state.commits, kind)),
+                )
         if state.lineage is None and state.plans < 2:
             for said in ("a", "b"):
-                yield f"the lineage says {said}", state._replace(lineage=said, plans=state.plans + 1)
+                yield (
+                    f"the lineage says {said}",
+                    state._replace(lineage=said, plans=state.plans + 1),
+                )
         if not state.changes:
             lineage = state.lineage if self.broken == "stale_lineage" else None
             yield "the code reads b instead", state._replace(code="b", lineage=lineage, changes=1)
-        waking = [at for at in range(max(state.checkpoint, state.searched), len(state.commits)) if self._wakes(state, at)]
+        waking = [
+            at
+            for at in range(max(state.checkpoint, state.searched), len(state.commits))
+            if self._wakes(state, at)
+        ]
         if waking:
             yield "a look wakes the consumer", self._read_all(state, waking[0])
         elif not self.is_quiet(state):
@@ -83,7 +96,10 @@ class Consumer:
                 yield "a look moves the checkpoint", state._replace(checkpoint=len(state.commits))
             if self.broken == "search_moves":
                 yield "a look is done with it", state._replace(searched=len(state.commits))
-            yield "a day passes", state._replace(old=len(state.commits), is_late=self._is_late(state))
+            yield (
+                "a day passes",
+                state._replace(old=len(state.commits), is_late=self._is_late(state)),
+            )
 
     def _wakes(self, state: State, at: int) -> bool:
         if at < state.old and self.broken != "no_day":
@@ -99,11 +115,21 @@ class Consumer:
     def _read_all(self, state: State, first: int) -> State:
         start = first if self.broken == "range_from_needed" else state.checkpoint
         head = len(state.commits)
-        return state._replace(read=state.read | set(range(start, head)), checkpoint=head, searched=head)
+        return state._replace(
+            read=state.read | set(range(start, head)), checkpoint=head, searched=head
+        )
 
     def _is_late(self, state: State) -> bool:
-        is_right = state.lineage is None or set(state.code) <= set(state.lineage) or self.broken == "stale_lineage"
-        waiting = [kind for at, kind in enumerate(state.commits) if at not in state.read and at >= state.checkpoint]
+        is_right = (
+            state.lineage is None
+            or set(state.code) <= set(state.lineage)
+            or self.broken == "stale_lineage"
+        )
+        waiting = [
+            kind
+            for at, kind in enumerate(state.commits)
+            if at not in state.read and at >= state.checkpoint
+        ]
         is_read = any(kind.startswith("?") or set(kind) & set(state.code) for kind in waiting)
         return is_read and is_right
 

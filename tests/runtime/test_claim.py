@@ -1,4 +1,6 @@
-"""Runs that a person launches: they claim what waits for a consumer, also where no snapshot tells that something came."""
+"""Runs that a person launches: they claim what waits for a consumer, also where no snapshot tells
+that something came.
+"""
 
 import pytest
 
@@ -22,14 +24,26 @@ DAY = PartitionLevels.of({"day": "date"})
 def daily(**fields: object) -> Subscription:
     """A subscription for two days of a table without snapshots, one of which may run at a time."""
     condition = PartitionCondition.of(HIVE, {"day": tick("-1d")}, DAY)
-    trigger = PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-03"), max_in_flight=1, **fields)  # type: ignore[arg-type]
+    trigger = PartitionTrigger(
+        condition,
+        every(days=1, start="2013-01-02", until="2013-01-03"),
+        max_in_flight=1,
+        **fields,  # pyright: ignore[reportArgumentType]
+    )
     return Subscription(name="daily", trigger=trigger, target_levels=DAY, job="nightly")
 
 
 def unpartitioned(**fields: object) -> Subscription:
     """A subscription for three days that launches what has no partitions."""
     condition = PartitionCondition.of(HIVE, {"day": tick("-1d")}, DAY)
-    return Subscription(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-04"), **fields))  # type: ignore[arg-type]
+    return Subscription(
+        name="daily",
+        trigger=PartitionTrigger(
+            condition,
+            every(days=1, start="2013-01-02", until="2013-01-04"),
+            **fields,  # pyright: ignore[reportArgumentType]
+        ),
+    )
 
 
 def arrive(world: World, *days: int) -> None:
@@ -37,14 +51,21 @@ def arrive(world: World, *days: int) -> None:
         world.change(HIVE, table_format="HIVE", partition=[f"2013-01-0{day}"])
 
 
-def manual_run(platform: Platform, subscription: Subscription, run_id: str = "run", partition: str | None = None) -> Execution:
+def manual_run(
+    platform: Platform,
+    subscription: Subscription,
+    run_id: str = "run",
+    partition: str | None = None,
+) -> Execution:
     """A run that a person launches, whose success completes it."""
     execution = adopted(platform, subscription, run_id, partition)
     platform.ledger.complete(execution, None)
     return execution
 
 
-def test_a_manual_run_claims_the_events_of_a_table_without_snapshots_once(world: World, platform: Platform) -> None:
+def test_a_manual_run_claims_the_events_of_a_table_without_snapshots_once(
+    world: World, platform: Platform
+) -> None:
     subscription = a_subscription("nightly", HIVE, job="nightly")
     with pytest.raises(NothingNewError):
         adopted(platform, subscription, "run-0", None)
@@ -56,7 +77,9 @@ def test_a_manual_run_claims_the_events_of_a_table_without_snapshots_once(world:
         adopted(platform, subscription, "run-2", None)
 
 
-def test_a_manual_run_of_a_day_claims_it_when_it_is_there_although_another_one_runs(world: World, platform: Platform) -> None:
+def test_a_manual_run_of_a_day_claims_it_when_it_is_there_although_another_one_runs(
+    world: World, platform: Platform
+) -> None:
     subscription = daily()
     for day in ("2013-01-01", "2013-01-02"):
         with pytest.raises(NothingNewError):
@@ -71,11 +94,20 @@ def test_a_manual_run_of_a_day_claims_it_when_it_is_there_although_another_one_r
     assert adopted(platform, subscription, "run-4", "2013-01-02").step == 2
 
 
-def test_a_key_that_is_run_before_its_partitions_are_there_still_fires_when_they_are(world: World, platform: Platform) -> None:
-    """As all keys up to now are by a backfill of Dagster of all partitions; this one ignores what comes late."""
-    conditions = [PartitionCondition.of(table, {"day": tick("-1d")}, DAY) for table in ("bronze.orders", "bronze.rates")]
+def test_a_key_that_is_run_before_its_partitions_are_there_still_fires_when_they_are(
+    world: World, platform: Platform
+) -> None:
+    """As all keys up to now are by a backfill of Dagster of all partitions; this one ignores what
+    comes late.
+    """
+    conditions = [
+        PartitionCondition.of(table, {"day": tick("-1d")}, DAY)
+        for table in ("bronze.orders", "bronze.rates")
+    ]
     trigger = PartitionTrigger(conditions, every(days=1, start="2013-01-02", until="2013-01-03"))
-    subscription = Subscription(name="daily", trigger=trigger, target_levels=DAY, job="nightly", reads=("bronze.orders",))
+    subscription = Subscription(
+        name="daily", trigger=trigger, target_levels=DAY, job="nightly", reads=("bronze.orders",)
+    )
     world.change("bronze.orders", 1, partition=["2013-01-01"])
     assert manual_run(platform, subscription, partition="2013-01-01").step == 1
     assert not world.decide(subscription).fires
@@ -84,8 +116,13 @@ def test_a_key_that_is_run_before_its_partitions_are_there_still_fires_when_they
 
 
 @pytest.mark.parametrize("levels", [DAY, PartitionLevels()], ids=["a partition", "a plain job"])
-def test_each_event_of_a_key_is_handed_to_one_run_whoever_launches_it(world: World, platform: Platform, levels: PartitionLevels) -> None:
-    conditions = [PartitionCondition.of(table, {"day": tick("-1d")}, DAY) for table in ("bronze.orders", "bronze.rates")]
+def test_each_event_of_a_key_is_handed_to_one_run_whoever_launches_it(
+    world: World, platform: Platform, levels: PartitionLevels
+) -> None:
+    conditions = [
+        PartitionCondition.of(table, {"day": tick("-1d")}, DAY)
+        for table in ("bronze.orders", "bronze.rates")
+    ]
     trigger = PartitionTrigger(conditions, every(days=1, start="2013-01-02", until="2013-01-02"))
     subscription = Subscription(name="daily", trigger=trigger, target_levels=levels, job="nightly")
     orders = world.change("bronze.orders", 1, partition=["2013-01-01"])
@@ -96,7 +133,9 @@ def test_each_event_of_a_key_is_handed_to_one_run_whoever_launches_it(world: Wor
     assert events_of(world.engine, subscription, one(world.fire(subscription))) == [rates]
 
 
-def test_a_manual_run_without_a_partition_takes_the_key_that_is_open(world: World, platform: Platform) -> None:
+def test_a_manual_run_without_a_partition_takes_the_key_that_is_open(
+    world: World, platform: Platform
+) -> None:
     subscription = unpartitioned()
     arrive(world, 1)
     manual_run(platform, subscription)
@@ -120,7 +159,12 @@ def test_manual_runs_without_a_partition_go_through_the_keys_that_are_there_olde
 
 
 @pytest.mark.parametrize("partition", ["2013-01-09", "2013-01-01/x", None])
-def test_a_partition_that_no_grid_point_stands_for_is_not_told_as_done(platform: Platform, partition: str | None) -> None:
+def test_a_partition_that_no_grid_point_stands_for_is_not_told_as_done(
+    platform: Platform, partition: str | None
+) -> None:
     there = "it has 2013-01-01 to 2013-01-02"
-    with pytest.raises(NotFoundError, match=f"daily has no tick of its schedule for partition {partition!r} up to now; {there}"):
+    with pytest.raises(
+        NotFoundError,
+        match=f"daily has no tick of its schedule for partition {partition!r} up to now; {there}",
+    ):
         adopted(platform, daily(), "run", partition)

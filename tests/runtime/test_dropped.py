@@ -1,4 +1,6 @@
-"""Dropping a table: all that is its own is put aside at once, comes back by renaming, and goes when its time is over."""
+"""Dropping a table: all that is its own is put aside at once, comes back by renaming, and goes when
+its time is over.
+"""
 
 import datetime as dt
 from pathlib import Path
@@ -47,11 +49,15 @@ def test_all_that_is_a_tables_own_is_put_aside_and_nothing_else(platform: Platfo
     assert (names(put), dropped(platform)) == (list(OWN), [])
     put = drop(platform, what, WEEK, BY)
     assert names(dropped(platform)) == names(put) == list(OWN)
-    assert [one.name for one in folder(platform).iterdir() if "__dropped_until_" not in one.name] == ["orders_of_day"]
+    assert [
+        one.name for one in folder(platform).iterdir() if "__dropped_until_" not in one.name
+    ] == ["orders_of_day"]
     assert platform.ledger.subscriptions() == []
 
 
-def test_a_table_comes_back_by_renaming_and_goes_when_its_time_is_over(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_comes_back_by_renaming_and_goes_when_its_time_is_over(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = platform.store.now()
     put = drop(platform, to_drop(platform, "shop.orders"), WEEK, BY)
     assert remove_expired(platform) == []
@@ -63,7 +69,9 @@ def test_a_table_comes_back_by_renaming_and_goes_when_its_time_is_over(platform:
 
 
 def test_a_drop_that_was_interrupted_is_completed_by_another_one(platform: Platform) -> None:
-    (folder(platform) / "orders").rename(folder(platform) / "orders__dropped_until_20300101T000000Z")
+    (folder(platform) / "orders").rename(
+        folder(platform) / "orders__dropped_until_20300101T000000Z"
+    )
     assert names(drop(platform, to_drop(platform, "shop.orders"), WEEK, BY)) == list(OWN[1:])
     assert names(dropped(platform)) == list(OWN)
 

@@ -1,4 +1,6 @@
-"""What is planned for the tables of a group and for its stream's: by the types that the store knows, and where each of them stands."""
+"""What is planned for the tables of a group and for its stream's: by the types that the store
+knows, and where each of them stands.
+"""
 
 from pathlib import Path
 
@@ -25,7 +27,9 @@ from tests.support.older import make_older
 from tests.support.tables import rows, write
 
 STREAM = event_stream("game", source=JsonLines("in"))
-SHOP = event_group("shop", STREAM, options=GroupOptions(maintenance=Maintenance(min_files=2, budget=100_000)))
+SHOP = event_group(
+    "shop", STREAM, options=GroupOptions(maintenance=Maintenance(min_files=2, budget=100_000))
+)
 LAKE = Lake("ev", [STREAM, SHOP])
 EVENTS = STREAM.table.name
 
@@ -41,13 +45,23 @@ def platform(home: Path) -> Platform:
 
 def stands(platform: Platform, name: str, version: int) -> None:
     """A type becomes known that has been read up to a version of the stream's table."""
-    learn(event_types(platform), name=name, begin=TypeCheckpoint(uid=str(platform.log(EVENTS).uid), version=version))
+    learn(
+        event_types(platform),
+        name=name,
+        begin=TypeCheckpoint(uid=str(platform.log(EVENTS).uid), version=version),
+    )
 
 
 def commits(platform: Platform, name: str, steps: int = 3) -> None:
     """So many steps write a type's table."""
-    consumer, uid = ConsumerId(platform.ledger.deployment, "shop", name), str(platform.log(EVENTS).uid)
-    written = [CommitMetadata(consumer=consumer, step=step, attempt=1, end=Checkpoint()) for step in range(1, steps + 1)]
+    consumer, uid = (
+        ConsumerId(platform.ledger.deployment, "shop", name),
+        str(platform.log(EVENTS).uid),
+    )
+    written = [
+        CommitMetadata(consumer=consumer, step=step, attempt=1, end=Checkpoint())
+        for step in range(1, steps + 1)
+    ]
     for commit_metadata in written:
         location = platform.location(f"shop.{name}")
         write(
@@ -57,15 +71,22 @@ def commits(platform: Platform, name: str, steps: int = 3) -> None:
             transaction=(commit_metadata.txn_app_id, commit_metadata.step),
         )
     held = Committed(version=SnapshotId(str(steps - 1)), commit_metadata=written[-1])
-    result = TypeResult(type=name, table=f"shop.{name}", start=-1, end=3, rows=steps, written=steps, commits=(held,))
+    result = TypeResult(
+        type=name, table=f"shop.{name}", start=-1, end=3, rows=steps, written=steps, commits=(held,)
+    )
     complete_types(event_types(platform), f"e-{name}", result, uid=uid)
 
 
 def read_by(platform: Platform) -> dict[str, Reader]:
-    return {one.name: one for one in readers(platform, LAKE, STREAM.table, platform.log(EVENTS), types_behind)}
+    return {
+        one.name: one
+        for one in readers(platform, LAKE, STREAM.table, platform.log(EVENTS), types_behind)
+    }
 
 
-def test_types_that_are_behind_their_group_are_readers_of_the_streams_table(platform: Platform) -> None:
+def test_types_that_are_behind_their_group_are_readers_of_the_streams_table(
+    platform: Platform,
+) -> None:
     for name, version in (("buy", 3), ("failed", 1), ("frozen", 1), ("new", -1)):
         stands(platform, name, version)
     time = platform.log(EVENTS).commits(1, 2)[0].timestamp
@@ -73,17 +94,25 @@ def test_types_that_are_behind_their_group_are_readers_of_the_streams_table(plat
     assert read_by(platform) == {"shop": Reader(name="shop"), behind.name: behind}
 
 
-def test_while_a_type_is_behind_for_longer_than_is_kept_its_streams_table_is_left_alone(platform: Platform) -> None:
+def test_while_a_type_is_behind_for_longer_than_is_kept_its_streams_table_is_left_alone(
+    platform: Platform,
+) -> None:
     stands(platform, "failed", 1)
     at, policy = list(read_by(platform).values()), Maintenance(min_files=2)
     files = table_files(platform.log(EVENTS))
-    assert [action.kind for action in plan(files, at, policy, platform.store.now()).actions] == [Kind.COMPACT]
+    assert [action.kind for action in plan(files, at, policy, platform.store.now()).actions] == [
+        Kind.COMPACT
+    ]
     late = plan(files, at, policy, platform.store.now() + 8 * DAY_MS)
     assert [one.action.kind for one in late.refused] == [Kind.COMPACT]
-    assert late.refused[0].why.startswith("1 types of shop, such as failed, has not read the rows since")
+    assert late.refused[0].why.startswith(
+        "1 types of shop, such as failed, has not read the rows since"
+    )
 
 
-def test_the_tables_of_all_types_that_were_written_are_planned_without_a_list_of_them(platform: Platform) -> None:
+def test_the_tables_of_all_types_that_were_written_are_planned_without_a_list_of_them(
+    platform: Platform,
+) -> None:
     for name in ("buy", "sell", "waiting"):
         stands(platform, name, 3)
     for name in ("buy", "sell"):
@@ -96,7 +125,9 @@ def test_the_tables_of_all_types_that_were_written_are_planned_without_a_list_of
     assert [one.plan.table for one in look(platform, LAKE, SHOP, ["shop.sell"])] == ["shop.sell"]
 
 
-def test_of_a_table_that_was_last_written_long_ago_the_log_is_kept_before_anything_is_done(platform: Platform) -> None:
+def test_of_a_table_that_was_last_written_long_ago_the_log_is_kept_before_anything_is_done(
+    platform: Platform,
+) -> None:
     stands(platform, "buy", 3)
     commits(platform, "buy")
     make_older(Path(platform.location("shop.buy")), days=20)

@@ -1,4 +1,6 @@
-"""Reconciling a table with its log: nothing twice, levels known, and a dry run that tells what would be done."""
+"""Reconciling a table with its log: nothing twice, levels known, and a dry run that tells what
+would be done.
+"""
 
 import datetime as dt
 import shutil
@@ -30,18 +32,34 @@ def log(platform: Platform) -> DeltaLog:
     """The log of a table of three commits, a day each."""
     log = platform.log("bronze.orders")
     for day in (1, 2, 3):
-        write(Path(log.location), pa.table({"day": [dt.date(2024, 5, day)], "id": [day]}), partition_by=["day"])
+        write(
+            Path(log.location),
+            pa.table({"day": [dt.date(2024, 5, day)], "id": [day]}),
+            partition_by=["day"],
+        )
     return log
 
 
 def told(done: Reconciled) -> tuple[list[object], list[object], str]:
-    """Snapshots and partitions of what is new, snapshots of duplicates, and up to where the log is captured."""
-    registered: list[object] = [(one.event.snapshot_id, one.event.partition) for one in done.registration.registered]
-    return registered, [one.event.snapshot_id for one in done.registration.duplicates], done.seen.snapshot_id
+    """Snapshots and partitions of what is new, snapshots of duplicates, and up to where the log is
+    captured.
+    """
+    registered: list[object] = [
+        (one.event.snapshot_id, one.event.partition) for one in done.registration.registered
+    ]
+    return (
+        registered,
+        [one.event.snapshot_id for one in done.registration.duplicates],
+        done.seen.snapshot_id,
+    )
 
 
-def test_a_dry_run_tells_what_a_run_does_and_changes_nothing(platform: Platform, log: DeltaLog) -> None:
-    pushed = DataChangeEvent(table="bronze.orders", partition=("2024-05-02",), snapshot_id=SnapshotId("1"))
+def test_a_dry_run_tells_what_a_run_does_and_changes_nothing(
+    platform: Platform, log: DeltaLog
+) -> None:
+    pushed = DataChangeEvent(
+        table="bronze.orders", partition=("2024-05-02",), snapshot_id=SnapshotId("1")
+    )
     platform.store.register([pushed])
     before = platform.store.table("bronze.orders")
     would = told(reconcile_table(platform, log, DAYS, dry_run=True))
@@ -56,29 +74,54 @@ def test_a_look_that_another_has_overtaken_looks_again(platform: Platform, log: 
     before = log.uid
 
     class SlowLog(DeltaLog):
-        """A log that takes so long to read that the table is created anew and captured meanwhile."""
+        """A log that takes so long to read that the table is created anew and captured
+        meanwhile.
+        """
 
         def changes_after(self, seen: Seen | None, pushed: int | None = None) -> Captured:
             captured = super().changes_after(seen, pushed)
             if self.uid == before:
                 shutil.rmtree(self.location)
-                write(self.location, pa.table({"day": [dt.date(2024, 6, 1)], "id": [1]}), partition_by=["day"])
+                write(
+                    self.location,
+                    pa.table({"day": [dt.date(2024, 6, 1)], "id": [1]}),
+                    partition_by=["day"],
+                )
                 reconcile_table(platform, log, DAYS)
             return captured
 
-    write(Path(log.location), pa.table({"day": [dt.date(2024, 5, 4)], "id": [4]}), partition_by=["day"])
+    write(
+        Path(log.location),
+        pa.table({"day": [dt.date(2024, 5, 4)], "id": [4]}),
+        partition_by=["day"],
+    )
     assert told(reconcile_table(platform, SlowLog(log.location, log.table), DAYS)) == ([], [], "0")
     record = platform.store.table("bronze.orders")
     assert record is not None
     assert (record.table_uid, record.seen) == (log.uid, "0")
 
 
-def test_a_table_out_of_reach_is_a_problem_and_one_that_is_not_there_yet_is_none(platform: Platform, tmp_path: Path) -> None:
+def test_a_table_out_of_reach_is_a_problem_and_one_that_is_not_there_yet_is_none(
+    platform: Platform, tmp_path: Path
+) -> None:
     (tmp_path / "file").touch()
-    far = SourceTable("bronze.far", storage=Storage(location=str(tmp_path / "file"), partitioned_by={"day": "date"}))
+    far = SourceTable(
+        "bronze.far",
+        storage=Storage(location=str(tmp_path / "file"), partitioned_by={"day": "date"}),
+    )
     new = SourceTable("bronze.new", storage=Storage(partitioned_by={"day": "date"}))
     bare = SourceTable("bronze.bare")
-    of_others = SourceTable("bronze.hive", storage=Storage(format="hive", location=str(tmp_path / "file"), partitioned_by={"day": "date"}))
+    of_others = SourceTable(
+        "bronze.hive",
+        storage=Storage(
+            format="hive", location=str(tmp_path / "file"), partitioned_by={"day": "date"}
+        ),
+    )
     found, (problem,) = reconcile(platform, [far, new, bare, of_others])
-    assert (found, problem.partition(" cannot be read")[0]) == ([], f"bronze.far: the Delta table at {tmp_path / 'file'}")
-    assert {one.name: one.levels for one in platform.store.tables()} == dict.fromkeys(("bronze.far", "bronze.new", "bronze.hive"), DAYS)
+    assert (found, problem.partition(" cannot be read")[0]) == (
+        [],
+        f"bronze.far: the Delta table at {tmp_path / 'file'}",
+    )
+    assert {one.name: one.levels for one in platform.store.tables()} == dict.fromkeys(
+        ("bronze.far", "bronze.new", "bronze.hive"), DAYS
+    )

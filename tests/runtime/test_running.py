@@ -19,7 +19,9 @@ from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigge
 from tests.support.world import World, a_subscription
 
 WEB = {"by": "web"}
-ALONE = Subscription(name="web", trigger=SnapshotTrigger(["bronze.orders"], tags=WEB, only_matching=True))
+ALONE = Subscription(
+    name="web", trigger=SnapshotTrigger(["bronze.orders"], tags=WEB, only_matching=True)
+)
 
 
 @pytest.fixture
@@ -43,14 +45,18 @@ def test_only_the_matching_commits_are_read_alone(world: World, platform: Platfo
     assert read_next(world, platform) == ("3", "4", {"4"})
 
 
-def test_a_matching_commit_whose_event_comes_after_that_of_a_later_one_is_read_too(world: World, platform: Platform) -> None:
+def test_a_matching_commit_whose_event_comes_after_that_of_a_later_one_is_read_too(
+    world: World, platform: Platform
+) -> None:
     world.change(version=2, tags=WEB)
     assert read_next(world, platform) == ("1", "2", {"2"})
     world.change(version=1, tags=WEB)
     assert read_next(world, platform) == ("0", "2", {"1"})
 
 
-def test_a_mark_vouches_for_no_commit_that_does_not_match_itself(world: World, platform: Platform) -> None:
+def test_a_mark_vouches_for_no_commit_that_does_not_match_itself(
+    world: World, platform: Platform
+) -> None:
     world.change(version=0, tags=WEB)
     assert read_next(world, platform) == (None, "0", {"0"})
     world.change(version=1)
@@ -60,7 +66,9 @@ def test_a_mark_vouches_for_no_commit_that_does_not_match_itself(world: World, p
     assert read_next(world, platform) == ("0", "1", {"1"})
 
 
-def test_a_commit_two_of_whose_partitions_get_the_tag_at_different_times_is_read_once(world: World, platform: Platform) -> None:
+def test_a_commit_two_of_whose_partitions_get_the_tag_at_different_times_is_read_once(
+    world: World, platform: Platform
+) -> None:
     for day in ("1", "2"):
         world.change(version=0, partition=(day,))
     world.change(version=0, partition=("1",), tags=WEB)
@@ -72,7 +80,9 @@ def test_a_commit_two_of_whose_partitions_get_the_tag_at_different_times_is_read
     assert read_next(world, platform) == ("0", "1", {"1"})
 
 
-def test_a_commit_of_a_new_table_is_not_taken_for_the_one_of_its_predecessor(world: World, platform: Platform) -> None:
+def test_a_commit_of_a_new_table_is_not_taken_for_the_one_of_its_predecessor(
+    world: World, platform: Platform
+) -> None:
     world.change(version=1, tags=WEB, table_uid="A")
     assert read_next(world, platform) == ("0", "1", {"1"})
     world.store.register([], seen=[Seen("bronze.orders", TableUid("B"), SnapshotId("0"))])
@@ -80,19 +90,36 @@ def test_a_commit_of_a_new_table_is_not_taken_for_the_one_of_its_predecessor(wor
     assert read_next(world, platform) == ("0", "1", {"1"})
 
 
-def test_the_runs_of_two_days_are_handed_the_events_of_their_own_day(world: World, platform: Platform) -> None:
-    condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
-    subscription = Subscription(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-03")))
-    arrived = [world.change(version=version, partition=[day]) for version, day in enumerate(("2013-01-01", "2013-01-02"))]
-    first, second = (RunningExecution(platform, subscription, execution) for execution in world.fire(subscription))
+def test_the_runs_of_two_days_are_handed_the_events_of_their_own_day(
+    world: World, platform: Platform
+) -> None:
+    condition = PartitionCondition.of(
+        "bronze.orders", {"day": tick("-1d")}, PartitionLevels.of({"day": "date"})
+    )
+    subscription = Subscription(
+        name="daily",
+        trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-03")),
+    )
+    arrived = [
+        world.change(version=version, partition=[day])
+        for version, day in enumerate(("2013-01-01", "2013-01-02"))
+    ]
+    first, second = (
+        RunningExecution(platform, subscription, execution)
+        for execution in world.fire(subscription)
+    )
     assert (first.events, second.events) == ([arrived[0]], [arrived[1]])
     assert json.loads(first.env()["LAKECHIME_DCES"])[0]["partition"] == ["2013-01-01"]
 
 
-def test_the_error_of_a_run_is_not_hidden_by_one_of_the_store_that_should_keep_it(world: World, platform: Platform) -> None:
+def test_the_error_of_a_run_is_not_hidden_by_one_of_the_store_that_should_keep_it(
+    world: World, platform: Platform
+) -> None:
     world.change(version=0)
     (claimed,) = world.fire(a_subscription())
-    running = RunningExecution(platform, a_subscription(), world.ledger.begin(claimed.execution_id, "run-1"))
+    running = RunningExecution(
+        platform, a_subscription(), world.ledger.begin(claimed.execution_id, "run-1")
+    )
     said: list[str] = []
     with writing(world.engine) as connection:
         connection.execute(sa.text("DROP TABLE lc_attempt"))

@@ -1,4 +1,6 @@
-"""Alarms of checks that fail: once each until they recover, sent by apprise to a real server, or to nobody in a dry run."""
+"""Alarms of checks that fail: once each until they recover, sent by apprise to a real server, or to
+nobody in a dry run.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,14 +19,23 @@ KEY = dg.AssetCheckKey(dg.AssetKey(["shop", "orders"]), "keeps_up")
 
 @dataclass
 class Watching:
-    """The sensor of one check, or of several, its cursor, and the instance in which the checks run."""
+    """The sensor of one check, or of several, its cursor, and the instance in which the checks
+    run.
+    """
 
     instance: dg.DagsterInstance
     keys: tuple[dg.AssetCheckKey, ...] = (KEY,)
     alarms: list[str] = field(default_factory=list)
     cursor: str | None = None
 
-    def runs(self, passed: bool, text: str = "west told nothing", *, broken: bool = False, severity: str = "WARN") -> None:
+    def runs(
+        self,
+        passed: bool,
+        text: str = "west told nothing",
+        *,
+        broken: bool = False,
+        severity: str = "WARN",
+    ) -> None:
         @dg.asset(key=KEY.asset_key)
         def orders() -> None: ...
 
@@ -32,12 +43,18 @@ class Watching:
         def check() -> dg.AssetCheckResult:
             if broken:
                 raise ValueError("the database is away")
-            return dg.AssetCheckResult(passed=passed, severity=dg.AssetCheckSeverity(severity), description=text)
+            return dg.AssetCheckResult(
+                passed=passed, severity=dg.AssetCheckSeverity(severity), description=text
+            )
 
         definitions = dg.Definitions(
-            assets=[orders], asset_checks=[check], jobs=[dg.define_asset_job("checks", dg.AssetSelection.checks(check))]
+            assets=[orders],
+            asset_checks=[check],
+            jobs=[dg.define_asset_job("checks", dg.AssetSelection.checks(check))],
         )
-        definitions.resolve_job_def("checks").execute_in_process(instance=self.instance, raise_on_error=False)
+        definitions.resolve_job_def("checks").execute_in_process(
+            instance=self.instance, raise_on_error=False
+        )
 
     def tick(self) -> str:
         with dg.build_sensor_context(instance=self.instance, cursor=self.cursor) as context:
@@ -75,8 +92,18 @@ def test_an_alarm_that_grows_is_sent_and_one_that_only_counts_on_is_not(
     monkeypatch.setenv("LAKECHIME_ALARMS", webhook.url)
     late, quiet = "orders has been at one step for 0:37:00", "west told nothing for 1:00:00"
     later = late.replace("37", "49")
-    told = [(False, late, "WARN"), (False, later, "WARN"), (False, f"{later}; {quiet}", "WARN"), (False, later, "WARN")]
-    told += [(False, f"{later}; {quiet}", "WARN"), (False, later, "ERROR"), (False, later, "WARN"), (False, later, "ERROR")]
+    told = [
+        (False, late, "WARN"),
+        (False, later, "WARN"),
+        (False, f"{later}; {quiet}", "WARN"),
+        (False, later, "WARN"),
+    ]
+    told += [
+        (False, f"{later}; {quiet}", "WARN"),
+        (False, later, "ERROR"),
+        (False, later, "WARN"),
+        (False, later, "ERROR"),
+    ]
     for passed, text, severity in told:
         watching.runs(passed, text, severity=severity)
         watching.tick()
@@ -93,18 +120,28 @@ def test_an_alarm_that_grows_is_sent_and_one_that_only_counts_on_is_not(
     webhook.closed = False
     watching.tick()
     watching.tick()
-    assert [text for _, text in webhook.told[3:]] == ["the folder is gone"]  # which reached nobody at first
+    assert [text for _, text in webhook.told[3:]] == [
+        "the folder is gone"
+    ]  # which reached nobody at first
 
 
-def test_by_default_nobody_is_told_and_status_shows_it(watching: Watching, webhook: Webhook, lakechime: Cli) -> None:
+def test_by_default_nobody_is_told_and_status_shows_it(
+    watching: Watching, webhook: Webhook, lakechime: Cli
+) -> None:
     watching.alarms = [webhook.url]
     watching.runs(False)
     assert watching.tick() == (
-        "failing: shop.orders keeps_up; dry run: set LAKECHIME_ALARMS to send, or to URLs of apprise, to notify somebody"
+        "failing: shop.orders keeps_up; dry run: set LAKECHIME_ALARMS to send, or to URLs of "
+        "apprise, to notify somebody"
     )
     assert webhook.told == []
     (alarm,) = lakechime("status", "--json").json["alarms"]
-    assert (alarm["table"], alarm["check"], alarm["severity"], alarm["text"]) == ("shop.orders", "keeps_up", "WARN", "west told nothing")
+    assert (alarm["table"], alarm["check"], alarm["severity"], alarm["text"]) == (
+        "shop.orders",
+        "keeps_up",
+        "WARN",
+        "west told nothing",
+    )
     assert "west told nothing" in lakechime("status").out
     watching.runs(True)
     watching.tick()
@@ -118,7 +155,11 @@ def test_what_reaches_nobody_is_sent_again_and_no_url_is_shown(
     watching.runs(False)
     webhook.closed = True
     said = watching.tick()
-    assert ("number 1: json://… did not take it" in said, "secret" in said, webhook.told) == (True, False, [])
+    assert ("number 1: json://… did not take it" in said, "secret" in said, webhook.told) == (
+        True,
+        False,
+        [],
+    )
     webhook.closed = False
     watching.tick()
     assert len(webhook.told) == 1
@@ -131,11 +172,18 @@ def test_checks_of_a_table_that_fail_for_one_reason_are_one_alarm_and_recover_as
     names, is_held = ("keeps_up", "is_whole", "is_public"), [True]
     watching.keys = tuple(dg.AssetCheckKey(KEY.asset_key, name) for name in names)
 
-    @dg.asset(key=KEY.asset_key, check_specs=[dg.AssetCheckSpec(name, asset=KEY.asset_key) for name in names])
+    @dg.asset(
+        key=KEY.asset_key,
+        check_specs=[dg.AssetCheckSpec(name, asset=KEY.asset_key) for name in names],
+    )
     def orders():  # type: ignore[no-untyped-def]
         if is_held[0]:
             raise ConsumerBlockedError("shop.orders is held: note is gone")
-        yield dg.MaterializeResult(check_results=[dg.AssetCheckResult(passed=name != "is_public", check_name=name) for name in names])
+        yield dg.MaterializeResult(
+            check_results=[
+                dg.AssetCheckResult(passed=name != "is_public", check_name=name) for name in names
+            ]
+        )
 
     said = ""
     for is_held[0] in (True, False):
@@ -144,7 +192,8 @@ def test_checks_of_a_table_that_fail_for_one_reason_are_one_alarm_and_recover_as
         said = watching.tick()
     assert [title for title, _ in webhook.told] == [
         "ERROR: shop.orders fails keeps_up, is_whole, is_public",
-        "ERROR: shop.orders fails is_public, and it is worse than before",  # by what the check itself reports
+        # by what the check itself reports
+        "ERROR: shop.orders fails is_public, and it is worse than before",
         "Recovered: shop.orders passes keeps_up, is_whole",
     ]
     assert said.startswith("failing: shop.orders is_public")
@@ -153,12 +202,19 @@ def test_checks_of_a_table_that_fail_for_one_reason_are_one_alarm_and_recover_as
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (ConsumerBlockedError("silver.orders is held: note is gone"), ": silver.orders is held: note is gone"),
+        (
+            ConsumerBlockedError("silver.orders is held: note is gone"),
+            ": silver.orders is held: note is gone",
+        ),
         (ValueError("jane@example.com"), ""),
     ],
 )
 def test_of_a_table_that_is_held_it_is_told_why_and_of_other_errors_nothing_that_may_be_of_rows(
-    watching: Watching, webhook: Webhook, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
+    watching: Watching,
+    webhook: Webhook,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    told: str,
 ) -> None:
     monkeypatch.setenv("LAKECHIME_ALARMS", webhook.url)
 
@@ -168,4 +224,6 @@ def test_of_a_table_that_is_held_it_is_told_why_and_of_other_errors_nothing_that
 
     run = dg.materialize([orders], instance=watching.instance, raise_on_error=False)
     watching.tick()
-    assert webhook.told == [("ERROR: shop.orders fails keeps_up", f"the check itself failed in run {run.run_id}{told}")]
+    assert webhook.told == [
+        ("ERROR: shop.orders fails keeps_up", f"the check itself failed in run {run.run_id}{told}")
+    ]

@@ -1,4 +1,6 @@
-"""The reconciler: commits that nobody registered become events once, and the sources' changes are shown with who wrote them."""
+"""The reconciler: commits that nobody registered become events once, and the sources' changes are
+shown with who wrote them.
+"""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -38,7 +40,9 @@ class World:
 
     def commit(self, table: str, *rows: tuple[Any, ...], **options: Any) -> None:
         """What a writer that knows nothing of the store does."""
-        data = pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA)
+        data = pa.Table.from_pylist(
+            [dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA
+        )
         write(self.location(table), data, **options)
 
     def push(self, table: str, version: int) -> None:
@@ -52,7 +56,10 @@ class World:
         return result
 
     def events(self, table: str) -> list[tuple[str | None, object]]:
-        return [(one.event.snapshot_id, one.event.partition) for one in self.platform.store.fetch(EventQuery(table=table))]
+        return [
+            (one.event.snapshot_id, one.event.partition)
+            for one in self.platform.store.fetch(EventQuery(table=table))
+        ]
 
     def location(self, table: str) -> Path:
         location = Path(self.platform.location(table))
@@ -63,7 +70,10 @@ class World:
 @pytest.fixture
 def world(home: Path) -> World:
     lake = Lake("shop", [orders, items])
-    return World(open_platform(), events_sensor(lake, {table.name: partitions_of(lake, table) for table in lake.sources}))
+    return World(
+        open_platform(),
+        events_sensor(lake, {table.name: partitions_of(lake, table) for table in lake.sources}),
+    )
 
 
 def shown(result: Any) -> list[dict[str, Any]]:
@@ -91,7 +101,9 @@ def test_commits_of_foreign_writers_are_found_and_said(world: World) -> None:
     assert world.tick().skip_message == "no new event"
 
 
-def test_what_was_pushed_is_not_found_again_and_what_was_found_is_a_duplicate_when_pushed(world: World) -> None:
+def test_what_was_pushed_is_not_found_again_and_what_was_found_is_a_duplicate_when_pushed(
+    world: World,
+) -> None:
     for day in (1, 2, 3):
         world.commit("bronze.orders", a_row(day), partition_by=["day"])
         if day != 2:
@@ -99,23 +111,34 @@ def test_what_was_pushed_is_not_found_again_and_what_was_found_is_a_duplicate_wh
         world.tick()
     world.push("bronze.orders", 1)
     world.tick()
-    assert world.events("bronze.orders") == [("0", ("2024-05-01",)), ("1", ("2024-05-02",)), ("2", ("2024-05-03",))]
+    assert world.events("bronze.orders") == [
+        ("0", ("2024-05-01",)),
+        ("1", ("2024-05-02",)),
+        ("2", ("2024-05-03",)),
+    ]
 
 
 def test_a_first_sight_after_a_push_tells_the_state_before_it(world: World) -> None:
     for day in (1, 2, 3):
         world.commit("bronze.orders", a_row(day), partition_by=["day"])
-    world.platform.store.register([DataChangeEvent(table="bronze.orders", partition=["2024-05-03"], snapshot_id="2")])  # type: ignore[arg-type]
+    world.platform.store.register(
+        [DataChangeEvent(table="bronze.orders", partition=["2024-05-03"], snapshot_id="2")]  # pyright: ignore[reportArgumentType]
+    )
     world.tick()
     events = world.platform.store.fetch(EventQuery(table="bronze.orders"))
-    assert [(one.event.snapshot_id, one.event.partition, dict(one.event.tags), one.amends) for one in events] == [
+    assert [
+        (one.event.snapshot_id, one.event.partition, dict(one.event.tags), one.amends)
+        for one in events
+    ] == [
         ("2", ("2024-05-03",), {}, None),
         ("1", ("2024-05-01",), {"baseline": "true"}, None),
         ("1", ("2024-05-02",), {"baseline": "true"}, None),
     ]
 
 
-def test_after_a_log_was_put_back_its_state_and_new_commits_of_known_numbers_are_new_events(world: World) -> None:
+def test_after_a_log_was_put_back_its_state_and_new_commits_of_known_numbers_are_new_events(
+    world: World,
+) -> None:
     subscription = Subscription(name="items", trigger=SnapshotTrigger(["bronze.items"]))
     for day in (1, 2, 3):
         world.commit("bronze.items", a_row(day))
@@ -156,13 +179,23 @@ def test_a_table_that_cannot_be_read_hinders_no_other(world: World) -> None:
 @pytest.mark.parametrize(
     "odd",
     [
-        DataChangeEvent(table="bronze.orders", snapshot_id=SnapshotId("²"), table_format=TableFormat.HIVE),
-        DataChangeEvent(table="bronze.orders", snapshot_id=SnapshotId("2024-05-01 10:00:00"), table_format=TableFormat.HIVE),
-        DataChangeEvent(table="bronze.orders", snapshot_id=SnapshotId("a" * 100), table_format=TableFormat.HIVE),
+        DataChangeEvent(
+            table="bronze.orders", snapshot_id=SnapshotId("²"), table_format=TableFormat.HIVE
+        ),
+        DataChangeEvent(
+            table="bronze.orders",
+            snapshot_id=SnapshotId("2024-05-01 10:00:00"),
+            table_format=TableFormat.HIVE,
+        ),
+        DataChangeEvent(
+            table="bronze.orders", snapshot_id=SnapshotId("a" * 100), table_format=TableFormat.HIVE
+        ),
     ],
     ids=["no ASCII digit", "a time", "long"],
 )
 def test_an_event_with_an_odd_snapshot_hinders_no_other(world: World, odd: DataChangeEvent) -> None:
-    world.platform.store.register([odd, DataChangeEvent(table="bronze.items", snapshot_id=SnapshotId("0"))])
+    world.platform.store.register(
+        [odd, DataChangeEvent(table="bronze.items", snapshot_id=SnapshotId("0"))]
+    )
     assert "bronze/items" in [one["asset"] for one in shown(world.tick())]
     assert shown(world.tick()) == []

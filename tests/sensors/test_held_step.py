@@ -1,4 +1,6 @@
-"""A step that asks for a person: its consumer waits at once, and goes on with all that came when somebody resumes it."""
+"""A step that asks for a person: its consumer waits at once, and goes on with all that came when
+somebody resumes it.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -39,10 +41,14 @@ def subscription(request: pytest.FixtureRequest) -> Subscription:
     return replace(a_subscription(target=TARGET), max_commits=request.param)
 
 
-def ask_for_a_person(platform: Platform, subscription: Subscription, execution: Execution, runs: ToldRuns) -> list[str]:
+def ask_for_a_person(
+    platform: Platform, subscription: Subscription, execution: Execution, runs: ToldRuns
+) -> list[str]:
     """What the log of a run says whose body asks for a person."""
     said: list[str] = []
-    running = RunningExecution(platform, subscription, platform.ledger.begin(execution.execution_id, "run-1"))
+    running = RunningExecution(
+        platform, subscription, platform.ledger.begin(execution.execution_id, "run-1")
+    )
     with pytest.raises(ConsumerBlockedError), kept(running, platform.log(TARGET), said.append):
         raise ConsumerBlockedError(EVIDENCE)
     runs.tell(running.execution, RunState.FAILED)
@@ -70,7 +76,9 @@ def test_a_step_that_asks_for_a_person_holds_its_consumer_at_once(
 ) -> None:
     world.change(version=0)
     execution = one(ticked(platform, subscription, runs).launches)
-    assert ask_for_a_person(platform, subscription, execution, runs) == [f"silver is BLOCKED: {REASON}"]
+    assert ask_for_a_person(platform, subscription, execution, runs) == [
+        f"silver is BLOCKED: {REASON}"
+    ]
     row = world.evaluator.activate(subscription)
     consumer = world.ledger.consumers(row)[""]
     assert (consumer.state, consumer.state_reason) == (ConsumerState.BLOCKED, REASON)
@@ -101,8 +109,13 @@ def test_an_attempt_that_another_has_followed_holds_nothing(
 ) -> None:
     world.change(version=0)
     execution = one(ticked(platform, subscription, runs).launches)
-    running = RunningExecution(platform, subscription, platform.ledger.begin(execution.execution_id, "run-1"))
+    running = RunningExecution(
+        platform, subscription, platform.ledger.begin(execution.execution_id, "run-1")
+    )
     world.ledger.lose(running.execution, "no sign of life", immediately=True)
     with pytest.raises(ConsumerBlockedError), kept(running, platform.log(TARGET), [].append):
         raise ConsumerBlockedError(EVIDENCE)
-    assert world.ledger.consumers(world.evaluator.activate(subscription))[""].state is ConsumerState.ACTIVE
+    assert (
+        world.ledger.consumers(world.evaluator.activate(subscription))[""].state
+        is ConsumerState.ACTIVE
+    )

@@ -1,4 +1,6 @@
-"""One sensor for many triggers: each subscription keeps its own consumer, a tick launches a bounded number, and none waits for ever."""
+"""One sensor for many triggers: each subscription keeps its own consumer, a tick launches a bounded
+number, and none waits for ever.
+"""
 
 import shutil
 from pathlib import Path
@@ -51,13 +53,22 @@ def anything() -> None:
 
 
 def tick_of(platform: Platform, sweep: Sweep, runs: AllSucceed) -> Tick:
-    return run_tick(platform, sweep, {subscription.name: subscription for subscription in sweep.subscriptions}, runs)
+    return run_tick(
+        platform,
+        sweep,
+        {subscription.name: subscription for subscription in sweep.subscriptions},
+        runs,
+    )
 
 
 @pytest.fixture
 def subscriptions() -> list[Subscription]:
     return [
-        Subscription(name=f"subscription-{number}", trigger=SnapshotTrigger([f"lake.t{number}"]), job="anything")
+        Subscription(
+            name=f"subscription-{number}",
+            trigger=SnapshotTrigger([f"lake.t{number}"]),
+            job="anything",
+        )
         for number in range(SUBSCRIPTIONS)
     ]
 
@@ -76,14 +87,23 @@ def test_every_subscription_fires_once_although_a_tick_launches_a_bounded_number
     assert ticks[-1].launches == ()
 
 
-def test_a_group_or_a_stream_of_which_a_person_wants_something_fires_though_no_event_came(world: World, platform: Platform) -> None:
+def test_a_group_or_a_stream_of_which_a_person_wants_something_fires_though_no_event_came(
+    world: World, platform: Platform
+) -> None:
     requests = event_requests(platform)
     subscription = Subscription(
-        name="game.events", trigger=SnapshotTrigger(["bronze.raw"]), job="anything", requests=requested_of_stream("game.events")
+        name="game.events",
+        trigger=SnapshotTrigger(["bronze.raw"]),
+        job="anything",
+        requests=requested_of_stream("game.events"),
     )
     sweep = Sweep(platform.evaluator, [subscription])
-    requests.ask(subscription.name, RequestKind.REPROCESS, By(who="me", reason="more are events now"))
-    assert tick_of(platform, sweep, NoRuns()).launches == ()  # nothing was read yet that could be refused
+    requests.ask(
+        subscription.name, RequestKind.REPROCESS, By(who="me", reason="more are events now")
+    )
+    assert (
+        tick_of(platform, sweep, NoRuns()).launches == ()
+    )  # nothing was read yet that could be refused
     world.change("bronze.raw", 1)
     (first,) = tick_of(platform, sweep, NoRuns()).launches
     platform.ledger.complete(first, None)
@@ -98,8 +118,14 @@ def in_a_minute(sweep: Sweep) -> None:
     sweep.noted_ts -= TICK_NOTE_MS
 
 
-def test_a_subscription_that_rests_needs_what_came_since_only(world: World, platform: Platform) -> None:
-    subscription = Subscription(name="subscription", trigger=SnapshotTrigger(["lake.t"], tags={"complete": "true"}), job="anything")
+def test_a_subscription_that_rests_needs_what_came_since_only(
+    world: World, platform: Platform
+) -> None:
+    subscription = Subscription(
+        name="subscription",
+        trigger=SnapshotTrigger(["lake.t"], tags={"complete": "true"}),
+        job="anything",
+    )
     sweep = Sweep(platform.evaluator, [subscription])
     for version in range(2):
         event = world.change("lake.t", version)
@@ -111,30 +137,47 @@ def test_a_subscription_that_rests_needs_what_came_since_only(world: World, plat
     assert launched.ranges()["lake.t"].end == "1"
 
 
-def test_a_subscription_that_was_put_back_is_decided_although_nobody_told_the_sensor(world: World, platform: Platform) -> None:
-    subscription = Subscription(name="subscription", trigger=SnapshotTrigger(["lake.t"]), job="anything")
+def test_a_subscription_that_was_put_back_is_decided_although_nobody_told_the_sensor(
+    world: World, platform: Platform
+) -> None:
+    subscription = Subscription(
+        name="subscription", trigger=SnapshotTrigger(["lake.t"]), job="anything"
+    )
     sweep = Sweep(platform.evaluator, [subscription])
     world.change("lake.t", 1)
     for _ in range(3):
         tick_of(platform, sweep, AllSucceed())
         in_a_minute(sweep)
     row = world.evaluator.activate(subscription)
-    world.people.seek(row, None, By(who="me", reason="replay"), world.evaluator.checkpoint_at(subscription, StartFrom("beginning")))
+    world.people.seek(
+        row,
+        None,
+        By(who="me", reason="replay"),
+        world.evaluator.checkpoint_at(subscription, StartFrom("beginning")),
+    )
     with writing(world.engine) as connection:
         connection.execute(sa.delete(lc_intervention))
     assert [execution.step for execution in tick_of(platform, sweep, AllSucceed()).launches] == [2]
 
 
-def test_a_target_that_cannot_be_read_hinders_no_other_subscription(world: World, platform: Platform) -> None:
+def test_a_target_that_cannot_be_read_hinders_no_other_subscription(
+    world: World, platform: Platform
+) -> None:
     subscriptions = [
-        Subscription(name=f"gold.{name}", trigger=SnapshotTrigger([f"lake.{name}"]), target=f"gold.{name}") for name in ("bad", "a", "b")
+        Subscription(
+            name=f"gold.{name}", trigger=SnapshotTrigger([f"lake.{name}"]), target=f"gold.{name}"
+        )
+        for name in ("bad", "a", "b")
     ]
     break_log(platform.location("gold.bad"))
     for subscription in subscriptions:
         world.change(subscription.trigger.tables[0], 1)
     sweep = Sweep(platform.evaluator, subscriptions)
     tick = tick_of(platform, sweep, NoRuns())
-    assert sorted(execution.consumer.subscription for execution in tick.launches) == ["gold.a", "gold.b"]
+    assert sorted(execution.consumer.subscription for execution in tick.launches) == [
+        "gold.a",
+        "gold.b",
+    ]
     assert any("gold.bad" in sentence for sentence in tick.sentences)
     shutil.rmtree(platform.location("gold.bad"))
     again = tick_of(platform, sweep, NoRuns())
@@ -150,10 +193,16 @@ def break_log(location: str) -> None:
 
 @pytest.mark.tier2
 def test_the_sensor_requests_a_run_of_the_subscriptions_job_with_its_tags(
-    world: World, platform: Platform, subscriptions: list[Subscription], monkeypatch: pytest.MonkeyPatch
+    world: World,
+    platform: Platform,
+    subscriptions: list[Subscription],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("lakechime_dagster.runtime.platform.open_platform", lambda: platform)
-    sensor = many_sensor("triggers", [Launch(subscription=subscription, job=anything) for subscription in subscriptions])
+    sensor = many_sensor(
+        "triggers",
+        [Launch(subscription=subscription, job=anything) for subscription in subscriptions],
+    )
     world.change("lake.t3", 1)
     with dg.DagsterInstance.ephemeral() as instance:
         result = sensor.evaluate_tick(dg.build_sensor_context(instance=instance))

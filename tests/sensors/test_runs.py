@@ -27,13 +27,22 @@ def home(folder: Path) -> dg.DagsterInstance:
 
 
 def tick(instance: dg.DagsterInstance) -> dg.SensorEvaluationContext:
-    """What a sensor is given in the process of a code location: a reference, of which a context makes an instance of its own."""
+    """What a sensor is given in the process of a code location: a reference, of which a context
+    makes an instance of its own.
+    """
     return dg.SensorEvaluationContext(
-        instance_ref=instance.get_ref(), last_tick_completion_time=None, last_run_key=None, cursor=None, log_key=None, repository_name=None
+        instance_ref=instance.get_ref(),
+        last_tick_completion_time=None,
+        last_run_key=None,
+        cursor=None,
+        log_key=None,
+        repository_name=None,
     )
 
 
-def test_ticks_of_a_process_share_an_instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ticks_of_a_process_share_an_instance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     instance = home(tmp_path / "one")
     opened = instance_of(tick(instance))()
     instance.add_dynamic_partitions("types", ["a"])
@@ -50,7 +59,10 @@ def test_ticks_of_two_deployments_do_not(tmp_path: Path) -> None:
     assert instance_of(tick(other))().get_dynamic_partitions("types") == []
 
 
-LOADED = {"__typename": "WorkspaceLocationEntry", "locationOrLoadError": {"__typename": "RepositoryLocation"}}
+LOADED = {
+    "__typename": "WorkspaceLocationEntry",
+    "locationOrLoadError": {"__typename": "RepositoryLocation"},
+}
 
 
 @contextmanager
@@ -61,7 +73,11 @@ def webserver(answer: Any) -> Iterator[tuple[str, list[Any]]]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            body = answer if isinstance(answer, bytes) else json.dumps({"data": {"reloadRepositoryLocation": answer}}).encode()
+            body = (
+                answer
+                if isinstance(answer, bytes)
+                else json.dumps({"data": {"reloadRepositoryLocation": answer}}).encode()
+            )
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -71,7 +87,9 @@ def webserver(answer: Any) -> Iterator[tuple[str, list[Any]]]:
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+    )
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", asked
@@ -89,7 +107,10 @@ def test_it_is_loaded_anew_once_for_each_change_and_said_where_it_cannot_be(
 
     def tick() -> str:
         nonlocal cursor
-        with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance, dg.build_sensor_context(instance=instance, cursor=cursor) as context:
+        with (
+            dg.DagsterInstance.ephemeral(str(tmp_path)) as instance,
+            dg.build_sensor_context(instance=instance, cursor=cursor) as context,
+        ):
             result = outside_sensor(lake).evaluate_tick(context)
         cursor = result.cursor or cursor
         return result.skip_message or ""
@@ -97,13 +118,19 @@ def test_it_is_loaded_anew_once_for_each_change_and_said_where_it_cannot_be(
     def read(name: str) -> None:
         who = Consumer(ConsumerKind.DASHBOARD, "superset", name)
         with writing(platform.store.engine) as connection:
-            keep_reads(connection, [Read(consumer=who, refs=(ColumnRef("gold.daily"),), at_ms=platform.store.now())])
+            keep_reads(
+                connection,
+                [Read(consumer=who, refs=(ColumnRef("gold.daily"),), at_ms=platform.store.now())],
+            )
 
     read("Sales")
     assert "set LAKECHIME_WEBSERVER_URL" in tick()
     with webserver(LOADED) as (url, asked):
         monkeypatch.setenv("LAKECHIME_WEBSERVER_URL", url)
-        assert tick() == "1 that read the lake and 0 data sets that it does not declare are shown; the location was reloaded"
+        assert tick() == (
+            "1 that read the lake and 0 data sets that it does not declare are shown; the "
+            "location was reloaded"
+        )
         assert [one["variables"] for one in asked] == [{"location": "outside"}]
         read("Sales")
         assert (tick().startswith("1 that read the lake"), len(asked)) == (True, 1)

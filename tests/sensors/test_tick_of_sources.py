@@ -1,4 +1,6 @@
-"""Ticks of a subscription that reads files of a folder: what it claims, how it is held, and how it goes on. Store and files are real."""
+"""Ticks of a subscription that reads files of a folder: what it claims, how it is held, and how it
+goes on. Store and files are real.
+"""
 
 from pathlib import Path
 
@@ -12,7 +14,12 @@ from lakechime_dagster.runtime.resource import NothingNewError
 from lakechime_dagster.runtime.sources import checkpoint_at
 from lakechime_dagster.sensors.tick import PolledAt, RunState, Tick, run_tick
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.consumers import ConsumerState, Execution, FileOffsets, SourceOffsets
+from lakechime_dagster.triggers.consumers import (
+    ConsumerState,
+    Execution,
+    FileOffsets,
+    SourceOffsets,
+)
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.schedule import every
 from lakechime_dagster.triggers.subscription import Subscription
@@ -42,9 +49,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-def a_source(folder: Path, minutes: int | None = None, max_bytes: int | None = None) -> Subscription:
+def a_source(
+    folder: Path, minutes: int | None = None, max_bytes: int | None = None
+) -> Subscription:
     pace = None if minutes is None else every(minutes=minutes)
-    return Subscription(name=NAME, trigger=SnapshotTrigger((), pace), source=JsonLines(str(folder), max_bytes=max_bytes))
+    return Subscription(
+        name=NAME,
+        trigger=SnapshotTrigger((), pace),
+        source=JsonLines(str(folder), max_bytes=max_bytes),
+    )
 
 
 def drop(folder: Path, name: str, *lines: str) -> None:
@@ -64,7 +77,9 @@ def read_to(world: World) -> SourceOffsets | None:
     return world.ledger.consumers(subscription)[""].checkpoint.offsets
 
 
-def test_what_a_source_holds_is_claimed_and_frozen(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
+def test_what_a_source_holds_is_claimed_and_frozen(
+    world: World, platform: Platform, runs: ToldRuns, folder: Path
+) -> None:
     subscription = a_source(folder)
     drop(folder, "a.jsonl", "1", "2")
     execution = one(ticked(platform, subscription, runs).launches)
@@ -76,7 +91,9 @@ def test_what_a_source_holds_is_claimed_and_frozen(world: World, platform: Platf
     assert again.sentences == ("execution 1 waits for its run to start (attempt 1)",)
 
 
-def test_a_retry_reads_just_what_was_claimed(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
+def test_a_retry_reads_just_what_was_claimed(
+    world: World, platform: Platform, runs: ToldRuns, folder: Path
+) -> None:
     subscription = a_source(folder)
     drop(folder, "a.jsonl", "1")
     execution = one(ticked(platform, subscription, runs).launches)
@@ -87,16 +104,22 @@ def test_a_retry_reads_just_what_was_claimed(world: World, platform: Platform, r
     assert (waiting.attempt, waiting.end.offsets) == (2, FileOffsets({"a.jsonl": 2}))
 
 
-def test_a_source_is_asked_at_the_points_of_its_schedule(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
+def test_a_source_is_asked_at_the_points_of_its_schedule(
+    world: World, platform: Platform, runs: ToldRuns, folder: Path
+) -> None:
     subscription = a_source(folder, minutes=24 * 60)
     polled: PolledAt = {}
-    assert ticked(platform, subscription, runs, polled=polled).sentences == (f"nothing new in {folder}/*.jsonl",)
+    assert ticked(platform, subscription, runs, polled=polled).sentences == (
+        f"nothing new in {folder}/*.jsonl",
+    )
     drop(folder, "a.jsonl", "1")
     resting = ticked(platform, subscription, runs, polled=polled)
     assert resting.launches == ()
     assert resting.sentences[0].startswith("its source is polled next at ")
     polled[NAME] -= 24 * 60 * MINUTE
-    assert one(ticked(platform, subscription, runs, polled=polled).launches).end.offsets == FileOffsets({"a.jsonl": 2})
+    assert one(
+        ticked(platform, subscription, runs, polled=polled).launches
+    ).end.offsets == FileOffsets({"a.jsonl": 2})
 
 
 def test_a_claim_that_its_limit_cut_is_followed_at_once_whatever_the_pace(
@@ -112,7 +135,11 @@ def test_a_claim_that_its_limit_cut_is_followed_at_once_whatever_the_pace(
     second = completed(world, ticked(platform, subscription, runs, polled=polled))
     assert (second.end.offsets, second.end.has_more) == (FileOffsets({"a.jsonl": 6}), False)
     drop(folder, "a.jsonl", "4")
-    assert ticked(platform, subscription, runs, polled=polled).sentences[0].startswith("its source is polled next at ")
+    assert (
+        ticked(platform, subscription, runs, polled=polled)
+        .sentences[0]
+        .startswith("its source is polled next at ")
+    )
 
 
 def test_a_file_that_shrank_holds_the_consumer_until_a_person_resumes(
@@ -122,7 +149,10 @@ def test_a_file_that_shrank_holds_the_consumer_until_a_person_resumes(
     drop(folder, "a.jsonl", "1", "2")
     completed(world, ticked(platform, subscription, runs))
     (folder / "a.jsonl").write_text("3\n")
-    assert "a.jsonl holds 2 bytes, and 4 of it were read" in ticked(platform, subscription, runs).sentences[0]
+    assert (
+        "a.jsonl holds 2 bytes, and 4 of it were read"
+        in ticked(platform, subscription, runs).sentences[0]
+    )
     row = world.evaluator.activate(subscription)
     assert world.ledger.consumers(row)[""].state is ConsumerState.BLOCKED
     (folder / "a.jsonl").rename(folder / "a-2.jsonl")
@@ -136,7 +166,9 @@ def test_a_file_that_shrank_holds_the_consumer_until_a_person_resumes(
     assert execution.end.offsets == FileOffsets({"a-2.jsonl": 2})
 
 
-def test_a_person_gets_what_the_source_holds_whatever_its_pace(world: World, platform: Platform, folder: Path) -> None:
+def test_a_person_gets_what_the_source_holds_whatever_its_pace(
+    world: World, platform: Platform, folder: Path
+) -> None:
     subscription = a_source(folder, minutes=24 * 60)
     with pytest.raises(NothingNewError, match=f"{NAME}: nothing new in"):
         adopted(platform, subscription, "run-1", None)
@@ -146,16 +178,26 @@ def test_a_person_gets_what_the_source_holds_whatever_its_pace(world: World, pla
     assert execution.reason == f"a person asked for it; 2 new bytes in a.jsonl of {folder}"
     world.ledger.complete(execution, None)
     (folder / "a.jsonl").write_text("")
-    with pytest.raises(ConsumerConflictError, match=f"{NAME} is BLOCKED: .* holds 0 bytes, and 2 of it were read"):
+    with pytest.raises(
+        ConsumerConflictError, match=f"{NAME} is BLOCKED: .* holds 0 bytes, and 2 of it were read"
+    ):
         adopted(platform, subscription, "run-2", None)
 
 
-def test_a_source_is_put_to_now_and_never_back(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
+def test_a_source_is_put_to_now_and_never_back(
+    world: World, platform: Platform, runs: ToldRuns, folder: Path
+) -> None:
     subscription = a_source(folder)
     drop(folder, "a.jsonl", "1", "2")
     completed(world, ticked(platform, subscription, runs))
     row = world.evaluator.activate(subscription)
-    with pytest.raises(LakeChimeError, match=r"its rows would be there twice .* from beginning; put the trigger of the table that reads"):
+    with pytest.raises(
+        LakeChimeError,
+        match=(
+            r"its rows would be there twice .* from beginning; put the trigger of the table that "
+            r"reads"
+        ),
+    ):
         checkpoint_at(platform, subscription, StartFrom("beginning"))
     (folder / "a.jsonl").write_text("3\n")
     ticked(platform, subscription, runs)
@@ -166,13 +208,25 @@ def test_a_source_is_put_to_now_and_never_back(world: World, platform: Platform,
         checkpoint_at(platform, a_source(folder / "none"), StartFrom("now"))
 
 
-def test_one_sensor_for_many_subscriptions_asks_each_feed(world: World, platform: Platform, runs: ToldRuns, folder: Path) -> None:
-    fed, woken = a_source(folder), Subscription(name="gold", trigger=SnapshotTrigger("silver.orders"))
-    lost = Subscription(name="lost", trigger=SnapshotTrigger(), source=JsonLines(str(folder / "none")))
+def test_one_sensor_for_many_subscriptions_asks_each_feed(
+    world: World, platform: Platform, runs: ToldRuns, folder: Path
+) -> None:
+    fed, woken = (
+        a_source(folder),
+        Subscription(name="gold", trigger=SnapshotTrigger("silver.orders")),
+    )
+    lost = Subscription(
+        name="lost", trigger=SnapshotTrigger(), source=JsonLines(str(folder / "none"))
+    )
     subscriptions = {subscription.name: subscription for subscription in (fed, woken, lost)}
     sweep = Sweep(platform.evaluator, list(subscriptions.values()))
     drop(folder, "a.jsonl", "1")
     world.change("silver.orders", 1)
     tick = run_tick(platform, sweep, subscriptions, runs)
-    assert {one.consumer.subscription: one.end.offsets for one in tick.launches} == {NAME: FileOffsets({"a.jsonl": 2}), "gold": None}
-    assert any(sentence.startswith(f"lost: {folder}/none is no folder") for sentence in tick.sentences)
+    assert {one.consumer.subscription: one.end.offsets for one in tick.launches} == {
+        NAME: FileOffsets({"a.jsonl": 2}),
+        "gold": None,
+    }
+    assert any(
+        sentence.startswith(f"lost: {folder}/none is no folder") for sentence in tick.sentences
+    )

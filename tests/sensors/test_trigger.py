@@ -1,4 +1,6 @@
-"""A trigger on a stock asset and on a stock job, through Dagster's own instance, sensors and runs."""
+"""A trigger on a stock asset and on a stock job, through Dagster's own instance, sensors and
+runs.
+"""
 
 import json
 import os
@@ -39,7 +41,9 @@ class Location:
     handed: list[list[str | None]] = field(default_factory=list)
 
     def tick(self) -> Any:
-        with dg.build_sensor_context(instance=self.instance, definitions=self.definitions) as context:
+        with dg.build_sensor_context(
+            instance=self.instance, definitions=self.definitions
+        ) as context:
             return self.definitions.resolve_sensor_def(self.sensor).evaluate_tick(context)
 
     def launch(self, request: Any) -> dg.ExecuteInProcessResult:
@@ -51,7 +55,10 @@ class Location:
         return job.execute_in_process(instance=self.instance, raise_on_error=False, **options)
 
     def change(self, *versions: int, **fields: Any) -> None:
-        events = [DataChangeEvent(table=SOURCE, snapshot_id=SnapshotId(str(version)), **fields) for version in versions]
+        events = [
+            DataChangeEvent(table=SOURCE, snapshot_id=SnapshotId(str(version)), **fields)
+            for version in versions
+        ]
         self.platform.store.register(events)
 
 
@@ -68,13 +75,22 @@ class Body:
     def __call__(self, running: Any) -> None:
         self.handed.append([event.event.snapshot_id for event in running.events])
         self.env = running.env()
-        self.file = Path(self.env["LAKECHIME_DCES_FILE"]).read_text() if "LAKECHIME_DCES_FILE" in self.env else None
+        self.file = (
+            Path(self.env["LAKECHIME_DCES_FILE"]).read_text()
+            if "LAKECHIME_DCES_FILE" in self.env
+            else None
+        )
         if self.commits:
             options = running.write_options(TARGET)
             location = running.platform.location(TARGET)
             Path(location).mkdir(parents=True, exist_ok=True)
             transaction = (options["txnAppId"], int(options["txnVersion"]))
-            write(location, rows((None, None, 1, "a")), transaction=transaction, user_metadata=options["userMetadata"])
+            write(
+                location,
+                rows((None, None, 1, "a")),
+                transaction=transaction,
+                user_metadata=options["userMetadata"],
+            )
         if self.fails:
             raise RuntimeError("boom")
 
@@ -85,8 +101,12 @@ def body() -> Body:
 
 
 @contextmanager
-def opened(tmp_path: Path, sensor: dg.SensorDefinition, job: str, **definitions: Any) -> Iterator[Location]:
-    defs = dg.Definitions(sensors=[sensor], resources={"lakechime": LakeChimeResource()}, **definitions)
+def opened(
+    tmp_path: Path, sensor: dg.SensorDefinition, job: str, **definitions: Any
+) -> Iterator[Location]:
+    defs = dg.Definitions(
+        sensors=[sensor], resources={"lakechime": LakeChimeResource()}, **definitions
+    )
     with dg.DagsterInstance.ephemeral(str(tmp_path)) as instance:
         yield Location(instance, defs, sensor.name, job, open_platform())
 
@@ -144,7 +164,9 @@ def message(result: dg.ExecuteInProcessResult) -> str:
     return str(failure.event_specific_data.error)  # type: ignore[union-attr]
 
 
-def test_an_asset_is_launched_with_exactly_the_events_of_its_execution(asset: Location, body: Body) -> None:
+def test_an_asset_is_launched_with_exactly_the_events_of_its_execution(
+    asset: Location, body: Body
+) -> None:
     assert asset.tick().skip_message == "nothing new in bronze.orders"
     asset.change(1, 2)
     assert asset.launch(only(asset.tick().run_requests)).success
@@ -154,19 +176,28 @@ def test_an_asset_is_launched_with_exactly_the_events_of_its_execution(asset: Lo
     assert body.handed == [["1", "2"], ["3"]]
 
 
-def test_a_tick_that_has_nothing_to_ask_of_dagster_does_not_open_its_instance(asset: Location, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dg.SensorEvaluationContext, "instance", property(lambda context: pytest.fail("was opened")))
+def test_a_tick_that_has_nothing_to_ask_of_dagster_does_not_open_its_instance(
+    asset: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        dg.SensorEvaluationContext, "instance", property(lambda context: pytest.fail("was opened"))
+    )
     assert asset.tick().skip_message == "nothing new in bronze.orders"
 
 
-def test_a_reexecution_of_a_completed_step_ends_with_the_command_that_replays(asset: Location, body: Body) -> None:
+def test_a_reexecution_of_a_completed_step_ends_with_the_command_that_replays(
+    asset: Location, body: Body
+) -> None:
     asset.change(1)
     request = only(asset.tick().run_requests)
     assert asset.launch(request).success
     asset.tick()
     again = asset.launch(request)
     assert not again.success
-    assert "execution 1 of features is completed; `lakechime trigger seek features` replays" in message(again)
+    assert (
+        "execution 1 of features is completed; `lakechime trigger seek features` replays"
+        in message(again)
+    )
     assert body.handed == [["1"]]
 
 
@@ -179,7 +210,9 @@ def test_a_manual_run_claims_what_waits(asset: Location, body: Body) -> None:
     assert asset.tick().run_requests == []
 
 
-def test_a_manual_run_adopts_the_execution_whose_run_was_not_launched_yet(asset: Location, body: Body) -> None:
+def test_a_manual_run_adopts_the_execution_whose_run_was_not_launched_yet(
+    asset: Location, body: Body
+) -> None:
     asset.change(1)
     waiting = only(asset.tick().run_requests)
     assert asset.run().success
@@ -187,7 +220,9 @@ def test_a_manual_run_adopts_the_execution_whose_run_was_not_launched_yet(asset:
     assert body.handed == [["1"]]
 
 
-def test_the_commit_completes_a_job_that_writes_a_table_and_its_event_is_registered(writer: Location, body: Body) -> None:
+def test_the_commit_completes_a_job_that_writes_a_table_and_its_event_is_registered(
+    writer: Location, body: Body
+) -> None:
     writer.change(1)
     assert writer.launch(only(writer.tick().run_requests)).success
     (execution,) = writer.platform.ledger.executions(subscription="nightly")
@@ -197,23 +232,34 @@ def test_the_commit_completes_a_job_that_writes_a_table_and_its_event_is_registe
     assert record.events == 1
 
 
-def test_a_reexecution_after_a_commit_that_nobody_completed_completes_and_ends(writer: Location, body: Body) -> None:
+def test_a_reexecution_after_a_commit_that_nobody_completed_completes_and_ends(
+    writer: Location, body: Body
+) -> None:
     body.fails = True
     writer.change(1)
     request = only(writer.tick().run_requests)
     assert not writer.launch(request).success
     again = writer.launch(request)
-    assert "execution 1 of nightly was committed by an earlier attempt; it is completed now" in message(again)
+    assert (
+        "execution 1 of nightly was committed by an earlier attempt; it is completed now"
+        in message(again)
+    )
     assert body.handed == [["1"]]
 
 
-def test_only_the_declared_table_may_be_written_in_an_execution(asset: Location, body: Body) -> None:
+def test_only_the_declared_table_may_be_written_in_an_execution(
+    asset: Location, body: Body
+) -> None:
     body.commits = True
     asset.change(1)
-    assert "subscription features writes no table, not silver.orders" in message(asset.launch(only(asset.tick().run_requests)))
+    assert "subscription features writes no table, not silver.orders" in message(
+        asset.launch(only(asset.tick().run_requests))
+    )
 
 
-def test_many_events_are_handed_to_child_processes_in_a_file_that_goes_with_the_execution(asset: Location, body: Body) -> None:
+def test_many_events_are_handed_to_child_processes_in_a_file_that_goes_with_the_execution(
+    asset: Location, body: Body
+) -> None:
     asset.change(*range(400))
     asset.launch(only(asset.tick().run_requests))
     assert "LAKECHIME_DCES" not in body.env
@@ -230,13 +276,18 @@ def test_a_partitioned_asset_runs_the_partition_of_its_key(tmp_path: Path) -> No
         with lakechime.execution(context):
             seen.append(context.partition_key)
 
-    condition = PartitionCondition.of(SOURCE, {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
+    condition = PartitionCondition.of(
+        SOURCE, {"day": tick("-1d")}, PartitionLevels.of({"day": "date"})
+    )
     trigger = PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-04"))
     sensor = lakechime_sensor("daily", trigger, target=daily)
     job = dg.define_asset_job("daily_job", [daily])
     with opened(tmp_path, sensor, "daily_job", assets=[daily], jobs=[job]) as location:
         location.change(1, partition=["2013-01-01"])
-        assert "1 keys are no partitions of the asset in Dagster, such as 2013-01-01" in location.tick().skip_message
+        assert (
+            "1 keys are no partitions of the asset in Dagster, such as 2013-01-01"
+            in location.tick().skip_message
+        )
         location.change(2, partition=["2013-01-02"])
         request = only(location.tick().run_requests)
         assert request.partition_key == "2013-01-02"
@@ -257,10 +308,20 @@ def by_day(context: dg.AssetExecutionContext, lakechime: LakeChimeResource) -> N
         context.log.info(context.partition_key)
 
 
-@pytest.mark.parametrize("launched", [{"target": by_day.key}, {"job": "by_day_job"}], ids=["asset", "job"])
-def test_what_is_given_by_name_runs_the_partition_of_its_key(tmp_path: Path, launched: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "launched", [{"target": by_day.key}, {"job": "by_day_job"}], ids=["asset", "job"]
+)
+def test_what_is_given_by_name_runs_the_partition_of_its_key(
+    tmp_path: Path, launched: dict[str, Any]
+) -> None:
     sensor = lakechime_sensor("by_day", DAILY, partitioned=True, **launched)
-    with opened(tmp_path, sensor, "by_day_job", assets=[by_day], jobs=[dg.define_asset_job("by_day_job", [by_day])]) as location:
+    with opened(
+        tmp_path,
+        sensor,
+        "by_day_job",
+        assets=[by_day],
+        jobs=[dg.define_asset_job("by_day_job", [by_day])],
+    ) as location:
         location.change(1, partition=["2013-01-01"])
         request = only(location.tick().run_requests)
         assert request.partition_key == "2013-01-01"
@@ -272,10 +333,22 @@ def test_what_is_given_by_name_runs_the_partition_of_its_key(tmp_path: Path, lau
 def whole() -> None: ...
 
 
-@pytest.mark.parametrize("launched", [{"target": by_day.key}, {"job": "whole_job", "partitioned": True}], ids=["asset", "job"])
-def test_what_is_given_by_name_must_say_whether_it_is_partitioned(tmp_path: Path, launched: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "launched",
+    [{"target": by_day.key}, {"job": "whole_job", "partitioned": True}],
+    ids=["asset", "job"],
+)
+def test_what_is_given_by_name_must_say_whether_it_is_partitioned(
+    tmp_path: Path, launched: dict[str, Any]
+) -> None:
     sensor = lakechime_sensor("by_day", DAILY, **launched)
-    with opened(tmp_path, sensor, "whole_job", assets=[by_day, whole], jobs=[dg.define_asset_job("whole_job", [whole])]) as location:
+    with opened(
+        tmp_path,
+        sensor,
+        "whole_job",
+        assets=[by_day, whole],
+        jobs=[dg.define_asset_job("whole_job", [whole])],
+    ) as location:
         location.change(1, partition=["2013-01-01"])
         ticked = location.tick()
         assert ticked.run_requests == []
@@ -289,16 +362,31 @@ def loop() -> None: ...
 
 def lately(table: str) -> PartitionTrigger:
     """A trigger by partitions that fires again for what comes late."""
-    return PartitionTrigger(PartitionCondition.of(table, {"day": tick("-1d")}), every(days=1, start="2013-01-02"), late="refire")
+    return PartitionTrigger(
+        PartitionCondition.of(table, {"day": tick("-1d")}),
+        every(days=1, start="2013-01-02"),
+        late="refire",
+    )
 
 
 def test_a_trigger_that_its_own_commits_would_fire_for_ever_is_refused() -> None:
-    lakechime_sensor("of days that wake later ones", lately("ring.later"), job=loop, writes="ring.later")
-    with pytest.raises(DeclarationError, match="loop, trigger, writes: would fire for ever: loop ← loop, each by the commits of the next"):
+    lakechime_sensor(
+        "of days that wake later ones", lately("ring.later"), job=loop, writes="ring.later"
+    )
+    with pytest.raises(
+        DeclarationError,
+        match=(
+            "loop, trigger, writes: would fire for ever: loop ← loop, each by the commits of the "
+            "next"
+        ),
+    ):
         lakechime_sensor("loop", SnapshotTrigger(["ring.x"]), job=loop, writes="ring.x")
     lakechime_sensor("ring a", SnapshotTrigger(["ring.x"]), job=loop, writes="ring.y")
     lakechime_sensor("ring b", lately("ring.y"), job=loop, writes="ring.z")
-    with pytest.raises(DeclarationError, match="ring c, trigger, writes: would fire for ever: ring c ← ring b ← ring a ← ring c"):
+    with pytest.raises(
+        DeclarationError,
+        match="ring c, trigger, writes: would fire for ever: ring c ← ring b ← ring a ← ring c",
+    ):
         lakechime_sensor("ring c", SnapshotTrigger(["ring.z"]), job=loop, writes="ring.x")
 
 
@@ -312,7 +400,9 @@ def test_a_dead_run_is_ended_in_dagster(asset: Location) -> None:
     end_dead_run(asset.instance, run.run_id, "again")
 
 
-@pytest.mark.parametrize("trigger", [SnapshotTrigger([SOURCE]), DAILY], ids=["snapshots", "partitions"])
+@pytest.mark.parametrize(
+    "trigger", [SnapshotTrigger([SOURCE]), DAILY], ids=["snapshots", "partitions"]
+)
 def test_a_trigger_waits_for_the_tables_of_its_deployments_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trigger: PartitionTrigger | SnapshotTrigger
 ) -> None:
@@ -337,7 +427,9 @@ def test_the_run_of_an_attempt_is_found_by_its_tags_until_it_begins(asset: Locat
     assert execution is not None
     assert DagsterRuns(lambda: asset.instance).of_attempt(execution) is None
     job = asset.definitions.resolve_job_def("features_job")
-    run = asset.instance.create_run_for_job(job, tags=dict(request.tags), status=dg.DagsterRunStatus.STARTED)
+    run = asset.instance.create_run_for_job(
+        job, tags=dict(request.tags), status=dg.DagsterRunStatus.STARTED
+    )
     found = DagsterRuns(lambda: asset.instance).of_attempt(execution)
     assert found is not None
     assert (found.run_id, found.state) == (run.run_id, RunState.LIVE)

@@ -1,4 +1,6 @@
-"""Breaking changes: variant columns, and what contracts and caps keep out, when it comes first, and who sent it."""
+"""Breaking changes: variant columns, and what contracts and caps keep out, when it comes first, and
+who sent it.
+"""
 
 import json
 from collections.abc import Sequence
@@ -27,10 +29,16 @@ def prototype(text: str, producer: str | None = None) -> Prototype:
     )
 
 
-def after(known: KnownType, *texts: str, contract: Contract | None = None, by: Sequence[str | None] = ()) -> tuple[KnownType, list[Told]]:
+def after(
+    known: KnownType, *texts: str, contract: Contract | None = None, by: Sequence[str | None] = ()
+) -> tuple[KnownType, list[Told]]:
     """What is known after a step, and what it broke."""
     who = [*by, *[None] * (len(texts) - len(by))]
-    one = learned(known, [prototype(text, producer) for text, producer in zip(texts, who, strict=True)], contract or Contract())
+    one = learned(
+        known,
+        [prototype(text, producer) for text, producer in zip(texts, who, strict=True)],
+        contract or Contract(),
+    )
     if one is None:
         return known, []
     told = [(each.path, each.kind, each.how.value, each.producer) for each in one.breaking]
@@ -47,7 +55,11 @@ def test_a_variant_of_a_column_that_was_there_breaks_and_who_brought_it_is_told(
     known, _ = after(NEW, '{"a":1,"b":{"c":1},"d":[{"e":1}]}', by=["web"])
     texts = ['{"a":2}', '{"a":"x"}', '{"a":"x","b":{"c":true}}', '{"d":[{"e":1.5}]}']
     known, told = after(known, *texts, by=["web", "ios", "tv", None])
-    assert sorted(told) == [("/a", "string", "variant", "ios"), ("/b/c", "bool", "variant", "tv"), ("/d[]/e", "fraction", "variant", None)]
+    assert sorted(told) == [
+        ("/a", "string", "variant", "ios"),
+        ("/b/c", "bool", "variant", "tv"),
+        ("/d[]/e", "fraction", "variant", None),
+    ]
     assert after(known, '{"a":"y","new":1}', by=["web"])[1] == []
 
 
@@ -66,7 +78,13 @@ def test_what_a_contract_freezes_breaks_when_it_comes_first() -> None:
     assert after(known, '{"a":true}', contract=frozen)[1] == [("/a", "bool", "frozen", None)]
 
 
-@pytest.mark.parametrize("contract", [Contract(columns="rescue", kinds="rescue"), Contract(columns="discard_row", kinds="discard_value")])
+@pytest.mark.parametrize(
+    "contract",
+    [
+        Contract(columns="rescue", kinds="rescue"),
+        Contract(columns="discard_row", kinds="discard_value"),
+    ],
+)
 def test_what_a_contract_rescues_or_discards_breaks_nothing(contract: Contract) -> None:
     known, _ = after(NEW, '{"a":1}', contract=contract)
     assert after(known, '{"a":"x","b":1}', contract=contract)[1] == []

@@ -9,9 +9,20 @@ from tests.silver.test_schema import schema_of
 
 def test_every_kind_of_column_has_the_type_that_spark_gives_it() -> None:
     ids = {str(number): 1 for number in range(300)}
-    plain = {"t": "buy", "b": True, "n": 1, "big": 2**70, "huge": 10**50, "x": 1.5, "ids": ids, "o": {"a": [1], "b c": [[{"d": "x"}]]}}
+    plain = {
+        "t": "buy",
+        "b": True,
+        "n": 1,
+        "big": 2**70,
+        "huge": 10**50,
+        "x": 1.5,
+        "ids": ids,
+        "o": {"a": [1], "b c": [[{"d": "x"}]]},
+    }
     schema = schema_of(json.dumps(plain), json.dumps({"n": "text", "x": 7}))
-    assert {one.name: column_type(one) for one in schema.columns} == {one.name: one.dataType.simpleString() for one in payload_type(schema)}
+    assert {one.name: column_type(one) for one in schema.columns} == {
+        one.name: one.dataType.simpleString() for one in payload_type(schema)
+    }
 
 
 def test_the_technical_columns_come_first() -> None:

@@ -29,8 +29,13 @@ def row_of(text: str, schema: TypeSchema, contract: Contract | None = None) -> d
     return {"_src": "a@0", "_rescued": one.rescued_json, **json.loads(one.row)}
 
 
-def faults(text: str, row: dict[str, Any], schema: TypeSchema, contract: Contract | None = None) -> list[tuple[Fault, str, str]]:
-    return [(one.fault, one.pointer, one.value) for one in value_faults(text, row, "a@0", schema, contract or Contract())]
+def faults(
+    text: str, row: dict[str, Any], schema: TypeSchema, contract: Contract | None = None
+) -> list[tuple[Fault, str, str]]:
+    return [
+        (one.fault, one.pointer, one.value)
+        for one in value_faults(text, row, "a@0", schema, contract or Contract())
+    ]
 
 
 def test_a_row_has_all_that_its_event_says_in_columns_or_rescued() -> None:
@@ -53,16 +58,26 @@ def test_a_row_has_all_that_its_event_says_in_columns_or_rescued() -> None:
             ],
         ),
         ({"_rescued": None}, [(Fault.LACKS, "/more/0", "[]")]),
-        ({"_rescued": "no JSON"}, [(Fault.DIFFERS, "/_rescued", "Expecting value: line 1 column 1 (char 0)")]),
-        ({"_rescued": '[{"p":"/more","v":[[]]}]'}, [(Fault.DIFFERS, "/_rescued", "_rescued has an entry with ['p', 'v'], not p, v and r")]),
+        (
+            {"_rescued": "no JSON"},
+            [(Fault.DIFFERS, "/_rescued", "Expecting value: line 1 column 1 (char 0)")],
+        ),
+        (
+            {"_rescued": '[{"p":"/more","v":[[]]}]'},
+            [(Fault.DIFFERS, "/_rescued", "_rescued has an entry with ['p', 'v'], not p, v and r")],
+        ),
     ],
 )
-def test_what_somebody_changed_is_named_by_its_path(change: dict[str, Any], found: list[tuple[Fault, str, str]]) -> None:
+def test_what_somebody_changed_is_named_by_its_path(
+    change: dict[str, Any], found: list[tuple[Fault, str, str]]
+) -> None:
     schema = schema_of(EVENT)
     assert faults(EVENT, row_of(EVENT, schema) | change, schema) == found
 
 
-def test_values_that_the_contract_leaves_out_are_not_missed_and_what_is_there_beside_is_told() -> None:
+def test_values_that_the_contract_leaves_out_are_not_missed_and_what_is_there_beside_is_told() -> (
+    None
+):
     schema, contract = schema_of('{"price":1}'), Contract(columns="discard_value")
     row = row_of(EVENT, schema, contract)
     assert faults(EVENT, row, schema, contract) == []

@@ -16,7 +16,9 @@ def test_a_frozen_column_is_no_matter_of_what_becomes_of_kinds() -> None:
 
 
 def test_an_object_that_may_come_is_born_with_its_fields() -> None:
-    variant = schema_of('{"a":1}', '{"a":{"x":1}}', '{"a":{"y":1}}', contract=Contract(columns="freeze"))
+    variant = schema_of(
+        '{"a":1}', '{"a":{"x":1}}', '{"a":{"y":1}}', contract=Contract(columns="freeze")
+    )
     assert columns_of(variant) == {"a": "long", "a__v_object": {"x": "long"}}
 
 
@@ -35,7 +37,9 @@ def test_an_object_that_may_come_is_born_with_its_fields() -> None:
     ],
 )
 @pytest.mark.parametrize("mode", [Mode.RESCUE, Mode.FREEZE])
-def test_a_number_larger_than_its_column_overflows(known: str, value: str, reason: str, mode: Mode) -> None:
+def test_a_number_larger_than_its_column_overflows(
+    known: str, value: str, reason: str, mode: Mode
+) -> None:
     contract = Contract(kinds=mode)
     schema, text = schema_of(f'{{"a":{known}}}', contract=contract), f'{{"a":{value}}}'
     is_frozen = reason == "mismatch" and mode is Mode.FREEZE
@@ -52,11 +56,17 @@ def test_what_has_no_column_as_the_table_is_full_is_told_so() -> None:
         ("/k", '{"l":[null]}', "cap"),
     ]
     frozen = Contract(columns="freeze", kinds="rescue")
-    assert [reason for *_, reason in told(shape('{"g":1,"f0000":"x"}', schema, frozen))] == ["frozen", "mismatch"]
+    assert [reason for *_, reason in told(shape('{"g":1,"f0000":"x"}', schema, frozen))] == [
+        "frozen",
+        "mismatch",
+    ]
 
 
 def test_a_field_of_an_object_whose_fields_are_ids_is_told_so() -> None:
-    contract, many = Contract(kinds="rescue"), json.dumps({"by_id": {str(number): 1 for number in range(201)}})
+    contract, many = (
+        Contract(kinds="rescue"),
+        json.dumps({"by_id": {str(number): 1 for number in range(201)}}),
+    )
     schema = schema_of('{"by_id":{"7":1}}', many, contract=contract)
     assert columns_of(schema) == {"by_id": {"7": "long"}}
     assert TypeSchema.from_json(json.loads(json.dumps(schema.to_json()))) == schema

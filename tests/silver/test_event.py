@@ -5,7 +5,15 @@ import json
 import pytest
 
 from lakechime_dagster.silver import event
-from lakechime_dagster.silver.event import MAX_DEPTH, MAX_NAME, MAX_NUMBER, Flag, JsonEvent, Refusal, event_of
+from lakechime_dagster.silver.event import (
+    MAX_DEPTH,
+    MAX_NAME,
+    MAX_NUMBER,
+    Flag,
+    JsonEvent,
+    Refusal,
+    event_of,
+)
 from lakechime_dagster.silver.json import Fields, Integer
 
 LONG_NAME, LONG_NUMBER = "n" * (MAX_NAME + 1), "1" * (MAX_NUMBER + 1)
@@ -42,7 +50,9 @@ def test_what_is_no_event_has_a_reason(text: str | bytes, reason: Refusal) -> No
     assert event_of(text) is reason
 
 
-def test_the_paths_of_an_event_have_a_bound_each_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_paths_of_an_event_have_a_bound_each_counted_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     text = '{"ab":{"c":1,"c":2},"ä":[1,[]],"ab":null}'  # /ab, /ab/c, /ä and /ä[]
     monkeypatch.setattr(event, "MAX_PATHS", 3 + 5 + 3 + 5)
     assert isinstance(event_of(text), JsonEvent)
@@ -59,13 +69,20 @@ def test_of_several_reasons_it_is_the_first_of_the_list_wherever_it_stands() -> 
 
 
 def test_what_is_just_within_the_bounds_is_taken() -> None:
-    for text in (nested(MAX_DEPTH), f'{{"{LONG_NAME[1:]}":1}}', f'{{"a":{LONG_NUMBER[1:]}}}', f'{{"a":{json.dumps(LONG_NUMBER)}}}', "{}"):
+    for text in (
+        nested(MAX_DEPTH),
+        f'{{"{LONG_NAME[1:]}":1}}',
+        f'{{"a":{LONG_NUMBER[1:]}}}',
+        f'{{"a":{json.dumps(LONG_NUMBER)}}}',
+        "{}",
+    ):
         assert isinstance(event_of(text), JsonEvent)
 
 
 def test_what_is_odd_is_taken_and_flagged() -> None:
     assert event_of('{"a":1,"b":{"c":1,"c":2}}') == JsonEvent(
-        Fields([("a", Integer("1")), ("b", Fields([("c", Integer("1")), ("c", Integer("2"))]))]), frozenset({Flag.DUPLICATE})
+        Fields([("a", Integer("1")), ("b", Fields([("c", Integer("1")), ("c", Integer("2"))]))]),
+        frozenset({Flag.DUPLICATE}),
     )
     for text in (r'{"a":"\ud800"}', r'{"\udfff":1}', r'{"a":[{"b":["x\udc00y"]}]}'):
         found = event_of(text)

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.silver.json import Fields, Fraction, Integer, parsed, parsed_without_calls
 
-NUMBERS = st.from_regex(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,5})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
+NUMBERS = st.from_regex(
+    r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,5})?([eE][+-]?[0-9]{1,3})?", fullmatch=True
+)
 SPACE = st.text(" \t\n\r", max_size=2)
 TEXTS = st.recursive(
     st.one_of(
@@ -21,7 +23,11 @@ TEXTS = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner).map(lambda many: f"[{','.join(many)}]"),
         st.lists(st.tuples(SPACE, st.text(max_size=3).map(json.dumps), SPACE, inner)).map(
-            lambda many: "{" + ",".join(f"{before}{name}{after}:{value}" for before, name, after, value in many) + "}"
+            lambda many: (
+                "{"
+                + ",".join(f"{before}{name}{after}:{value}" for before, name, after, value in many)
+                + "}"
+            )
         ),
     ),
     max_leaves=20,
@@ -39,7 +45,9 @@ def by(read: Any, text: str) -> Any:
 
 def told(value: Any) -> Any:
     if isinstance(value, list):
-        return type(value), [(one[0], told(one[1])) if isinstance(value, Fields) else told(one) for one in value]
+        return type(value), [
+            (one[0], told(one[1])) if isinstance(value, Fields) else told(one) for one in value
+        ]
     return type(value), value
 
 
@@ -76,7 +84,21 @@ def test_both_readers_judge_any_text_alike(text: str) -> None:
     assert by(parsed, text) == by(parsed_without_calls, text)
 
 
-@pytest.mark.parametrize("text", ["NaN", "[Infinity]", "-Infinity", "{'a':1}", "\ufeff{}", '{"a":1} {"b":2}', "+1", ".5", "1_000", "0x1F"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NaN",
+        "[Infinity]",
+        "-Infinity",
+        "{'a':1}",
+        "\ufeff{}",
+        '{"a":1} {"b":2}',
+        "+1",
+        ".5",
+        "1_000",
+        "0x1F",
+    ],
+)
 def test_what_only_other_readers_take_is_refused(text: str) -> None:
     assert by(parsed, text) is None
 
@@ -84,7 +106,13 @@ def test_what_only_other_readers_take_is_refused(text: str) -> None:
 def test_nothing_is_lost() -> None:
     found = parsed('{"a": 1.50, "a": 12345678901234567890123, "b": [1e5, -0, "1"]}')
     assert told(found) == told(
-        Fields([("a", Fraction("1.50")), ("a", Integer("12345678901234567890123")), ("b", [Fraction("1e5"), Integer("-0"), "1"])])
+        Fields(
+            [
+                ("a", Fraction("1.50")),
+                ("a", Integer("12345678901234567890123")),
+                ("b", [Fraction("1e5"), Integer("-0"), "1"]),
+            ]
+        )
     )
 
 

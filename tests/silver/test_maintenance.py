@@ -1,4 +1,6 @@
-"""The commit that tells a type's checkpoint stays in its table's log, whatever maintenance commits behind it."""
+"""The commit that tells a type's checkpoint stays in its table's log, whatever maintenance commits
+behind it.
+"""
 
 import datetime as dt
 
@@ -13,9 +15,15 @@ NOW = 1_000 * DAY
 
 def kept(age: float | None, **properties: str) -> dict[str, str]:
     """The properties that are declared of a table whose newest commit is so many days old."""
-    files = TableFiles(table="shop.buy", properties={f"delta.{name}": value for name, value in properties.items()})
+    files = TableFiles(
+        table="shop.buy", properties={f"delta.{name}": value for name, value in properties.items()}
+    )
     told = None if age is None else NOW - round(age * DAY)
-    return dict(keeping_newest(Maintenance(properties={"delta.appendOnly": "false"}), files, told, NOW).properties)
+    return dict(
+        keeping_newest(
+            Maintenance(properties={"delta.appendOnly": "false"}), files, told, NOW
+        ).properties
+    )
 
 
 def test_the_log_of_a_type_that_is_written_is_left_as_it_is() -> None:

@@ -24,7 +24,12 @@ def test_types_whose_checkpoints_lie_within_a_part_read_it_together_and_others_w
     assert plan.behind == Part(starts={"a": 0, "b": 4}, end=11)
 
 
-@given(st.dictionaries(st.integers(0, 50), st.integers(-1, 60)), st.integers(0, 60), st.integers(0, 5), st.integers(1, 20))
+@given(
+    st.dictionaries(st.integers(0, 50), st.integers(-1, 60)),
+    st.integers(0, 60),
+    st.integers(0, 5),
+    st.integers(1, 20),
+)
 def test_every_type_arrives_however_many_are_behind_and_whatever_comes(
     checkpoints: dict[int, int], group: int, more: int, max_catchup: int
 ):

@@ -32,15 +32,29 @@ def test_a_payload_without_a_type_tells_why(payload: bytes, reason: Refusal | No
 
 def test_of_several_fields_of_one_name_the_last_tells_the_type() -> None:
     found = scanned(b'{"head":{"type":"a","type":"b"},"title":"x","title":5}', TYPE, TITLE)
-    assert (found.reason, found.type, found.producer, found.flags) == (None, "b", None, (Flag.DUPLICATE,))
+    assert (found.reason, found.type, found.producer, found.flags) == (
+        None,
+        "b",
+        None,
+        (Flag.DUPLICATE,),
+    )
 
 
 def test_the_producer_is_told_where_it_is_text_and_cut() -> None:
-    told = [scanned(b'{"head":{"type":"a"},"title":%s}' % title, TYPE, TITLE).producer for title in (b'"sonic"', b"1", b'"a\\u0000"')]
+    told = [
+        scanned(b'{"head":{"type":"a"},"title":%s}' % title, TYPE, TITLE).producer
+        for title in (b'"sonic"', b"1", b'"a\\u0000"')
+    ]
     assert told == ["sonic", None, None]
-    assert scanned(b'{"head":{"type":"a"},"title":"%s"}' % (b"x" * 600), TYPE, TITLE).producer == "x" * MAX_TYPE
+    assert (
+        scanned(b'{"head":{"type":"a"},"title":"%s"}' % (b"x" * 600), TYPE, TITLE).producer
+        == "x" * MAX_TYPE
+    )
     assert scanned(b'{"head":{"type":"a"},"title":"x"}', TYPE).producer is None
 
 
 def test_a_type_is_counted_by_its_characters() -> None:
-    assert scanned('{{"head":{{"type":"{}"}}}}'.format("é😀" * (MAX_TYPE // 2)).encode(), TYPE).reason is None
+    assert (
+        scanned('{{"head":{{"type":"{}"}}}}'.format("é😀" * (MAX_TYPE // 2)).encode(), TYPE).reason
+        is None
+    )

@@ -9,14 +9,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.silver.event import JsonEvent, Kind, Variation, event_of, field_path, variation_of
+from lakechime_dagster.silver.event import (
+    JsonEvent,
+    Kind,
+    Variation,
+    event_of,
+    field_path,
+    variation_of,
+)
 from lakechime_dagster.silver.results import leaves_of, read_back
 from lakechime_dagster.silver.schema import Column, Holds, TypeSchema, names_of, next_schema
 from lakechime_dagster.silver.shape import Shaped, covers, shaped
 from lakechime_dagster.tables.events import Contract, Mode, Pin
 
-NAMES = st.sampled_from(["a", "A", "b", "_a", "a b", "", "a__v_string", "a/b", "é", "ſ", "s", "S", "ı", "i", "İ"])
-NUMBERS = st.sampled_from(["0", "-1", "9007199254740993", "12345678901234567890", "9" * 45, "1.5", "1e3", "1E400", "-0.0"])
+NAMES = st.sampled_from(
+    ["a", "A", "b", "_a", "a b", "", "a__v_string", "a/b", "é", "ſ", "s", "S", "ı", "i", "İ"]
+)
+NUMBERS = st.sampled_from(
+    ["0", "-1", "9007199254740993", "12345678901234567890", "9" * 45, "1.5", "1e3", "1E400", "-0.0"]
+)
 SCALARS = st.sampled_from(["null", "true", '"x"', '""', '"\\ud800"', '"ü"']) | NUMBERS
 TEXTS = st.recursive(
     SCALARS,
@@ -36,7 +47,10 @@ CONTRACTS = st.builds(
     columns=st.sampled_from([Mode.EVOLVE, Mode.FREEZE, Mode.RESCUE]),
     kinds=st.sampled_from([Mode.EVOLVE, Mode.FREEZE, Mode.RESCUE]),
     is_double_first=st.booleans(),
-    pins=st.dictionaries(NAMES.map(lambda name: field_path("", name)), st.sampled_from([pin for pin in Pin if pin is not Pin.IGNORE])),
+    pins=st.dictionaries(
+        NAMES.map(lambda name: field_path("", name)),
+        st.sampled_from([pin for pin in Pin if pin is not Pin.IGNORE]),
+    ),
 )
 
 
@@ -47,7 +61,9 @@ def event(text: str) -> JsonEvent:
 
 
 def seen(*texts: str) -> Variation:
-    return Variation(frozenset[tuple[str, Kind]]().union(*(variation_of(event(text)).kinds for text in texts)))
+    return Variation(
+        frozenset[tuple[str, Kind]]().union(*(variation_of(event(text)).kinds for text in texts))
+    )
 
 
 def schema_of(*texts: str, contract: Contract | None = None) -> TypeSchema:
@@ -86,28 +102,45 @@ def test_every_leaf_of_every_event_is_read_back_however_events_are_split_and_ord
         schema = next_schema(schema, seen(*ordered[:end]), contract)
         for text in batch:
             one = shape(text, schema, contract)
-            assert read_back(json.loads(one.row), one.rescued_json, schema) == leaves_of(event(text).fields)
+            assert read_back(json.loads(one.row), one.rescued_json, schema) == leaves_of(
+                event(text).fields
+            )
 
 
 @given(st.lists(EVENTS, max_size=6), CONTRACTS, st.randoms(use_true_random=False))
-def test_a_rebuilt_table_is_the_same_in_any_order(events: list[str], contract: Contract, random: Random) -> None:
+def test_a_rebuilt_table_is_the_same_in_any_order(
+    events: list[str], contract: Contract, random: Random
+) -> None:
     again = random.sample(events, len(events))
-    assert next_schema(TypeSchema(), seen(*again), contract) == next_schema(TypeSchema(), seen(*events), contract)
+    assert next_schema(TypeSchema(), seen(*again), contract) == next_schema(
+        TypeSchema(), seen(*events), contract
+    )
 
 
 def _is_extended(before: tuple[Column, ...], after: tuple[Column, ...]) -> bool:
-    return len(before) <= len(after) and all(_is_grown(one, other) for one, other in zip(before, after, strict=False))
+    return len(before) <= len(after) and all(
+        _is_grown(one, other) for one, other in zip(before, after, strict=False)
+    )
 
 
 def _is_grown(before: Column, after: Column) -> bool:
-    if (before.name, before.field, before.holds, before.is_variant) != (after.name, after.field, after.holds, after.is_variant):
+    if (before.name, before.field, before.holds, before.is_variant) != (
+        after.name,
+        after.field,
+        after.holds,
+        after.is_variant,
+    ):
         return False
-    elements = before.element is None or (after.element is not None and _is_grown(before.element, after.element))
+    elements = before.element is None or (
+        after.element is not None and _is_grown(before.element, after.element)
+    )
     return elements and _is_extended(before.fields, after.fields)
 
 
 @given(st.lists(EVENTS, max_size=5), CONTRACTS)
-def test_a_schema_only_grows_and_rests_when_nothing_is_new(events: list[str], contract: Contract) -> None:
+def test_a_schema_only_grows_and_rests_when_nothing_is_new(
+    events: list[str], contract: Contract
+) -> None:
     schema = TypeSchema()
     for at in range(len(events)):
         observed = seen(*events[: at + 1])
@@ -119,19 +152,27 @@ def test_a_schema_only_grows_and_rests_when_nothing_is_new(events: list[str], co
 
 
 @given(st.lists(EVENTS, min_size=1, max_size=5), EVENTS, CONTRACTS)
-def test_what_is_covered_is_all_in_the_columns_of_its_fields(events: list[str], text: str, contract: Contract) -> None:
+def test_what_is_covered_is_all_in_the_columns_of_its_fields(
+    events: list[str], text: str, contract: Contract
+) -> None:
     schema = next_schema(TypeSchema(), seen(*events), contract)
     one = event(text)
     if covers(schema, variation_of(one), sorted(one.flags)):
         row = shaped(one, schema, contract)
         assert not row.rescued
-        assert read_back(_by_field(json.loads(text), schema.columns), None, schema) == leaves_of(one.fields)
+        assert read_back(_by_field(json.loads(text), schema.columns), None, schema) == leaves_of(
+            one.fields
+        )
 
 
 def _by_field(value: dict[str, Any], columns: tuple[Column, ...]) -> dict[str, Any]:
-    """What a reader gives that knows the columns of fields alone, and takes each value as its column's type."""
+    """What a reader gives that knows the columns of fields alone, and takes each value as its
+    column's type.
+    """
     bare = {column.field: column for column in columns if not column.is_variant}
-    return {bare[name].name: _native(one, bare[name]) for name, one in value.items() if name in bare}
+    return {
+        bare[name].name: _native(one, bare[name]) for name, one in value.items() if name in bare
+    }
 
 
 def _native(value: Any, column: Column) -> Any:
@@ -159,8 +200,14 @@ def _native(value: Any, column: Column) -> Any:
         (['{"a":[{"b":1}]}', '{"a":[{"b":"x"}]}'], {"a": [{"b": "long", "b__v_string": "string"}]}),
         (['{"a":[1]}', '{"a":["x"]}'], {"a": ["long"]}),
         (['{"a":[12]}', '{"a":[55.5]}'], {"a": ["long"], "a__v_array_double": ["double"]}),
-        (['{"a":[55.5]}', '{"a":[null,12]}', '{"a":[1,5.5]}'], {"a": ["fraction"], "a__v_array_double": ["double"]}),
-        (['{"a":[[[12]]]}', '{"a":[[],[[55.5]]]}'], {"a": [[["long"]]], "a__v_array_double": [[["double"]]]}),
+        (
+            ['{"a":[55.5]}', '{"a":[null,12]}', '{"a":[1,5.5]}'],
+            {"a": ["fraction"], "a__v_array_double": ["double"]},
+        ),
+        (
+            ['{"a":[[[12]]]}', '{"a":[[],[[55.5]]]}'],
+            {"a": [[["long"]]], "a__v_array_double": [[["double"]]]},
+        ),
         (['{"a":[12]}', '{"a":[12345678901234567890]}'], {"a": ["long"]}),
         (['{"a":1,"A":2}'], {"A": "long"}),
         (['{"kapi":1,"kapı":2,"İ":1,"i":2}'], {"kapi": "long", "i": "long"}),
@@ -187,17 +234,35 @@ def test_columns_of(events: list[str], columns: dict[str, Any]) -> None:
         ('{"maße":1}', '{"masse":1}', [("/maße", "1", "unknown")]),
         ('{"a":"\\ud800"}', '{"a":"x"}', [("/a", '"\\ud800"', "inexact")]),
         ('{"a":[1,"x",2]}', '{"a":[1]}', [("/a/1", '"x"', "mismatch")]),
-        ('{"a":[1,"x",2.5]}', '{"a":[1]}', [("/a/1", '"x"', "mismatch"), ("/a/2", "2.5", "mismatch")]),
+        (
+            '{"a":[1,"x",2.5]}',
+            '{"a":[1]}',
+            [("/a/1", '"x"', "mismatch"), ("/a/2", "2.5", "mismatch")],
+        ),
         ('{"a":{"b/~":1}}', '{"a":{"c":1}}', [("/a/b~1~0", "1", "unknown")]),
         ('{"a":null}', '{"b":1}', []),
         ('{"a":[],"b":{},"c":{"d":[],"e":{}},"f":{"b":{}}}', '{"f":{"a":1}}', []),
-        ('{"a":[],"b":{}}', '{"a":"x","b":[1]}', [("/a", "[]", "mismatch"), ("/b", "{}", "mismatch")]),
-        ('{"A":[],"b":[[]],"c":[null]}', '{"a":1}', [("/b", "[[]]", "unknown"), ("/c", "[null]", "unknown")]),
-        ('{"a":[12,9007199254740993,{}]}', '{"a":[1,1.5]}', [("/a/1", "9007199254740993", "inexact"), ("/a/2", "{}", "mismatch")]),
+        (
+            '{"a":[],"b":{}}',
+            '{"a":"x","b":[1]}',
+            [("/a", "[]", "mismatch"), ("/b", "{}", "mismatch")],
+        ),
+        (
+            '{"A":[],"b":[[]],"c":[null]}',
+            '{"a":1}',
+            [("/b", "[[]]", "unknown"), ("/c", "[null]", "unknown")],
+        ),
+        (
+            '{"a":[12,9007199254740993,{}]}',
+            '{"a":[1,1.5]}',
+            [("/a/1", "9007199254740993", "inexact"), ("/a/2", "{}", "mismatch")],
+        ),
         ('{"a\\ud800":1}', '{"a":1}', [("/a\ud800", "1", "inexact")]),
     ],
 )
-def test_what_no_column_takes_is_rescued_with_its_pointer_and_reason(text: str, known: str, rescued: list[tuple[str, str, str]]) -> None:
+def test_what_no_column_takes_is_rescued_with_its_pointer_and_reason(
+    text: str, known: str, rescued: list[tuple[str, str, str]]
+) -> None:
     assert told(shape(text, schema_of(known))) == rescued
 
 
@@ -206,7 +271,9 @@ def test_a_whole_number_is_in_a_double_only_where_it_is_that_number() -> None:
     schema = schema_of('{"a":1}', contract=contract)
     assert columns_of(schema) == {"a": "double"}
     assert told(shape('{"a":9007199254740992}', schema, contract)) == []
-    assert told(shape('{"a":9007199254740993}', schema, contract)) == [("/a", "9007199254740993", "inexact")]
+    assert told(shape('{"a":9007199254740993}', schema, contract)) == [
+        ("/a", "9007199254740993", "inexact")
+    ]
 
 
 def test_a_pinned_path_has_its_type_from_birth_and_an_ignored_one_no_column() -> None:
@@ -221,7 +288,11 @@ def test_a_column_that_is_there_takes_its_values_though_they_are_ignored_by_now(
     schema = schema_of('{"a":1,"b":{"c":1}}')
     ignoring = Contract(pins={"/a": Pin.IGNORE, "/b/c": Pin.IGNORE, "/b/d": Pin.IGNORE})
     one = shape('{"a":2,"b":{"c":3,"d":4},"new":5}', schema, ignoring)
-    assert (json.loads(one.row), told(one), one.discarded) == ({"a": 2, "b": {"c": 3}}, [("/new", "5", "unknown")], 1)
+    assert (json.loads(one.row), told(one), one.discarded) == (
+        {"a": 2, "b": {"c": 3}},
+        [("/new", "5", "unknown")],
+        1,
+    )
 
 
 def test_a_contract_says_how_many_columns_there_are() -> None:
@@ -230,7 +301,13 @@ def test_a_contract_says_how_many_columns_there_are() -> None:
     assert columns_of(schema) == {"a": "long", "b": "long"}
     assert told(shape(wide, schema, contract)) == [("/c", "3", "cap")]
     assert Contract(kinds="rescue").within(contract).column_cap == 2
-    assert schema_of(json.dumps({f"f{number}": number for number in range(700)}), contract=Contract(max_columns=700)).leaves == 700
+    assert (
+        schema_of(
+            json.dumps({f"f{number}": number for number in range(700)}),
+            contract=Contract(max_columns=700),
+        ).leaves
+        == 700
+    )
     with pytest.raises(DeclarationError, match="max_columns"):
         Contract(max_columns=0)
 
@@ -243,7 +320,10 @@ def test_names_of_a_path_are_those_of_its_fields() -> None:
 def test_each_array_of_numbers_is_in_one_column_whole() -> None:
     """As a single number is: of an array with whole numbers and fractions no part is elsewhere."""
     schema = schema_of('{"a":[12]}', '{"a":[55.5]}')
-    rows = [shape(text, schema) for text in ('{"a":[12,7]}', '{"a":[55.5]}', '{"a":[12,null,55.5]}', '{"a":[]}')]
+    rows = [
+        shape(text, schema)
+        for text in ('{"a":[12,7]}', '{"a":[55.5]}', '{"a":[12,null,55.5]}', '{"a":[]}')
+    ]
     assert [one.row for one in rows] == [
         '{"a":[12,7]}',
         '{"a__v_array_double":[55.5]}',

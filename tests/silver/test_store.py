@@ -1,4 +1,6 @@
-"""The store of event types keeps what executions find out, all or nothing, and moves checkpoints when they complete, never back."""
+"""The store of event types keeps what executions find out, all or nothing, and moves checkpoints
+when they complete, never back.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +16,17 @@ from lakechime_dagster.silver.schema import Breaking, Broke, TypeCheckpoint
 from lakechime_dagster.silver.store import Hints, LeftType, Requests, SqlEventTypes
 from lakechime_dagster.tables.events import Hint, checked_groups, event_group
 from lakechime_dagster.triggers.interventions import By
-from tests.support.event_types import GAME, SHOP, START, complete, learn, learning, prototype, registered, result
+from tests.support.event_types import (
+    GAME,
+    SHOP,
+    START,
+    complete,
+    learn,
+    learning,
+    prototype,
+    registered,
+    result,
+)
 
 ODD = {"a": 1, "é\u0000": [{"b": "x"}], "c": None}
 ME, YOU = By(who="me", reason="prices are cents now"), By(who="you", reason="so do I")
@@ -46,8 +58,16 @@ def test_what_was_learned_is_read_back(types: SqlEventTypes) -> None:
     one = learning(registered(types), prototype(**ODD), prototype(a="x"))
     assert types.learn("shop", [one]) == {"buy": 1}
     known = types.types("shop")["buy"]
-    assert (known.schema, known.observed, known.schema_version, known.checkpoint) == (one.schema, one.observed, 1, START)
-    assert types.variations("shop", ["buy", "sell"]) == {"buy": {shape.typed_hash: shape.variation for shape in one.prototypes}, "sell": {}}
+    assert (known.schema, known.observed, known.schema_version, known.checkpoint) == (
+        one.schema,
+        one.observed,
+        1,
+        START,
+    )
+    assert types.variations("shop", ["buy", "sell"]) == {
+        "buy": {shape.typed_hash: shape.variation for shape in one.prototypes},
+        "sell": {},
+    }
     assert types.types("other") == SqlEventTypes(types.engine, "other").types("shop") == {}
 
 
@@ -55,20 +75,32 @@ def test_a_schema_is_added_to_the_one_that_was_read_or_not_at_all(types: SqlEven
     known, sell = learn(types), registered(types, "sell")
     one, other = learning(known, prototype(b=1)), learning(known, prototype(c=1))
     types.learn("shop", [one])
-    with pytest.raises(ConsumerConflictError, match="the schema of buy is number 2 by now, and was read as 1"):
+    with pytest.raises(
+        ConsumerConflictError, match="the schema of buy is number 2 by now, and was read as 1"
+    ):
         types.learn("shop", [learning(sell, prototype(a=1)), other])
     assert types.types("shop")["sell"].schema_version == 0
-    assert [version["decision"] for version in types.history("shop", "buy")] == ["+ a long", "+ b long"]
+    assert [version["decision"] for version in types.history("shop", "buy")] == [
+        "+ a long",
+        "+ b long",
+    ]
 
 
-def test_what_one_attempt_observes_is_not_forgotten_by_another_that_read_before_it(types: SqlEventTypes) -> None:
+def test_what_one_attempt_observes_is_not_forgotten_by_another_that_read_before_it(
+    types: SqlEventTypes,
+) -> None:
     read = learn(types)
-    for one in (learning(read, prototype(b=None)), learning(read, prototype(c=None))):  # which add no column
+    for one in (
+        learning(read, prototype(b=None)),
+        learning(read, prototype(c=None)),
+    ):  # which add no column
         types.learn("shop", [one])
     assert {"/a", "/b", "/c"} <= {path for path, _ in types.types("shop")["buy"].observed.kinds}
 
 
-def test_a_checkpoint_moves_with_a_commit_or_past_what_held_nothing_and_never_back(types: SqlEventTypes) -> None:
+def test_a_checkpoint_moves_with_a_commit_or_past_what_held_nothing_and_never_back(
+    types: SqlEventTypes,
+) -> None:
     learn(types)
     steps: list[tuple[TypeResult, str, TypeCheckpoint]] = [
         (result(5, step=1), "u", TypeCheckpoint(uid="u", version=5, commits=1)),
@@ -82,12 +114,21 @@ def test_a_checkpoint_moves_with_a_commit_or_past_what_held_nothing_and_never_ba
         assert checkpoint(types) == expected
 
 
-def test_a_type_that_failed_keeps_its_checkpoint_and_is_due_after_a_pause(types: SqlEventTypes) -> None:
+def test_a_type_that_failed_keeps_its_checkpoint_and_is_due_after_a_pause(
+    types: SqlEventTypes,
+) -> None:
     learn(types)
     complete(types, "e1", result(5, error="no room"))
     known = types.types("shop")["buy"]
-    assert (known.checkpoint, known.failures, known.error, known.due_ts > 1) == (START, 1, "no room", True)
-    assert types.left("shop") == [LeftType(type="buy", has_failed=True, is_due=False, due_ts=known.due_ts, error="no room")]
+    assert (known.checkpoint, known.failures, known.error, known.due_ts > 1) == (
+        START,
+        1,
+        "no room",
+        True,
+    )
+    assert types.left("shop") == [
+        LeftType(type="buy", has_failed=True, is_due=False, due_ts=known.due_ts, error="no room")
+    ]
     assert (types.retry("shop", ["buy"]), types.left("shop")[0].is_due) == (["buy"], True)
     complete(types, "e2", result(5, step=1))
     known = types.types("shop")["buy"]
@@ -100,14 +141,23 @@ def test_what_catches_up_moves_to_the_end_of_its_part_and_stays_late(types: SqlE
     since = measured(types).behind_ts
     complete(types, "e2", replace(result(3, step=1), due_ts=1))
     now = measured(types)
-    assert (checkpoint(types).version, types.left("shop")[0].is_due, now.behind, now.behind_ts) == (3, True, 9, since)
+    assert (checkpoint(types).version, types.left("shop")[0].is_due, now.behind, now.behind_ts) == (
+        3,
+        True,
+        9,
+        since,
+    )
     complete(types, "e3", result(5, step=2))
     assert (types.left("shop"), measured(types).behind_ts) == ([], None)
 
 
 def test_events_that_wait_for_a_table_are_known_to_the_next_execution(types: SqlEventTypes) -> None:
     learn(types)
-    complete(types, "e1", TypeResult(type="buy", table=BUY, start=2, end=2, rows=4, pending=4, waits=TYPE_CAP))
+    complete(
+        types,
+        "e1",
+        TypeResult(type="buy", table=BUY, start=2, end=2, rows=4, pending=4, waits=TYPE_CAP),
+    )
     assert (types.types("shop")["buy"].pending, types.types("shop")["buy"].waits) == (4, TYPE_CAP)
     complete(types, "e2", result(3, step=1))
     assert (types.types("shop")["buy"].pending, types.types("shop")["buy"].waits) == (0, "")
@@ -130,7 +180,9 @@ def test_shapes_hold_no_value(types: SqlEventTypes) -> None:
     assert row["shape"] == f'{{"name":"…","age":1,"scores":[1.5,1.5],"big":{"9" * 22},"ok":true}}'
 
 
-def test_of_many_variations_those_are_kept_that_enlarge_what_was_observed(types: SqlEventTypes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_variations_those_are_kept_that_enlarge_what_was_observed(
+    types: SqlEventTypes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store, "MAX_VARIATIONS", 2)
     learn(types, prototype(a=1), prototype(b="x"), prototype(a=1, b="x"))
     learn(types, prototype(b="x", a=None), prototype(c=1))
@@ -144,7 +196,9 @@ def test_of_many_variations_those_are_kept_that_enlarge_what_was_observed(types:
 
 @pytest.fixture
 def turned(types: SqlEventTypes) -> SqlEventTypes:
-    """A type with a long column and a variant column for texts, which rebuilt would be the other way round."""
+    """A type with a long column and a variant column for texts, which rebuilt would be the other
+    way round.
+    """
     learn(types)
     learn(types, prototype(a="x"))
     complete(types, "e0", result(3, step=1))
@@ -159,19 +213,27 @@ def columns(types: SqlEventTypes) -> tuple[int, list[str]]:
 def test_the_schema_of_a_rebuild_holds_with_the_commit_of_its_table(turned: SqlEventTypes) -> None:
     known, before = turned.types("shop")["buy"], columns(turned)
     rebuild = learning(known, is_rebuild=True)
-    assert turned.learn("shop", [rebuild]) == turned.learn("shop", [rebuild]) == {"buy": 3}  # of two attempts
+    assert (
+        turned.learn("shop", [rebuild]) == turned.learn("shop", [rebuild]) == {"buy": 3}
+    )  # of two attempts
     assert columns(turned) == before
     complete(turned, "e1", replace(result(4, step=2), schema_version=3))
     assert columns(turned) == (3, ["a string", "a__v_long long"])
     assert turned.breaks("shop", "buy")[-1].breaking.how is Broke.REBUILT
-    with pytest.raises(ConsumerConflictError, match="the schema of buy is number 3 by now, and was read as 2"):
+    with pytest.raises(
+        ConsumerConflictError, match="the schema of buy is number 3 by now, and was read as 2"
+    ):
         turned.learn("shop", [learning(known, prototype(b=1))])
 
 
-def test_after_a_rebuild_that_died_the_former_schema_goes_on_unless_its_table_has_the_new_one(turned: SqlEventTypes) -> None:
+def test_after_a_rebuild_that_died_the_former_schema_goes_on_unless_its_table_has_the_new_one(
+    turned: SqlEventTypes,
+) -> None:
     turned.learn("shop", [learning(turned.types("shop")["buy"], is_rebuild=True)])
     turned.hold("shop", "buy", 9)  # of a store that was lost
-    assert turned.learn("shop", [learning(turned.types("shop")["buy"], prototype(b=1))]) == {"buy": 4}
+    assert turned.learn("shop", [learning(turned.types("shop")["buy"], prototype(b=1))]) == {
+        "buy": 4
+    }
     assert columns(turned) == (4, ["a long", "a__v_string string", "b long"])
     turned.learn("shop", [learning(turned.types("shop")["buy"], is_rebuild=True)])
     turned.hold("shop", "buy", 5)
@@ -181,31 +243,55 @@ def test_after_a_rebuild_that_died_the_former_schema_goes_on_unless_its_table_ha
 # breaking changes
 
 
-def test_breaking_changes_are_read_of_a_group_or_a_type_since_a_moment(types: SqlEventTypes) -> None:
+def test_breaking_changes_are_read_of_a_group_or_a_type_since_a_moment(
+    types: SqlEventTypes,
+) -> None:
     learn(types)
     learn(types, prototype(a="x", b=1))
     (one,) = types.breaks("shop", since=measures(types).now - 60_000)
-    assert (one.breaking, one.type, one.schema_version) == (Breaking(path="/a", kind="string", how=Broke.VARIANT), "buy", 2)
+    assert (one.breaking, one.type, one.schema_version) == (
+        Breaking(path="/a", kind="string", how=Broke.VARIANT),
+        "buy",
+        2,
+    )
     assert types.breaks("shop", "buy") == [one]
-    assert types.breaks("shop", since=one.made_ts + 1) == types.breaks("other") == SqlEventTypes(types.engine, "other").breaks("shop") == []
+    assert (
+        types.breaks("shop", since=one.made_ts + 1)
+        == types.breaks("other")
+        == SqlEventTypes(types.engine, "other").breaks("shop")
+        == []
+    )
 
 
 # types that move to another group
 
 
-def test_all_that_is_known_of_a_type_moves_with_it(types: SqlEventTypes, requests: Requests) -> None:
+def test_all_that_is_known_of_a_type_moves_with_it(
+    types: SqlEventTypes, requests: Requests
+) -> None:
     learn(types)
     learn(types, name="sell")
     complete(types, "e0", result(3, step=1))
     hints = Hints(types.engine, "test")
     hints.add("game", Hint(type="buy", of="/a", says="double"), ME)
-    asked, before, kept = requests.ask(BUY, REPLAY, ME).request, types.types("shop"), types.variations("shop", ["buy"])
+    asked, before, kept = (
+        requests.ask(BUY, REPLAY, ME).request,
+        types.types("shop"),
+        types.variations("shop", ["buy"]),
+    )
     for _ in range(2):
         types.register(checked_groups(GAME, [SHOP, VIP]))
         assert types.types("shop") == {"sell": before["sell"]}
         assert types.types("vip") == {"buy": replace(before["buy"], due_ts=1)}
-    assert (before["buy"].table, before["buy"].home, before["buy"].checkpoint.commits) == (BUY, "shop", 1)
-    assert (types.variations("vip", ["buy"]), [one["version"] for one in types.history("vip", "buy")]) == (kept, [1])
+    assert (before["buy"].table, before["buy"].home, before["buy"].checkpoint.commits) == (
+        BUY,
+        "shop",
+        1,
+    )
+    assert (
+        types.variations("vip", ["buy"]),
+        [one["version"] for one in types.history("vip", "buy")],
+    ) == (kept, [1])
     assert (requests.open_of_group("vip"), requests.open_of_group("shop")) == ({"buy": asked}, {})
 
 
@@ -218,11 +304,15 @@ def test_an_execution_of_the_former_group_finds_its_type_gone(types: SqlEventTyp
         types.learn("shop", [learning(known, prototype(b=1))])
 
 
-def test_whichever_group_reads_a_type_first_registers_it_for_its_owner(types: SqlEventTypes) -> None:
+def test_whichever_group_reads_a_type_first_registers_it_for_its_owner(
+    types: SqlEventTypes,
+) -> None:
     groups = checked_groups(GAME, [SHOP, VIP])
     types.register(groups, ["buy", "sell"], START)
     types.register(groups, ["buy"], TypeCheckpoint(uid="u", version=7))
-    assert [(one.table, one.checkpoint) for one in types.types("vip").values()] == [("vip.buy", START)]
+    assert [(one.table, one.checkpoint) for one in types.types("vip").values()] == [
+        ("vip.buy", START)
+    ]
     assert [one.is_due for one in types.left("vip")] == [True]
     assert types.types("shop").keys() == {"sell"}
 
@@ -233,7 +323,9 @@ def test_whichever_group_reads_a_type_first_registers_it_for_its_owner(types: Sq
 def test_of_a_table_one_request_is_open_until_an_execution_closes_it(requests: Requests) -> None:
     asked = requests.ask(BUY, REPLAY, ME)
     assert (asked.who, asked.reason, asked.done_ts) == ("me", ME.reason, None)
-    assert requests.open(BUY) == Request(request_id=asked.request.request_id, table=BUY, kind=REPLAY)
+    assert requests.open(BUY) == Request(
+        request_id=asked.request.request_id, table=BUY, kind=REPLAY
+    )
     assert requests.ask(BUY, REPLAY, YOU) == asked
     assert requests.open("shop.sell") is Requests(requests.engine, "another").open(BUY) is None
     done = RequestDone(request_id=asked.request.request_id, replaced=3)
@@ -251,13 +343,19 @@ def test_a_rebuild_replaces_a_replay_that_an_execution_may_be_at(requests: Reque
     assert requests.open(BUY) == asked.request
 
 
-def test_a_cancelled_request_stays_cancelled_whatever_an_execution_records_later(requests: Requests) -> None:
+def test_a_cancelled_request_stays_cancelled_whatever_an_execution_records_later(
+    requests: Requests,
+) -> None:
     number = requests.ask(BUY, REPLAY, ME).request.request_id
     assert (requests.cancel(BUY, ME, dry_run=True), requests.open(BUY) is None) == (number, False)
     assert (requests.cancel(BUY, YOU), requests.open(BUY)) == (number, None)
     requests.close("e1", RequestDone(request_id=number, replaced=3))
     (kept,) = requests.of(BUY)
-    assert (kept.done, kept.done_ts is None, kept.reason) == (None, False, f"{ME.reason}; cancelled by you: so do I")
+    assert (kept.done, kept.done_ts is None, kept.reason) == (
+        None,
+        False,
+        f"{ME.reason}; cancelled by you: so do I",
+    )
     with pytest.raises(NotFoundError, match=r"no request for 'shop\.buy' is open"):
         requests.cancel(BUY, ME)
 
@@ -265,15 +363,26 @@ def test_a_cancelled_request_stays_cancelled_whatever_an_execution_records_later
 # decisions
 
 
-def test_of_several_decisions_about_the_same_the_newest_holds_until_it_is_ended(engine: Engine) -> None:
+def test_of_several_decisions_about_the_same_the_newest_holds_until_it_is_ended(
+    engine: Engine,
+) -> None:
     hints = Hints(engine, "test")
 
     def holding() -> list[Any]:
         return [(one.hint.type, one.hint.of, one.hint.says) for one in hints.holding("game")]
 
-    for of, says, name in (("/price", "double", "buy"), ("/price", "json", "buy"), ("kinds", "evolve", "buy"), ("/price", "long", "sell")):
+    for of, says, name in (
+        ("/price", "double", "buy"),
+        ("/price", "json", "buy"),
+        ("kinds", "evolve", "buy"),
+        ("/price", "long", "sell"),
+    ):
         hints.add("game", Hint(type=name, of=of, says=says), ME)
-    assert holding() == [("buy", "/price", "json"), ("buy", "kinds", "evolve"), ("sell", "/price", "long")]
+    assert holding() == [
+        ("buy", "/price", "json"),
+        ("buy", "kinds", "evolve"),
+        ("sell", "/price", "long"),
+    ]
     hints.end("game", "buy", "/price", dry_run=True)
     hints.end("game", "buy", "/price")
     assert holding() == [("buy", "kinds", "evolve"), ("sell", "/price", "long")]

@@ -1,4 +1,6 @@
-"""Files of a folder as a source: what a look at them finds, whatever happens to them between two looks."""
+"""Files of a folder as a source: what a look at them finds, whatever happens to them between two
+looks.
+"""
 
 import os
 from pathlib import Path
@@ -32,7 +34,9 @@ def test_a_file_is_read_up_to_its_last_whole_line(source: FileSource) -> None:
     assert (poll.end, poll.rest) == (FileOffsets({"a.jsonl": 27}), "")
 
 
-def test_new_files_are_read_from_their_beginning_and_others_are_none_of_it(source: FileSource) -> None:
+def test_new_files_are_read_from_their_beginning_and_others_are_none_of_it(
+    source: FileSource,
+) -> None:
     (source.folder / "a.jsonl").write_bytes(b"1\n")
     (source.folder / "a.json").write_bytes(b"1\n")
     checkpoint = source.poll(None).end
@@ -55,34 +59,53 @@ def test_a_file_that_shrank_needs_a_person_and_hides_no_other(source: FileSource
     poll = source.poll(FileOffsets({"a.jsonl": 1_500}))
     assert poll.end == FileOffsets({"a.jsonl": 1_500, "b.jsonl": 2})
     (problem,) = poll.problems
-    assert problem.startswith(f"{source.folder}/a.jsonl holds 2 bytes, and 1,500 of it were read: it is not what it was; put it back")
+    assert problem.startswith(
+        f"{source.folder}/a.jsonl holds 2 bytes, and 1,500 of it were read: it is not what it was; "
+        f"put it back"
+    )
 
 
-def test_a_file_that_was_written_anew_and_is_longer_is_found_by_the_end_of_its_line(source: FileSource) -> None:
+def test_a_file_that_was_written_anew_and_is_longer_is_found_by_the_end_of_its_line(
+    source: FileSource,
+) -> None:
     (source.folder / "a.jsonl").write_bytes(b'{"id":1,"name":"x"}\n')
     (problem,) = source.poll(FileOffsets({"a.jsonl": 9})).problems
-    assert "grew to 20 bytes, but at byte 9, up to which it was read, no line ends any more: it was rewritten" in problem
+    assert (
+        "grew to 20 bytes, but at byte 9, up to which it was read, no line ends any more: it was "
+        "rewritten" in problem
+    )
 
 
 def test_a_name_that_is_no_text_is_told(source: FileSource) -> None:
     Path(os.fsdecode(bytes(source.folder) + b"/\xff.jsonl")).write_bytes(b"1\n")
-    with pytest.raises(MessagesUnreadableError, match=r"'\\udcff\.jsonl' in .* is not UTF-8; rename the file"):
+    with pytest.raises(
+        MessagesUnreadableError, match=r"'\\udcff\.jsonl' in .* is not UTF-8; rename the file"
+    ):
         source.poll(None)
 
 
 def test_a_declared_source_is_opened_where_its_folder_lies(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.log").write_bytes(b"1\n")
-    assert open_source(JsonLines("in", pattern="*.log"), tmp_path.joinpath, {}).poll(None).end == FileOffsets({"a.log": 2})
+    assert open_source(JsonLines("in", pattern="*.log"), tmp_path.joinpath, {}).poll(
+        None
+    ).end == FileOffsets({"a.log": 2})
     topic = KafkaTopic("orders", bootstrap="broker:9092")
-    assert open_source(JsonLines("in", max_bytes=7), tmp_path.joinpath, {}) == FileSource(tmp_path / "in", "*.jsonl", 7)
+    assert open_source(JsonLines("in", max_bytes=7), tmp_path.joinpath, {}) == FileSource(
+        tmp_path / "in", "*.jsonl", 7
+    )
     opened = open_source(topic, Path, {"NAME": "value"}, is_ordered_by_position=True)
     assert opened == KafkaSource(topic, {"NAME": "value"}, is_ordered_by_position=True)
     with pytest.raises(MessagesUnreadableError, match="42 is neither"):
         open_source(42, Path, {})
 
 
-WRITES = st.lists(st.tuples(st.sampled_from(["a.jsonl", "b.jsonl"]), st.binary(max_size=8).map(lambda raw: raw.replace(b"0", b"\n"))))
+WRITES = st.lists(
+    st.tuples(
+        st.sampled_from(["a.jsonl", "b.jsonl"]),
+        st.binary(max_size=8).map(lambda raw: raw.replace(b"0", b"\n")),
+    )
+)
 
 
 @given(WRITES, st.none() | st.integers(1, 9), st.data())
@@ -101,7 +124,9 @@ def test_files_that_grow_in_any_steps_of_any_limit_give_each_whole_line_once(
                 end = poll.limited_end or poll.end
                 assert isinstance(end, FileOffsets)
                 for part, (start, stop) in end.spans_after(checkpoint).items():
-                    read[part] = read.get(part, b"") + (source.folder / part).read_bytes()[start:stop]
+                    read[part] = (
+                        read.get(part, b"") + (source.folder / part).read_bytes()[start:stop]
+                    )
                 checkpoint = end
         whole = {name: raw[: raw.rfind(b"\n") + 1] for name, raw in held.items()}
         assert read == {name: raw for name, raw in whole.items() if raw}

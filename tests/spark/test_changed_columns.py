@@ -1,4 +1,6 @@
-"""A commit that changed nothing but values in rows that stay names the columns; any other does not."""
+"""A commit that changed nothing but values in rows that stay names the columns; any other does
+not.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,9 @@ TAG = "lakechime/changed"
 def wide(spark: SparkSession, *others: int) -> DataFrame:
     """A row of 65 columns, of which these are other ones, and a row that is the same."""
     row = [f"{'NULL' if at in others else at}" for at in range(65)]
-    return spark.sql(f"SELECT * FROM VALUES (1, {', '.join(row)}), (2, {', '.join(map(str, range(65)))})")
+    return spark.sql(
+        f"SELECT * FROM VALUES (1, {', '.join(row)}), (2, {', '.join(map(str, range(65)))})"
+    )
 
 
 def test_the_columns_that_differ_are_named_however_many_there_are(spark: SparkSession) -> None:
@@ -33,7 +37,9 @@ def test_the_columns_that_differ_are_named_however_many_there_are(spark: SparkSe
 def started(spark: SparkSession, folder: Path, refresh: RefreshMode) -> tuple[Source, Subscription]:
     source = Source(folder / "orders", ORDERS)
     source.write((1, 1.5, "a"), (2, float("nan"), None))
-    subscription = make_subscription(spark, folder, {"orders": source}, lambda orders: orders, keys=("id",), refresh=refresh)
+    subscription = make_subscription(
+        spark, folder, {"orders": source}, lambda orders: orders, keys=("id",), refresh=refresh
+    )
     subscription.run()
     return source, subscription
 
@@ -48,10 +54,16 @@ def told(subscription: Subscription) -> str | None:
 
 def foreign(subscription: Subscription) -> None:
     """A commit of somebody else, of the target's newest row once more."""
-    write_deltalake(subscription.job.location, pa.Table.from_pylist([{"id": 2, "amount": 3.0, "note": "b"}], ORDERS), mode="append")
+    write_deltalake(
+        subscription.job.location,
+        pa.Table.from_pylist([{"id": 2, "amount": 3.0, "note": "b"}], ORDERS),
+        mode="append",
+    )
 
 
-def test_a_table_that_is_replaced_names_them_if_all_its_rows_stay(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_that_is_replaced_names_them_if_all_its_rows_stay(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     source, subscription = started(spark, tmp_path, RefreshMode.FULL)
     source.update({"amount": "2.5", "note": "'late'"}, "id = 1")
     assert told(subscription) == '["amount","note"]'

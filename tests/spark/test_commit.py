@@ -1,4 +1,6 @@
-"""Law 13: a step of a consumer commits at most once, and the log says afterwards whose commit it is."""
+"""Law 13: a step of a consumer commits at most once, and the log says afterwards whose commit it
+is.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -34,14 +36,23 @@ CONSUMER = ConsumerId("test", "silver.t", 'it\'s "quoted"')
 
 
 def make_commit_metadata(step: int, attempt: int = 1, **fields: Any) -> CommitMetadata:
-    values = {"end": Checkpoint(position=Position(0, 10 * step + attempt)), "execution_id": f"e{step}"} | fields
+    values = {
+        "end": Checkpoint(position=Position(0, 10 * step + attempt)),
+        "execution_id": f"e{step}",
+    } | fields
     return CommitMetadata(consumer=CONSUMER, step=step, attempt=attempt, **values)
 
 
 @pytest.fixture
 def target(spark: SparkSession, tmp_path: Path) -> Target:
     location = str(tmp_path / "target")
-    target = Target(name="silver.t", location=location, log=open_log(location, "silver.t"), keys=("k",), partitioned_by=("p",))
+    target = Target(
+        name="silver.t",
+        location=location,
+        log=open_log(location, "silver.t"),
+        keys=("k",),
+        partitioned_by=("p",),
+    )
     create_if_missing(spark, target, frame(spark).schema)
     return target
 
@@ -51,15 +62,20 @@ def frame(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
 
 
 @pytest.mark.tier1
-def test_every_kind_of_write_carries_the_commit_metadata_and_leaves_no_conf_behind(spark: SparkSession, target: Target) -> None:
+def test_every_kind_of_write_carries_the_commit_metadata_and_leaves_no_conf_behind(
+    spark: SparkSession, target: Target
+) -> None:
     changes = spark.createDataFrame(
-        [(1, "a", "u", "U"), (2, "b", "-", "D"), (4, "b", "n", "I")], f"k BIGINT, p STRING, v STRING, {OPERATION} STRING"
+        [(1, "a", "u", "U"), (2, "b", "-", "D"), (4, "b", "n", "I")],
+        f"k BIGINT, p STRING, v STRING, {OPERATION} STRING",
     )
     rows = frame(spark, (1, "a", "x"), (2, "b", "x"), (3, "it's", "x"))
     writes = [
         lambda: append(rows, target),
         lambda: merge(spark, target, changes),
-        lambda: replace_partitions(frame(spark, (9, "it's", "r")), target, [("it's",), ("c",), (None,)]),
+        lambda: replace_partitions(
+            frame(spark, (9, "it's", "r")), target, [("it's",), ("c",), (None,)]
+        ),
         lambda: append_nothing(spark, target),
         lambda: replace_all(frame(spark, (5, "a", "all")), target),
     ]
@@ -76,16 +92,25 @@ def test_every_kind_of_write_carries_the_commit_metadata_and_leaves_no_conf_behi
         [(1, "a", "u"), (4, "b", "n"), (9, "it's", "r")],
         [(5, "a", "all")],
     ]
-    assert [spark.conf.get(name, None) for name in (TXN_APP_ID, TXN_VERSION, USER_METADATA)] == [None] * 3
+    assert [spark.conf.get(name, None) for name in (TXN_APP_ID, TXN_VERSION, USER_METADATA)] == [
+        None
+    ] * 3
     assert target.log.properties()["delta.enableChangeDataFeed"] == "true"
 
 
 @pytest.mark.tier1
-def test_a_zombie_that_writes_after_its_successor_is_skipped_and_told_so(spark: SparkSession, target: Target) -> None:
+def test_a_zombie_that_writes_after_its_successor_is_skipped_and_told_so(
+    spark: SparkSession, target: Target
+) -> None:
     zombie, successor = make_commit_metadata(1, attempt=1), make_commit_metadata(1, attempt=2)
 
     def overtaken() -> Any:
-        assert commit(spark, target, successor, lambda: lambda: append(frame(spark, (1, "a", "second")), target))
+        assert commit(
+            spark,
+            target,
+            successor,
+            lambda: lambda: append(frame(spark, (1, "a", "second")), target),
+        )
         return lambda: append(frame(spark, (1, "a", "first")), target)
 
     found = commit(spark, target, zombie, overtaken)
@@ -93,19 +118,43 @@ def test_a_zombie_that_writes_after_its_successor_is_skipped_and_told_so(spark: 
     assert (is_own(found, zombie), is_own(found, successor)) == (False, True)
     assert found.commit_metadata.end == successor.end
     assert read_rows(target.location) == [(1, "a", "second")]
-    assert commit(spark, target, zombie, lambda: pytest.fail("a step that has committed is not prepared again")) == found
+    assert (
+        commit(
+            spark,
+            target,
+            zombie,
+            lambda: pytest.fail("a step that has committed is not prepared again"),
+        )
+        == found
+    )
 
 
 @pytest.mark.tier1
-def test_an_attempt_whose_consumer_has_moved_on_is_refused(spark: SparkSession, target: Target) -> None:
-    commit(spark, target, make_commit_metadata(2), lambda: lambda: append(frame(spark, (1, "a", "x")), target))
+def test_an_attempt_whose_consumer_has_moved_on_is_refused(
+    spark: SparkSession, target: Target
+) -> None:
+    commit(
+        spark,
+        target,
+        make_commit_metadata(2),
+        lambda: lambda: append(frame(spark, (1, "a", "x")), target),
+    )
     with pytest.raises(ConsumerConflictError, match="its consumer has committed step 2"):
-        commit(spark, target, make_commit_metadata(1), lambda: lambda: append(frame(spark, (2, "a", "late")), target))
+        commit(
+            spark,
+            target,
+            make_commit_metadata(1),
+            lambda: lambda: append(frame(spark, (2, "a", "late")), target),
+        )
     assert read_rows(target.location) == [(1, "a", "x")]
 
 
-def test_with_a_transaction_per_attempt_the_zombie_would_double_the_rows(spark: SparkSession, target: Target) -> None:
-    """The broken twin of law 13: what the check above would see if the transaction's version were not the step."""
+def test_with_a_transaction_per_attempt_the_zombie_would_double_the_rows(
+    spark: SparkSession, target: Target
+) -> None:
+    """The broken twin of law 13: what the check above would see if the transaction's version were
+    not the step.
+    """
     for attempt in (1, 2):
         twin = replace(make_commit_metadata(1), step=10 + attempt)
         with as_commit_of(spark, twin):
@@ -121,12 +170,21 @@ def test_nothing_to_do_leaves_no_commit(spark: SparkSession, target: Target) -> 
 
 
 @pytest.mark.tier1
-def test_a_writer_that_loses_a_conflict_reads_and_writes_again(spark: SparkSession, target: Target) -> None:
-    commit(spark, target, make_commit_metadata(1), lambda: lambda: append(frame(spark, (1, "a", "x"), (2, "a", "x")), target))
+def test_a_writer_that_loses_a_conflict_reads_and_writes_again(
+    spark: SparkSession, target: Target
+) -> None:
+    commit(
+        spark,
+        target,
+        make_commit_metadata(1),
+        lambda: lambda: append(frame(spark, (1, "a", "x"), (2, "a", "x")), target),
+    )
     tries = []
 
     def prepare() -> Any:
-        stale = spark.createDataFrame([(1, "a", "mine", "U")], f"k BIGINT, p STRING, v STRING, {OPERATION} STRING")
+        stale = spark.createDataFrame(
+            [(1, "a", "mine", "U")], f"k BIGINT, p STRING, v STRING, {OPERATION} STRING"
+        )
         tries.append(1)
 
         def conflicting() -> None:

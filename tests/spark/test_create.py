@@ -16,12 +16,16 @@ RUNS = 4
 SCHEMA = StructType([StructField("id", LongType())])
 
 
-def test_runs_that_create_a_target_at_the_same_time_all_go_on(spark: SparkSession, tmp_path: Path) -> None:
+def test_runs_that_create_a_target_at_the_same_time_all_go_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     location = str(tmp_path / "target")
     together = Barrier(RUNS)
 
     def create(_: int) -> None:
-        target = Target(name="silver.orders", location=location, log=open_log(location, "silver.orders"))
+        target = Target(
+            name="silver.orders", location=location, log=open_log(location, "silver.orders")
+        )
         together.wait(60)
         create_if_missing(spark.newSession(), target, SCHEMA)
 

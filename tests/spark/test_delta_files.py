@@ -1,4 +1,6 @@
-"""Rows of single files are read in the session that asks for them, whatever session the JVM was in."""
+"""Rows of single files are read in the session that asks for them, whatever session the JVM was
+in.
+"""
 
 from pathlib import Path
 
@@ -11,7 +13,9 @@ from tests.support.refreshes import DAYS, balanced, flights_source, make_subscri
 pytestmark = pytest.mark.spark
 
 
-def test_appended_rows_are_committed_under_the_commit_metadata_of_their_own_session(spark: SparkSession, tmp_path: Path) -> None:
+def test_appended_rows_are_committed_under_the_commit_metadata_of_their_own_session(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """What a write is to say of itself is set in the session of the run."""
     flights = flights_source(tmp_path)
     subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights)

@@ -1,4 +1,6 @@
-"""Law 14: where a range may not be read incrementally, the commit replaces the target, whatever the refresh mode, and says so."""
+"""Law 14: where a range may not be read incrementally, the commit replaces the target, whatever the
+refresh mode, and says so.
+"""
 
 import datetime as dt
 import shutil
@@ -19,9 +21,18 @@ SCHEMA = pa.schema([("day", pa.date32()), ("k", pa.int64()), ("origin", pa.strin
 FIRST, SECOND = dt.date(2013, 1, 1), dt.date(2013, 1, 2)
 MODES: dict[RefreshMode, dict[str, Any]] = {
     RefreshMode.ROWS: {"sql": "SELECT k, origin FROM flights", "keys": ("k",)},
-    RefreshMode.AFFECTED_KEYS: {"sql": "SELECT origin, count(*) AS n FROM flights GROUP BY origin", "keys": ("origin",)},
-    RefreshMode.PARTITIONS: {"sql": "SELECT day, count(*) AS n FROM flights GROUP BY day", "partitioned_by": ("day",)},
-    RefreshMode.FULL: {"sql": "SELECT origin, count(*) AS n FROM flights GROUP BY origin", "keys": ("origin",)},
+    RefreshMode.AFFECTED_KEYS: {
+        "sql": "SELECT origin, count(*) AS n FROM flights GROUP BY origin",
+        "keys": ("origin",),
+    },
+    RefreshMode.PARTITIONS: {
+        "sql": "SELECT day, count(*) AS n FROM flights GROUP BY day",
+        "partitioned_by": ("day",),
+    },
+    RefreshMode.FULL: {
+        "sql": "SELECT origin, count(*) AS n FROM flights GROUP BY origin",
+        "keys": ("origin",),
+    },
 }
 AFTER = {
     RefreshMode.ROWS: [(7, "EWR"), (8, "EWR")],
@@ -39,10 +50,14 @@ def recreate(source: Source) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_target_is_replaced_whatever_its_mode(spark: SparkSession, tmp_path: Path, mode: RefreshMode) -> None:
+def test_a_target_is_replaced_whatever_its_mode(
+    spark: SparkSession, tmp_path: Path, mode: RefreshMode
+) -> None:
     source = Source(tmp_path / "flights", SCHEMA, ("day",))
     source.write((FIRST, 1, "JFK"), (SECOND, 2, "LGA"))
-    subscription = make_subscription(spark, tmp_path, {"flights": source}, refresh=mode, **MODES[mode])
+    subscription = make_subscription(
+        spark, tmp_path, {"flights": source}, refresh=mode, **MODES[mode]
+    )
     subscription.run()
     assert len(subscription.rows) == 2
     recreate(source)

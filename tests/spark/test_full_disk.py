@@ -15,7 +15,9 @@ TOLD = "no space is left on a disk that Spark writes to; free some, and the next
 def test_a_full_disk_below_other_failures_is_told_too(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     full = jvm.java.io.IOException("No space left on device")
-    task = jvm.java.lang.RuntimeException("[TASK_WRITE_FAILED] Task failed while writing rows", full)
+    task = jvm.java.lang.RuntimeException(
+        "[TASK_WRITE_FAILED] Task failed while writing rows", full
+    )
     with pytest.raises(SparkFailedError) as told, described():
         jvm.java.util.concurrent.CompletableFuture.failedFuture(task).get()
     assert str(told.value) == TOLD

@@ -26,25 +26,40 @@ def make_source(folder: Path) -> Source:
 
 
 def clean_up(source: Source) -> None:
-    DeltaTable(str(source.location)).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    DeltaTable(str(source.location)).vacuum(
+        retention_hours=0, dry_run=False, enforce_retention_duration=False
+    )
 
 
 def pinned_at(source: Source, version: int) -> TableJob:
     pinned = SnapshotId(str(version))
-    names = InputJob(alias="names", table="names", location=str(source.location), mode=ReadMode.SNAPSHOT, pinned=pinned)
+    names = InputJob(
+        alias="names",
+        table="names",
+        location=str(source.location),
+        mode=ReadMode.SNAPSHOT,
+        pinned=pinned,
+    )
     return TableJob(name="target", location="", inputs=(names,))
 
 
 @pytest.mark.parametrize("way", ["overwritten", "compacted"])
-def test_a_pinned_snapshot_whose_files_were_cleaned_up_is_answered_with_a_remedy(spark: SparkSession, tmp_path: Path, way: str) -> None:
+def test_a_pinned_snapshot_whose_files_were_cleaned_up_is_answered_with_a_remedy(
+    spark: SparkSession, tmp_path: Path, way: str
+) -> None:
     source = make_source(tmp_path)
     source.optimize() if way == "compacted" else source.write((1, "uno"), mode="overwrite")
     clean_up(source)
-    with pytest.raises(TableUnreadableError, match=r"names: files of snapshot 1 were removed by a clean-up; the next attempt must read"):
+    with pytest.raises(
+        TableUnreadableError,
+        match=r"names: files of snapshot 1 were removed by a clean-up; the next attempt must read",
+    ):
         open_inputs(spark, pinned_at(source, 1), open_log)
 
 
-def test_files_that_came_and_went_after_a_pinned_snapshot_are_not_missed(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_that_came_and_went_after_a_pinned_snapshot_are_not_missed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     source = make_source(tmp_path)
     source.delete("k = 2")
     clean_up(source)

@@ -1,4 +1,6 @@
-"""Rows of new keys alone are added without a look for each key, and are still each there once, whoever else writes meanwhile."""
+"""Rows of new keys alone are added without a look for each key, and are still each there once,
+whoever else writes meanwhile.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +29,9 @@ def source(tmp_path: Path) -> Source:
 
 @pytest.fixture
 def subscription(spark: SparkSession, tmp_path: Path, source: Source) -> Subscription:
-    return make_subscription(spark, tmp_path, {"source": source}, lambda source: source, keys=("k",))
+    return make_subscription(
+        spark, tmp_path, {"source": source}, lambda source: source, keys=("k",)
+    )
 
 
 @pytest.fixture
@@ -66,7 +70,9 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) ->
 
 
 @pytest.mark.tier1
-def test_rows_of_new_keys_are_added_and_others_merged(subscription: Subscription, source: Source) -> None:
+def test_rows_of_new_keys_are_added_and_others_merged(
+    subscription: Subscription, source: Source
+) -> None:
     source.write((1, "a"), (2, "b"))
     assert balanced(subscription.run()).counts.inserted == 2
     source.write((3, "c"))
@@ -74,18 +80,37 @@ def test_rows_of_new_keys_are_added_and_others_merged(subscription: Subscription
     source.update({"v": "'d'"}, "k = 3")
     source.write((4, "e"))
     counts = balanced(subscription.run()).counts
-    assert (counts.inserted, counts.updated, operations(subscription)[1:]) == (1, 1, ["WRITE", "WRITE", "MERGE"])
+    assert (counts.inserted, counts.updated, operations(subscription)[1:]) == (
+        1,
+        1,
+        ["WRITE", "WRITE", "MERGE"],
+    )
     assert subscription.rows == [(1, "a"), (2, "b"), (3, "d"), (4, "e")]
-    changes = pa.table(DeltaTable(subscription.job.location).load_cdf(starting_version=1)).to_pylist()
-    assert sorted((one["k"], one["_change_type"], one["_commit_version"]) for one in changes if one["_commit_version"] < 3) == [
+    changes = pa.table(
+        DeltaTable(subscription.job.location).load_cdf(starting_version=1)
+    ).to_pylist()
+    assert sorted(
+        (one["k"], one["_change_type"], one["_commit_version"])
+        for one in changes
+        if one["_commit_version"] < 3
+    ) == [
         (1, "insert", 1),
         (2, "insert", 1),
         (3, "insert", 2),
     ]
 
 
-def test_added_rows_of_a_partition_are_one_file(spark: SparkSession, tmp_path: Path, source: Source) -> None:
-    subscription = make_subscription(spark, tmp_path, {"source": source}, lambda source: source, keys=("k",), partitioned_by=("v",))
+def test_added_rows_of_a_partition_are_one_file(
+    spark: SparkSession, tmp_path: Path, source: Source
+) -> None:
+    subscription = make_subscription(
+        spark,
+        tmp_path,
+        {"source": source},
+        lambda source: source,
+        keys=("k",),
+        partitioned_by=("v",),
+    )
     source.write((99, "a"))
     subscription.run()
     source.write(*[(number, "ab"[number % 2]) for number in range(40)])
@@ -95,7 +120,10 @@ def test_added_rows_of_a_partition_are_one_file(spark: SparkSession, tmp_path: P
 
 @pytest.mark.parametrize("write", [append, overwrite])
 def test_a_key_that_another_writer_brings_after_the_comparison_is_there_once(
-    begun: Subscription, source: Source, monkeypatch: pytest.MonkeyPatch, write: Callable[[Subscription], None]
+    begun: Subscription,
+    source: Source,
+    monkeypatch: pytest.MonkeyPatch,
+    write: Callable[[Subscription], None],
 ) -> None:
     source.write((2, "ours"))
     meanwhile(monkeypatch, lambda: write(begun))
@@ -109,9 +137,19 @@ def test_an_attempt_that_another_one_overtakes_adds_nothing(
 ) -> None:
     """The other one's commit is empty, so that it is its transaction alone that tells of it."""
     source.write((2, "b"))
-    target = Target(name="target", location=begun.job.location, log=open_log(begun.job.location, "target"), keys=("k",))
-    other = CommitMetadata(consumer=begun.consumer, step=2, attempt=2, execution_id="e2", end=Checkpoint())
-    meanwhile(monkeypatch, lambda: commit(spark, target, other, lambda: lambda: append_nothing(spark, target)))
+    target = Target(
+        name="target",
+        location=begun.job.location,
+        log=open_log(begun.job.location, "target"),
+        keys=("k",),
+    )
+    other = CommitMetadata(
+        consumer=begun.consumer, step=2, attempt=2, execution_id="e2", end=Checkpoint()
+    )
+    meanwhile(
+        monkeypatch,
+        lambda: commit(spark, target, other, lambda: lambda: append_nothing(spark, target)),
+    )
     result, _ = begun.attempt(2, 1)
     assert result.outcome is Outcome.SKIPPED
     assert begun.rows == [(1, "a")]

@@ -1,4 +1,6 @@
-"""Names of columns are found in any case, as Spark finds them, and keep the spelling that is declared."""
+"""Names of columns are found in any case, as Spark finds them, and keep the spelling that is
+declared.
+"""
 
 from pathlib import Path
 
@@ -22,16 +24,22 @@ def source_of(folder: Path) -> Source:
     return source
 
 
-def subscription_of(spark: SparkSession, folder: Path, sql: str, **fields: object) -> tuple[Source, Subscription]:
+def subscription_of(
+    spark: SparkSession, folder: Path, sql: str, **fields: object
+) -> tuple[Source, Subscription]:
     source = source_of(folder)
-    return source, make_subscription(spark, folder, {"orders": source}, sql=sql, **{"keys": ("id",), **fields})
+    return source, make_subscription(
+        spark, folder, {"orders": source}, sql=sql, **{"keys": ("id",), **fields}
+    )
 
 
 def columns(subscription: Subscription) -> list[str]:
     return DeltaTable(subscription.job.location).schema().to_arrow().names  # type: ignore[union-attr]
 
 
-def test_a_key_that_is_returned_in_another_case_is_the_key(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_key_that_is_returned_in_another_case_is_the_key(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     source, subscription = subscription_of(spark, tmp_path, "SELECT ID, V FROM orders")
     assert subscription.run().counts.inserted == 2
     assert columns(subscription) == ["id", "V"]
@@ -42,7 +50,9 @@ def test_a_key_that_is_returned_in_another_case_is_the_key(spark: SparkSession, 
 
 
 @pytest.mark.parametrize("mode", [RefreshMode.ROWS, RefreshMode.FULL])
-def test_a_table_that_is_there_is_written_by_its_own_columns(spark: SparkSession, tmp_path: Path, mode: RefreshMode) -> None:
+def test_a_table_that_is_there_is_written_by_its_own_columns(
+    spark: SparkSession, tmp_path: Path, mode: RefreshMode
+) -> None:
     _, subscription = subscription_of(spark, tmp_path, "SELECT id, v FROM orders", refresh=mode)
     write_deltalake(subscription.job.location, pa.table({"Id": [1, 2], "V": ["a", "old"]}))
     counts = subscription.run().counts
@@ -51,9 +61,13 @@ def test_a_table_that_is_there_is_written_by_its_own_columns(spark: SparkSession
 
 
 @pytest.mark.tier1
-def test_a_key_that_is_not_returned_is_named_with_what_is(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_key_that_is_not_returned_is_named_with_what_is(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     _, subscription = subscription_of(spark, tmp_path, "SELECT V AS name FROM orders")
-    with pytest.raises(DeclarationError, match=r"target.*does not return the column id.*only name; return it"):
+    with pytest.raises(
+        DeclarationError, match=r"target.*does not return the column id.*only name; return it"
+    ):
         subscription.run()
 
 
@@ -62,6 +76,11 @@ def test_two_columns_of_one_name_are_refused(spark: SparkSession, tmp_path: Path
     def twice(orders: DataFrame) -> DataFrame:
         return orders.selectExpr("ID AS id", "ID + 1 AS Id")
 
-    subscription = make_subscription(spark, tmp_path, {"orders": source_of(tmp_path)}, twice, keys=("id",))
-    with pytest.raises(DeclarationError, match=r"target.*returns id and Id, which are one column to Spark; return one of them"):
+    subscription = make_subscription(
+        spark, tmp_path, {"orders": source_of(tmp_path)}, twice, keys=("id",)
+    )
+    with pytest.raises(
+        DeclarationError,
+        match=r"target.*returns id and Id, which are one column to Spark; return one of them",
+    ):
         subscription.run()

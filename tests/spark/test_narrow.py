@@ -1,4 +1,6 @@
-"""A narrowed table has just the rows that were asked for, wherever the process runs and whatever the year is."""
+"""A narrowed table has just the rows that were asked for, wherever the process runs and whatever
+the year is.
+"""
 
 import time
 from collections.abc import Iterator
@@ -16,7 +18,9 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """This process in New York, whose clocks were put forward on 2013-03-10; the JVM stays where it is."""
+    """This process in New York, whose clocks were put forward on 2013-03-10; the JVM stays where it
+    is.
+    """
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     yield
@@ -48,14 +52,18 @@ EVERY_KIND = [
     ],
     ids=["local time", "instant", "early date", "late date"],
 )
-def test_times_and_dates_are_found_in_a_process_of_another_zone(spark: SparkSession, new_york: None, value: str, count: int) -> None:
+def test_times_and_dates_are_found_in_a_process_of_another_zone(
+    spark: SparkSession, new_york: None, value: str, count: int
+) -> None:
     rows = spark.range(count + 20).selectExpr("id", f"{value} AS at")
     wanted = rows.where(f"id < {count}").select("at")
     found = narrowed(rows, wanted, {"at": column("at")})
     assert sorted(row["id"] for row in found.select("id").collect()) == list(range(count))
 
 
-def test_long_values_are_bounded_without_a_checkpoint_that_holds_all_of_them(spark: SparkSession) -> None:
+def test_long_values_are_bounded_without_a_checkpoint_that_holds_all_of_them(
+    spark: SparkSession,
+) -> None:
     """Together they would not fit into the driver's memory."""
     values = spark.range(1500).selectExpr("concat(id, repeat('x', 1000000)) AS name")
     condition = literal_filter(values, {"name": column("name")})
@@ -72,7 +80,9 @@ def is_one(left: DataFrame, right: DataFrame) -> bool:
     )
 
 
-def test_few_rows_of_every_kind_become_data_of_the_plan_as_they_are(spark: SparkSession, new_york: None) -> None:
+def test_few_rows_of_every_kind_become_data_of_the_plan_as_they_are(
+    spark: SparkSession, new_york: None
+) -> None:
     values = spark.range(3).selectExpr(*EVERY_KIND)
     values = values.union(values.select(*[F.lit(None).alias(name) for name in values.columns]))
     held = local(values.union(values))
@@ -93,7 +103,9 @@ def test_what_is_data_of_the_plan_is_narrowed_by_without_a_job(spark: SparkSessi
 
 @pytest.mark.tier1
 @pytest.mark.parametrize("key", ["id", "cast(id AS INT)", "concat('it''s ', id)"])
-def test_many_keys_that_are_data_of_the_plan_are_listed_without_a_job_and_a_join(spark: SparkSession, key: str) -> None:
+def test_many_keys_that_are_data_of_the_plan_are_listed_without_a_job_and_a_join(
+    spark: SparkSession, key: str
+) -> None:
     rows = spark.range(2000).selectExpr(f"{key} AS key")
     wanted = rows.where("hash(key) % 3 = 0").toArrow()
     held = spark.createDataFrame(wanted, rows.schema)
@@ -108,21 +120,37 @@ def test_many_keys_that_are_data_of_the_plan_are_listed_without_a_job_and_a_join
 @pytest.mark.tier1
 def test_null_among_many_listed_keys_is_found_too(spark: SparkSession) -> None:
     rows = spark.range(1000).selectExpr("nullif(id, 7) AS key")
-    assert narrowed(rows, rows.where("key IS NULL OR key < 500"), {"key": column("key")}, MAX_LISTED).count() == 500
+    assert (
+        narrowed(
+            rows, rows.where("key IS NULL OR key < 500"), {"key": column("key")}, MAX_LISTED
+        ).count()
+        == 500
+    )
 
 
 @pytest.mark.parametrize(
-    "values", ["range(201)", "(SELECT repeat('x', 1001) AS name)", "(SELECT array(1) AS listed)"], ids=["many", "long", "of no literals"]
+    "values",
+    ["range(201)", "(SELECT repeat('x', 1001) AS name)", "(SELECT array(1) AS listed)"],
+    ids=["many", "long", "of no literals"],
 )
-def test_rows_that_are_many_or_long_or_have_no_literals_stay_where_they_are(spark: SparkSession, values: str) -> None:
+def test_rows_that_are_many_or_long_or_have_no_literals_stay_where_they_are(
+    spark: SparkSession, values: str
+) -> None:
     assert local(spark.sql(f"SELECT * FROM {values}")) is None
 
 
 @pytest.mark.parametrize("alternatives", [0, MAX_ALTERNATIVES], ids=["by a join", "by literals"])
-def test_values_of_several_columns_are_wanted_together(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, alternatives: int) -> None:
+def test_values_of_several_columns_are_wanted_together(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, alternatives: int
+) -> None:
     monkeypatch.setattr("lakechime_dagster.spark.ranges.MAX_ALTERNATIVES", alternatives)
-    rows = spark.sql("SELECT * FROM VALUES (1, 'a'), (1, 'b'), (2, 'a'), (2, null), (null, 'b'), (null, null) AS t(k, name)")
-    wanted = spark.sql("SELECT * FROM VALUES ('b', 1), (null, 2), (null, null), ('b', 7) AS t(name, k)")
+    rows = spark.sql(
+        "SELECT * FROM VALUES (1, 'a'), (1, 'b'), (2, 'a'), (2, null), (null, 'b'), (null, null) "
+        "AS t(k, name)"
+    )
+    wanted = spark.sql(
+        "SELECT * FROM VALUES ('b', 1), (null, 2), (null, null), ('b', 7) AS t(name, k)"
+    )
     found = narrowed(rows, wanted, {"k": column("k"), "name": column("name")})
     assert {tuple(row) for row in found.collect()} == {(1, "b"), (2, None), (None, None)}
 

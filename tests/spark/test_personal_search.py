@@ -1,4 +1,6 @@
-"""The rows of people in tables of every kind: which are found, and that no value of anybody is in a plan, a log or a message."""
+"""The rows of people in tables of every kind: which are found, and that no value of anybody is in a
+plan, a log or a message.
+"""
 
 import json
 import logging
@@ -33,40 +35,101 @@ def subject(line: int, **values: str) -> Subject:
     return Subject(line, tuple(sorted(values.items())))
 
 
-def found(spark: SparkSession, location: str | Path, places: dict[str, str], *several: Subject, **options: Any) -> list[Match]:
+def found(
+    spark: SparkSession,
+    location: str | Path,
+    places: dict[str, str],
+    *several: Subject,
+    **options: Any,
+) -> list[Match]:
     """The matches in a table."""
-    one = Searched(table="t", places=tuple(Place(name, category) for name, category in places.items()), **options)
-    return sorted(matches(keys_frame(spark, several), one, str(location)), key=lambda match: (match.subject, match.row))
+    one = Searched(
+        table="t",
+        places=tuple(Place(name, category) for name, category in places.items()),
+        **options,
+    )
+    return sorted(
+        matches(keys_frame(spark, several), one, str(location)),
+        key=lambda match: (match.subject, match.row),
+    )
 
 
 def shown(several: list[Match]) -> list[tuple[int, tuple[str, ...], Any]]:
     return [(one.subject, one.by, json.loads(one.row)) for one in several]
 
 
-def test_a_row_is_found_by_columns_of_any_type_once_for_each_subject(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_row_is_found_by_columns_of_any_type_once_for_each_subject(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     rows = [
-        {"id": 17, "email": "a", "mails": ["b", "a", "a"], "who": {"name": "x", "all": [{"mail": "c"}]}},
+        {
+            "id": 17,
+            "email": "a",
+            "mails": ["b", "a", "a"],
+            "who": {"name": "x", "all": [{"mail": "c"}]},
+        },
         {"id": 18, "email": None, "mails": None, "who": None},
     ]
     write_deltalake(tmp_path / "t", pa.Table.from_pylist(rows))
-    places = {"Email": "email", "mails": "email", "who.all.mail": "email", "id": "customer", "gone": "email"}
-    asked = [subject(1, email="a"), subject(2, email="c", customer="017"), subject(3, email="d", customer="18"), subject(4, customer="no")]
-    expected = [(1, ("Email", "mails"), rows[0]), (2, ("who.all.mail", "id"), rows[0]), (3, ("id",), rows[1])]
+    places = {
+        "Email": "email",
+        "mails": "email",
+        "who.all.mail": "email",
+        "id": "customer",
+        "gone": "email",
+    }
+    asked = [
+        subject(1, email="a"),
+        subject(2, email="c", customer="017"),
+        subject(3, email="d", customer="18"),
+        subject(4, customer="no"),
+    ]
+    expected = [
+        (1, ("Email", "mails"), rows[0]),
+        (2, ("who.all.mail", "id"), rows[0]),
+        (3, ("id",), rows[1]),
+    ]
     assert shown(found(spark, tmp_path / "t", places, *asked)) == expected
 
 
-def test_addresses_are_found_in_small_letters_too_and_other_values_only_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [{"mail": "ann@example.com", "id": "aB1"}, {"mail": "Ann@Example.com", "id": "ab1"}, {"mail": None, "id": None}]
+def test_addresses_are_found_in_small_letters_too_and_other_values_only_as_they_are(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [
+        {"mail": "ann@example.com", "id": "aB1"},
+        {"mail": "Ann@Example.com", "id": "ab1"},
+        {"mail": None, "id": None},
+    ]
     write_deltalake(tmp_path / "t", pa.Table.from_pylist(rows))
-    assert len(found(spark, tmp_path / "t", {"mail": "email"}, subject(1, email="Ann@Example.com"))) == 2
+    assert (
+        len(found(spark, tmp_path / "t", {"mail": "email"}, subject(1, email="Ann@Example.com")))
+        == 2
+    )
     assert len(found(spark, tmp_path / "t", {"id": "customer"}, subject(1, customer="aB1"))) == 1
 
 
-def test_a_person_is_found_in_messages_history_state_and_refused_changes(spark: SparkSession, tmp_path: Path) -> None:
-    table = Replica(spark, tmp_path / "shop", ("id",), merge={"stored_as_scd_type": 2}, options={"names": {"name": "called"}})
-    broken = replace(order(3, at=9, name="Xanthippe"), value=(order(3, at=9, name="Xanthippe").value or b"").replace(b'"u"', b'"?"'))
+def test_a_person_is_found_in_messages_history_state_and_refused_changes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = Replica(
+        spark,
+        tmp_path / "shop",
+        ("id",),
+        merge={"stored_as_scd_type": 2},
+        options={"names": {"name": "called"}},
+    )
+    broken = replace(
+        order(3, at=9, name="Xanthippe"),
+        value=(order(3, at=9, name="Xanthippe").value or b"").replace(b'"u"', b'"?"'),
+    )
     names = [(1, 1, "Xanthippe"), (2, 2, "Yolanda"), (1, 3, "Zenobia"), (2, 4, "Xanthippe")]
-    table.tell([*(order(number, at=at, name=name) for number, at, name in names), broken, replace(broken, value=b"{half", offset=10)])
+    table.tell(
+        [
+            *(order(number, at=at, name=name) for number, at, name in names),
+            broken,
+            replace(broken, value=b"{half", offset=10),
+        ]
+    )
     table.run()
     orders = cdc_table(
         "shop.orders",
@@ -77,18 +140,29 @@ def test_a_person_is_found_in_messages_history_state_and_refused_changes(spark: 
         asset=Asset(columns={"called": personal("name")}),
     )
     lake = Lake("shop", [orders])
-    tags = [Tagged(ref=ref, category=one, reach=Reach.PERSONAL, path=(ref,)) for ref, one in declared_tags(lake).items()]
+    tags = [
+        Tagged(ref=ref, category=one, reach=Reach.PERSONAL, path=(ref,))
+        for ref, one in declared_tags(lake).items()
+    ]
     places = {one.table: one for one in searched_tables(lake, tags, {}, "_rescued")}
     keys = keys_frame(spark, [subject(1, name="Xanthippe"), subject(2, name="Nobody")])
-    told = {name: list(matches(keys, one, f"{tmp_path}/{name.replace('.', '/')}")) for name, one in places.items()}
-    rows = {name: [json.loads(one.row) for one in matched if one.subject != NOBODY] for name, matched in told.items()}
+    told = {
+        name: list(matches(keys, one, f"{tmp_path}/{name.replace('.', '/')}"))
+        for name, one in places.items()
+    }
+    rows = {
+        name: [json.loads(one.row) for one in matched if one.subject != NOBODY]
+        for name, matched in told.items()
+    }
     assert {one.subject for matched in told.values() for one in matched} == {1, NOBODY}
     assert sorted(row["id"] for row in rows["shop.orders"]) == [1, 2]
     assert [row["id"] for row in rows["shop.orders"] if row["__END_SEQ"] is not None] == [1]
     assert sorted(row["offset"] for row in rows["shop.orders__changes"]) == [1, 4, 9]
     assert rows["shop.orders__state"]
     assert [json.loads(row["row"])["offset"] for row in rows["shop.orders__quarantine"]] == [9]
-    unread = {name: one.rows for name, matched in told.items() for one in matched if one.subject == NOBODY}
+    unread = {
+        name: one.rows for name, matched in told.items() for one in matched if one.subject == NOBODY
+    }
     assert unread["shop.orders__changes"] == 1
 
 
@@ -98,7 +172,12 @@ def event_log(spark: SparkSession, folder: Path) -> Iterator[None]:
     folder.mkdir()
     context: Any = spark.sparkContext._jsc.sc()  # type: ignore[attr-defined]
     jvm: Any = spark._jvm  # type: ignore[attr-defined]
-    conf = context.conf().clone().set("spark.eventLog.compress", "false").set("spark.eventLog.rolling.enabled", "false")
+    conf = (
+        context.conf()
+        .clone()
+        .set("spark.eventLog.compress", "false")
+        .set("spark.eventLog.rolling.enabled", "false")
+    )
     none = getattr(getattr(jvm.scala, "None$"), "MODULE$")
     listener = jvm.org.apache.spark.scheduler.EventLoggingListener(
         "app", none, jvm.java.net.URI(folder.as_uri()), conf, context.hadoopConfiguration()
@@ -114,15 +193,26 @@ def event_log(spark: SparkSession, folder: Path) -> Iterator[None]:
 
 
 def test_no_value_of_anybody_is_in_a_plan_a_log_or_a_message(
-    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """Neither those that are asked for nor those of rows, where Spark and its connection tell all they can."""
-    rows = [{"id": 4711_0815, "email": "Xanthippe", "payload": '{"to": "Xanthippe"}'}, {"id": 1, "email": "Yolanda", "payload": "{"}]
+    """Neither those that are asked for nor those of rows, where Spark and its connection tell all
+    they can.
+    """
+    rows = [
+        {"id": 4711_0815, "email": "Xanthippe", "payload": '{"to": "Xanthippe"}'},
+        {"id": 1, "email": "Yolanda", "payload": "{"},
+    ]
     write_deltalake(tmp_path / "t", pa.Table.from_pylist(rows))
     places = {"email": "email", "id": "customer", "payload:$.to": "email"}
     asked = [subject(1, email="Xanthippe", customer="47110815"), subject(2, customer="Zenobia")]
     caplog.set_level(logging.DEBUG)
-    with event_log(spark, tmp_path / "events"), session_confs(spark, {"spark.sql.ui.explainMode": "extended"}):
+    with (
+        event_log(spark, tmp_path / "events"),
+        session_confs(spark, {"spark.sql.ui.explainMode": "extended"}),
+    ):
         assert len(found(spark, tmp_path / "t", places, *asked, texts=("payload",))) == 2
     said = capfd.readouterr()
     log = "".join(one.read_text() for one in (tmp_path / "events").rglob("*") if one.is_file())
@@ -134,8 +224,14 @@ def test_no_value_of_anybody_is_in_a_plan_a_log_or_a_message(
         assert name not in said.out + said.err
 
 
-def test_a_table_that_cannot_be_read_is_named_without_what_spark_says(spark: SparkSession, tmp_path: Path) -> None:
-    write_deltalake(tmp_path / "t", pa.table({"email": ["Xanthippe"], "name": ["Xanthippe"]}), partition_by=["name"])
+def test_a_table_that_cannot_be_read_is_named_without_what_spark_says(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_deltalake(
+        tmp_path / "t",
+        pa.table({"email": ["Xanthippe"], "name": ["Xanthippe"]}),
+        partition_by=["name"],
+    )
     (file,) = tmp_path.glob("t/*/*.parquet")
     file.unlink()  # Spark tells its path
     with pytest.raises(TableUnreadableError) as refused:

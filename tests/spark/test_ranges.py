@@ -20,7 +20,11 @@ from tests.support.refreshes import Source, read_rows
 
 pytestmark = pytest.mark.spark
 SCHEMA = pa.schema([("p", pa.int32()), ("k", pa.int64()), ("v", pa.string())])
-SHORT = (Phase.explicit, Phase.reuse, Phase.generate)  # a counterexample is not made smaller: each try costs seconds of Spark
+SHORT = (
+    Phase.explicit,
+    Phase.reuse,
+    Phase.generate,
+)  # a counterexample is not made smaller: each try costs seconds of Spark
 Row = tuple[Any, ...]
 
 ACTIONS = st.one_of(
@@ -34,10 +38,14 @@ ACTIONS = st.one_of(
 
 
 def play(source: Source, actions: list[tuple[str, Any, Any]]) -> None:
-    """A history with unique keys; `restore` goes back some versions, keys never come twice otherwise."""
+    """A history with unique keys; `restore` goes back some versions, keys never come twice
+    otherwise.
+    """
     key = 0
     for action, one, other in actions:
-        new = [(one, key + i, "new") for i in range(other)] if action in ("append", "replace") else []
+        new = (
+            [(one, key + i, "new") for i in range(other)] if action in ("append", "replace") else []
+        )
         key += len(new)
         match action:
             case "append":
@@ -69,7 +77,10 @@ def alone(range_: SnapshotRange, *versions: int) -> SnapshotRange:
 
 
 def difference(source: Source, start: int, end: int) -> Counter[Row]:
-    now, before = Counter(read_rows(source.location, end)), Counter(read_rows(source.location, start))
+    now, before = (
+        Counter(read_rows(source.location, end)),
+        Counter(read_rows(source.location, start)),
+    )
     return Counter({row: now[row] - before[row] for row in now | before if now[row] != before[row]})
 
 
@@ -84,7 +95,12 @@ def applied(source: Source, start: int, read: RangeRead) -> list[Row]:
     return sorted(state.values(), key=repr)
 
 
-@settings(max_examples=3, deadline=None, phases=SHORT, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=3,
+    deadline=None,
+    phases=SHORT,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(actions=st.lists(ACTIONS, min_size=3, max_size=7), change_feed=st.booleans(), data=st.data())
 def test_the_images_of_any_range_are_the_difference_of_its_ends(
     spark: SparkSession,
@@ -106,7 +122,9 @@ def test_the_images_of_any_range_are_the_difference_of_its_ends(
 
 
 @pytest.mark.parametrize("change_feed", [True, False])
-def test_each_method_is_taken_where_it_is_the_cheapest(spark: SparkSession, tmp_path: Path, change_feed: bool) -> None:
+def test_each_method_is_taken_where_it_is_the_cheapest(
+    spark: SparkSession, tmp_path: Path, change_feed: bool
+) -> None:
     source = Source(tmp_path / "t", SCHEMA, ("p",), change_feed)
     source.write((0, 1, "a"), (1, 2, "b"))
     source.write((0, 3, "c"))
@@ -124,17 +142,25 @@ def test_each_method_is_taken_where_it_is_the_cheapest(spark: SparkSession, tmp_
         "optimize": ReadMethod.NOTHING,
         "update": ReadMethod.CHANGE_FEED if change_feed else ReadMethod.VERSION_DIFF,
     }
-    assert (ways["first"].is_first, ways["first"].must_replace, ways["first"].end.count()) == (True, False, 3)
+    assert (ways["first"].is_first, ways["first"].must_replace, ways["first"].end.count()) == (
+        True,
+        False,
+        3,
+    )
     assert images(ways["appends"]) == {(0, 3, "c"): 1}
     assert images(ways["optimize"]) == {}
     assert images(ways["update"]) == {(0, 3, "c"): 1, (0, 1, "a"): -1, (0, 1, "z"): 1}
 
 
-def test_a_change_feed_that_began_within_the_range_is_not_relied_on(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_change_feed_that_began_within_the_range_is_not_relied_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     source = Source(tmp_path / "t", SCHEMA, ("p",), change_feed=False)
     source.write((0, 1, "a"))
     source.delete("k = 1")
-    DeltaTable(str(source.location)).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    DeltaTable(str(source.location)).alter.set_table_properties(
+        {"delta.enableChangeDataFeed": "true"}
+    )
     source.write((0, 2, "b"))
     read = read_range(spark, source.log, source.range(0))
     assert read.method is ReadMethod.VERSION_DIFF
@@ -149,7 +175,8 @@ def test_deletion_vectors_are_read_by_either_method(spark: SparkSession, tmp_pat
         table = f"delta.`{location}{has_feed}`"
         spark.sql(
             f"CREATE TABLE {table} (p INT, k BIGINT, v STRING) USING delta TBLPROPERTIES"
-            f" (delta.enableDeletionVectors = true, delta.enableChangeDataFeed = {str(has_feed).lower()})"
+            f" (delta.enableDeletionVectors = true, delta.enableChangeDataFeed = "
+            f"{str(has_feed).lower()})"
         )
         spark.sql(f"INSERT INTO {table} VALUES (0, 1, 'a'), (0, 2, 'b'), (0, 3, 'c')")
         spark.sql(f"DELETE FROM {table} WHERE k = 2")
@@ -159,12 +186,16 @@ def test_deletion_vectors_are_read_by_either_method(spark: SparkSession, tmp_pat
         assert images(read) == {(0, 2, "b"): -1}
 
 
-def test_files_that_a_clean_up_took_make_the_range_expired_not_wrong(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_that_a_clean_up_took_make_the_range_expired_not_wrong(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     source = Source(tmp_path / "t", SCHEMA, (), change_feed=False)
     source.write((0, 1, "a"))
     source.update({"v": "'z'"}, "k = 1")
     source.write((0, 2, "b"))
-    DeltaTable(str(source.location)).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    DeltaTable(str(source.location)).vacuum(
+        retention_hours=0, dry_run=False, enforce_retention_duration=False
+    )
     read = read_range(spark, source.log, source.range(0))
     assert (read.verdict, read.must_replace) == (Verdict.EXPIRED, True)
     assert read.end.count() == 2
@@ -172,12 +203,16 @@ def test_files_that_a_clean_up_took_make_the_range_expired_not_wrong(spark: Spar
         read_range(spark, source.log, source.range(None, 0))
 
 
-def test_a_reader_of_everything_needs_nothing_of_what_was_joined_since(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_reader_of_everything_needs_nothing_of_what_was_joined_since(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     source = Source(tmp_path / "t", SCHEMA, (), change_feed=False)
     source.write((0, 1, "a"))
     source.write((0, 2, "b"))
     source.optimize()
-    DeltaTable(str(source.location)).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    DeltaTable(str(source.location)).vacuum(
+        retention_hours=0, dry_run=False, enforce_retention_duration=False
+    )
     source.write((0, 3, "c"))
     source.optimize()
     source.update({"v": "'z'"}, "k = 1")
@@ -185,12 +220,16 @@ def test_a_reader_of_everything_needs_nothing_of_what_was_joined_since(spark: Sp
     assert read.method is ReadMethod.VERSION_DIFF
     assert images(read) == {(0, 1, "a"): -1, (0, 1, "z"): 1, (0, 3, "c"): 1}
     (joined,) = [file.path for commit in source.log.commits(1, 2) for file in commit.moved_in]
-    (source.location / joined).unlink()  # the second OPTIMIZE moved it, the update changed what it became
+    (
+        source.location / joined
+    ).unlink()  # the second OPTIMIZE moved it, the update changed what it became
     assert read_range(spark, source.log, source.range(1)).verdict is Verdict.EXPIRED
 
 
 @pytest.mark.parametrize("adds_column", [False, True])
-def test_a_start_that_the_log_can_no_longer_rebuild_makes_the_range_expired(spark: SparkSession, tmp_path: Path, adds_column: bool) -> None:
+def test_a_start_that_the_log_can_no_longer_rebuild_makes_the_range_expired(
+    spark: SparkSession, tmp_path: Path, adds_column: bool
+) -> None:
     source = Source(tmp_path / "t", SCHEMA, change_feed=adds_column)
     source.write((0, 1, "a"))
     source.write((0, 2, "b"))
@@ -208,7 +247,9 @@ def test_a_start_that_the_log_can_no_longer_rebuild_makes_the_range_expired(spar
 
 
 @pytest.mark.tier1
-def test_single_commits_of_appends_are_read_by_their_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_single_commits_of_appends_are_read_by_their_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     source = Source(tmp_path / "t", SCHEMA, (), change_feed=False)
     for key in range(4):
         source.write((0, key, "a"))
@@ -216,11 +257,15 @@ def test_single_commits_of_appends_are_read_by_their_files(spark: SparkSession, 
     read = read_range(spark, source.log, alone(source.range(0), 1, 3))
     assert (read.method, read.data_commits) == (ReadMethod.LOG_FILES, 2)
     assert images(read) == {(0, 1, "a"): 1, (0, 3, "a"): 1}
-    assert images(read_range(spark, source.log, alone(source.range(None, 2), 0))) == {(0, 0, "a"): 1}
+    assert images(read_range(spark, source.log, alone(source.range(None, 2), 0))) == {
+        (0, 0, "a"): 1
+    }
     assert images(read_range(spark, source.log, alone(source.range(0)))) == {}
 
 
-def test_single_commits_that_changed_rows_are_read_from_the_change_feed_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_single_commits_that_changed_rows_are_read_from_the_change_feed_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     def history(change_feed: bool) -> Source:
         source = Source(tmp_path / str(change_feed), SCHEMA, (), change_feed)
         source.write((0, 1, "a"), (0, 2, "b"))
@@ -230,8 +275,14 @@ def test_single_commits_that_changed_rows_are_read_from_the_change_feed_alone(sp
 
     fed, unfed = history(change_feed=True), history(change_feed=False)
     for start in (None, 0):
-        assert images(read_range(spark, fed.log, alone(fed.range(start), 1))) == {(0, 1, "a"): -1, (0, 1, "x"): 1}
-    with pytest.raises(TableUnreadableError, match="without a change feed only commits that append can be read alone"):
+        assert images(read_range(spark, fed.log, alone(fed.range(start), 1))) == {
+            (0, 1, "a"): -1,
+            (0, 1, "x"): 1,
+        }
+    with pytest.raises(
+        TableUnreadableError,
+        match="without a change feed only commits that append can be read alone",
+    ):
         read_range(spark, unfed.log, alone(unfed.range(0), 1))
     with pytest.raises(TableUnreadableError, match="seek the trigger past them"):
         read_range(spark, fed.log, replace(alone(fed.range(0), 1), start_uid=TableUid("before")))
@@ -251,7 +302,9 @@ def test_a_range_over_which_a_column_changes_its_type_is_not_read_by_increments(
     assert [tuple(row) for row in read.end.collect()] == [(0, 1, 5)]
 
 
-def test_a_range_over_which_a_column_is_renamed_is_not_read_by_increments(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_range_over_which_a_column_is_renamed_is_not_read_by_increments(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     source = Source(tmp_path / "t", SCHEMA)
     source.write((0, 1, "a"), (0, 2, "b"))
     table = f"delta.`{source.location}`"
@@ -265,7 +318,9 @@ def test_a_range_over_which_a_column_is_renamed_is_not_read_by_increments(spark:
     assert later.method is ReadMethod.CHANGE_FEED
 
 
-def test_a_range_over_which_a_column_is_added_is_read_by_its_change_feed(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_range_over_which_a_column_is_added_is_read_by_its_change_feed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     source = Source(tmp_path / "t", SCHEMA)
     source.write((0, 1, "a"), (0, 2, "b"))
     source.schema = SCHEMA.append(pa.field("w", pa.string()))

@@ -21,7 +21,15 @@ from lakechime_dagster.spark.job import Outcome
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.options import ReadMode
 from lakechime_dagster.tables.tables import RefreshMode
-from tests.support.refreshes import DAYS, FLIGHTS, Source, balanced, flights_source, make_subscription, read_rows
+from tests.support.refreshes import (
+    DAYS,
+    FLIGHTS,
+    Source,
+    balanced,
+    flights_source,
+    make_subscription,
+    read_rows,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -36,7 +44,11 @@ FROM flights f LEFT JOIN weather w ON f.origin = w.origin GROUP BY f.day, f.orig
 
 
 def with_weather(flights: DataFrame, weather: DataFrame) -> DataFrame:
-    return flights.join(weather, "origin", "left").where("delay >= 0").select("k", "day", "origin", "delay", "wind")
+    return (
+        flights.join(weather, "origin", "left")
+        .where("delay >= 0")
+        .select("k", "day", "origin", "delay", "wind")
+    )
 
 
 def weather_source(folder: Path) -> Source:
@@ -67,7 +79,9 @@ def change(flights: Source, weather: Source, key: int, action: tuple[Any, ...]) 
         case ("delay", residue, delay):
             flights.update({"delay": str(delay)}, f"k % 5 = {residue}")
         case ("move", residue, day, origin):
-            flights.update({"day": f"CAST('{day}' AS DATE)", "origin": f"'{origin}'"}, f"k % 5 = {residue}")
+            flights.update(
+                {"day": f"CAST('{day}' AS DATE)", "origin": f"'{origin}'"}, f"k % 5 = {residue}"
+            )
         case ("drop", residue):
             flights.delete(f"k % 5 = {residue}")
         case ("weather", origin, wind):
@@ -80,21 +94,44 @@ def change(flights: Source, weather: Source, key: int, action: tuple[Any, ...]) 
 def test_increments_in_every_mode_end_where_a_computation_of_everything_ends(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A history drawn anew on each run; `--randomly-seed=N`, N as printed above the tests, draws it again.
+    """A history drawn anew on each run; `--randomly-seed=N`, N as printed above the tests, draws it
+    again.
 
-    What is wanted of a table is few values first, which are literals of a plan, and then too many for that.
+    What is wanted of a table is few values first, which are literals of a plan, and then too many
+    for that.
     """
     folder, dice = tmp_path, random.Random(random.getrandbits(32))
     history = [[any_change(dice) for _ in range(6)] for _ in range(2)]
     flights, weather = flights_source(folder), weather_source(folder)
     flights.write(*[(DAYS[i % 3], 10 + i, ORIGINS[i % 2], i) for i in range(6)])
     alone, both = {"flights": flights}, {"flights": flights, "weather": weather}
-    rejoin = {"flights": {"rejoin": "weather", "on": ("origin",)}, "weather": {"mode": ReadMode.SNAPSHOT}}
+    rejoin = {
+        "flights": {"rejoin": "weather", "on": ("origin",)},
+        "weather": {"mode": ReadMode.SNAPSHOT},
+    }
     subscriptions = {
-        "rows": make_subscription(spark, folder / "rows", both, with_weather, keys=("k",), inputs=rejoin),
-        "groups": make_subscription(spark, folder / "groups", alone, sql=TOTALS, keys=("origin",), refresh=RefreshMode.AFFECTED_KEYS),
-        "days": make_subscription(spark, folder / "days", both, sql=DAILY, partitioned_by=("day",), refresh=RefreshMode.PARTITIONS),
-        "full": make_subscription(spark, folder / "full", alone, sql=TOTALS, keys=("origin",), refresh=RefreshMode.FULL),
+        "rows": make_subscription(
+            spark, folder / "rows", both, with_weather, keys=("k",), inputs=rejoin
+        ),
+        "groups": make_subscription(
+            spark,
+            folder / "groups",
+            alone,
+            sql=TOTALS,
+            keys=("origin",),
+            refresh=RefreshMode.AFFECTED_KEYS,
+        ),
+        "days": make_subscription(
+            spark,
+            folder / "days",
+            both,
+            sql=DAILY,
+            partitioned_by=("day",),
+            refresh=RefreshMode.PARTITIONS,
+        ),
+        "full": make_subscription(
+            spark, folder / "full", alone, sql=TOTALS, keys=("origin",), refresh=RefreshMode.FULL
+        ),
     }
     for subscription in subscriptions.values():
         balanced(subscription.run())
@@ -107,25 +144,45 @@ def test_increments_in_every_mode_end_where_a_computation_of_everything_ends(
             balanced(subscription.run())
         for module in (session, ranges):
             monkeypatch.setattr(module, "MAX_LITERALS", 1)
-        assert {name: subscription.rows for name, subscription in subscriptions.items()} == computed_anew(spark, both), history
+        assert {
+            name: subscription.rows for name, subscription in subscriptions.items()
+        } == computed_anew(spark, both), history
 
 
-def computed_anew(spark: SparkSession, sources: dict[str, Source]) -> dict[str, list[tuple[Any, ...]]]:
+def computed_anew(
+    spark: SparkSession, sources: dict[str, Source]
+) -> dict[str, list[tuple[Any, ...]]]:
     """The rows of each subscription's table, by its definition over everything there is."""
-    now = {alias: spark.read.format("delta").load(str(source.location)) for alias, source in sources.items()}
+    now = {
+        alias: spark.read.format("delta").load(str(source.location))
+        for alias, source in sources.items()
+    }
     for alias, frame in now.items():
         frame.createOrReplaceTempView(alias)
     try:
-        everything = {"rows": with_weather(**now), "groups": spark.sql(TOTALS), "days": spark.sql(DAILY), "full": spark.sql(TOTALS)}
-        return {name: sorted((tuple(row) for row in frame.collect()), key=repr) for name, frame in everything.items()}
+        everything = {
+            "rows": with_weather(**now),
+            "groups": spark.sql(TOTALS),
+            "days": spark.sql(DAILY),
+            "full": spark.sql(TOTALS),
+        }
+        return {
+            name: sorted((tuple(row) for row in frame.collect()), key=repr)
+            for name, frame in everything.items()
+        }
     finally:
         for alias in now:
             spark.catalog.dropTempView(alias)
 
 
-def test_what_was_done_is_said_by_source_phase_and_partition(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_was_done_is_said_by_source_phase_and_partition(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     flights, weather = flights_source(tmp_path), weather_source(tmp_path)
-    rejoin = {"flights": {"rejoin": "weather", "on": ("origin",)}, "weather": {"mode": ReadMode.SNAPSHOT}}
+    rejoin = {
+        "flights": {"rejoin": "weather", "on": ("origin",)},
+        "weather": {"mode": ReadMode.SNAPSHOT},
+    }
     subscription = make_subscription(
         spark,
         tmp_path,
@@ -138,7 +195,12 @@ def test_what_was_done_is_said_by_source_phase_and_partition(spark: SparkSession
         comment="Flights with weather",
     )
     first = balanced(subscription.run())
-    assert (first.outcome, first.version, first.counts.inserted, first.counts.rows_in) == (Outcome.COMMITTED, "1", 2, 2)
+    assert (first.outcome, first.version, first.counts.inserted, first.counts.rows_in) == (
+        Outcome.COMMITTED,
+        "1",
+        2,
+        2,
+    )
     assert first.partitions == (("2013-01-01",), ("2013-01-02",))
     assert first.watermark == 1357084800000
     flights.write((DAYS[2], 3, "JFK", 1))
@@ -146,7 +208,13 @@ def test_what_was_done_is_said_by_source_phase_and_partition(spark: SparkSession
     weather.update({"wind": "99"}, "origin = 'LGA'")
     second = balanced(subscription.run())
     counts = second.counts
-    assert (counts.inserted, counts.updated, counts.deleted, counts.unchanged, counts.rows_in) == (1, 1, 1, 0, 2)
+    assert (counts.inserted, counts.updated, counts.deleted, counts.unchanged, counts.rows_in) == (
+        1,
+        1,
+        1,
+        0,
+        2,
+    )
     assert [(s.alias, s.method, s.verdict, s.start, s.end, s.commits) for s in second.sources] == [
         ("flights", "change_feed", Verdict.CONTIGUOUS, "0", "2", 2),
         ("weather", "change_feed", Verdict.CONTIGUOUS, "0", "1", 1),
@@ -161,18 +229,43 @@ def test_what_was_done_is_said_by_source_phase_and_partition(spark: SparkSession
 
 
 @pytest.mark.tier1
-def test_bad_rows_go_to_quarantine_once_and_their_neighbours_are_written(spark: SparkSession, tmp_path: Path) -> None:
-    flights = flights_source(tmp_path, (DAYS[0], 1, "JFK", 5), (DAYS[0], None, "JFK", 6), (DAYS[0], 2, "JFK", 7), (DAYS[0], 2, "JFK", 8))
-    flights.write((DAYS[0], 3, "JFK", 9), (DAYS[0], 3, "JFK", 9), (DAYS[0], 4, "JFK", -1), (DAYS[0], 5, "JFK", None))
+def test_bad_rows_go_to_quarantine_once_and_their_neighbours_are_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    flights = flights_source(
+        tmp_path,
+        (DAYS[0], 1, "JFK", 5),
+        (DAYS[0], None, "JFK", 6),
+        (DAYS[0], 2, "JFK", 7),
+        (DAYS[0], 2, "JFK", 8),
+    )
+    flights.write(
+        (DAYS[0], 3, "JFK", 9),
+        (DAYS[0], 3, "JFK", 9),
+        (DAYS[0], 4, "JFK", -1),
+        (DAYS[0], 5, "JFK", None),
+    )
     subscription = make_subscription(
-        spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",), expect={"not early": "delay >= 0"}
+        spark,
+        tmp_path,
+        {"flights": flights},
+        lambda flights: flights,
+        keys=("k",),
+        expect={"not early": "delay >= 0"},
     )
     result = balanced(subscription.run())
     counts = result.counts
-    assert (counts.returned, counts.inserted, counts.deduplicated, counts.quarantined) == (8, 2, 1, 5)
+    assert (counts.returned, counts.inserted, counts.deduplicated, counts.quarantined) == (
+        8,
+        2,
+        1,
+        5,
+    )
     assert [row[1] for row in subscription.rows] == [1, 3]
     held = read_rows(f"{subscription.job.location}__quarantine")
-    assert sorted((row[3], json.loads(row[4])["k"]) for row in held if json.loads(row[4])["k"] is not None) == [
+    assert sorted(
+        (row[3], json.loads(row[4])["k"]) for row in held if json.loads(row[4])["k"] is not None
+    ) == [
         ("another row has the same key (k) and other values", 2),
         ("another row has the same key (k) and other values", 2),
         ("not early: delay >= 0", 4),
@@ -181,21 +274,31 @@ def test_bad_rows_go_to_quarantine_once_and_their_neighbours_are_written(spark: 
     assert {row[:3] for row in held} == {(str(subscription.consumer), 1, "e1")}
 
 
-def test_a_second_attempt_that_read_further_adds_only_new_rows_to_quarantine(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_second_attempt_that_read_further_adds_only_new_rows_to_quarantine(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     flights = flights_source(tmp_path, (DAYS[0], None, "JFK", 1))
-    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
+    subscription = make_subscription(
+        spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",)
+    )
     assert subscription.attempt(1, 1)[0].outcome is Outcome.NOTHING
     flights.write((DAYS[0], None, "JFK", 2))
     second, _ = subscription.attempt(1, 2, may_complete_empty=False)
     assert second.outcome is Outcome.FENCED
-    assert sorted(json.loads(row[4])["delay"] for row in read_rows(f"{subscription.job.location}__quarantine")) == [1, 2]
+    assert sorted(
+        json.loads(row[4])["delay"] for row in read_rows(f"{subscription.job.location}__quarantine")
+    ) == [1, 2]
     late, _ = subscription.attempt(1, 1)
     assert (late.outcome, late.notes) == (Outcome.SKIPPED, ("skipped: attempt 2 committed",))
 
 
-def test_the_watermark_never_goes_back_but_in_a_table_that_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_watermark_never_goes_back_but_in_a_table_that_is_replaced(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     flights = flights_source(tmp_path, (DAYS[2], 1, "JFK", 5))
-    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",), watermark="day")
+    subscription = make_subscription(
+        spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",), watermark="day"
+    )
     newest = subscription.run().watermark
     flights.write((DAYS[0], 2, "JFK", 5))
     late = subscription.run()
@@ -205,9 +308,13 @@ def test_the_watermark_never_goes_back_but_in_a_table_that_is_replaced(spark: Sp
     assert subscription.run(refresh=RefreshMode.FULL).watermark == 1356998400000
 
 
-def test_a_range_that_may_not_be_read_incrementally_replaces_the_target_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_range_that_may_not_be_read_incrementally_replaces_the_target_and_says_so(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     flights = flights_source(tmp_path)
-    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
+    subscription = make_subscription(
+        spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",)
+    )
     subscription.run()
     for i in range(3):
         flights.write((DAYS[0], 10 + i, "EWR", i))
@@ -222,9 +329,13 @@ def test_a_range_that_may_not_be_read_incrementally_replaces_the_target_and_says
     assert [row[1] for row in subscription.rows] == [10, 11, 12, 2]
 
 
-def test_a_target_without_keys_appends_and_is_replaced_when_rows_change(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_target_without_keys_appends_and_is_replaced_when_rows_change(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     flights = flights_source(tmp_path)
-    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights.where("delay > 5"))
+    subscription = make_subscription(
+        spark, tmp_path, {"flights": flights}, lambda flights: flights.where("delay > 5")
+    )
     balanced(subscription.run())
     flights.write((DAYS[0], 3, "EWR", 9))
     appended = balanced(subscription.run())
@@ -241,7 +352,9 @@ def test_a_consumer_that_was_put_back_to_the_beginning_replaces_what_it_wrote(
     spark: SparkSession, tmp_path: Path, keys: tuple[str, ...]
 ) -> None:
     flights = flights_source(tmp_path)
-    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=keys)
+    subscription = make_subscription(
+        spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=keys
+    )
     subscription.run()
     flights.delete("k = 1")
     subscription.checkpoint = {}
@@ -251,9 +364,13 @@ def test_a_consumer_that_was_put_back_to_the_beginning_replaces_what_it_wrote(
     assert [row[1] for row in subscription.rows] == [2]
 
 
-def test_a_target_that_was_dropped_under_its_consumer_is_computed_whole(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_target_that_was_dropped_under_its_consumer_is_computed_whole(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     flights = flights_source(tmp_path)
-    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
+    subscription = make_subscription(
+        spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",)
+    )
     subscription.run()
     shutil.rmtree(subscription.job.location)
     flights.write((DAYS[2], 3, "EWR", 9))
@@ -261,34 +378,61 @@ def test_a_target_that_was_dropped_under_its_consumer_is_computed_whole(spark: S
     assert (whole.replaced, whole.counts.inserted) == (True, 3)
     assert "no longer holds what its consumer has committed" in whole.notes[0]
     flights.write((DAYS[2], 4, "EWR", 9))
-    assert (balanced(subscription.run(has_committed=True)).replaced, len(subscription.rows)) == (False, 4)
+    assert (balanced(subscription.run(has_committed=True)).replaced, len(subscription.rows)) == (
+        False,
+        4,
+    )
 
 
-def test_a_consumer_that_has_written_nothing_yet_leaves_what_others_wrote(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_consumer_that_has_written_nothing_yet_leaves_what_others_wrote(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     flights, target = flights_source(tmp_path), Source(tmp_path / "target", FLIGHTS)
     target.write((DAYS[0], 9, "SFO", 0))
-    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",))
+    subscription = make_subscription(
+        spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=("k",)
+    )
     assert balanced(subscription.run()).replaced is False
     assert sorted(row[1] for row in subscription.rows) == [1, 2, 9]
 
 
-def test_an_input_that_the_consumer_has_not_read_before_is_added_to_what_it_wrote(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_input_that_the_consumer_has_not_read_before_is_added_to_what_it_wrote(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     flights, more = flights_source(tmp_path), Source(tmp_path / "more", FLIGHTS)
     more.write((DAYS[0], 3, "EWR", 9))
-    subscription = make_subscription(spark, tmp_path, {"flights": flights}, sql="SELECT k FROM flights")
+    subscription = make_subscription(
+        spark, tmp_path, {"flights": flights}, sql="SELECT k FROM flights"
+    )
     subscription.run()
-    both = make_subscription(spark, tmp_path, {"flights": flights, "more": more}, sql="SELECT k FROM flights UNION ALL SELECT k FROM more")
-    both.step, both.checkpoint, both.position = subscription.step, subscription.checkpoint, subscription.position
+    both = make_subscription(
+        spark,
+        tmp_path,
+        {"flights": flights, "more": more},
+        sql="SELECT k FROM flights UNION ALL SELECT k FROM more",
+    )
+    both.step, both.checkpoint, both.position = (
+        subscription.step,
+        subscription.checkpoint,
+        subscription.position,
+    )
     flights.write((DAYS[0], 4, "EWR", 9))
     added = balanced(both.run())
     assert (added.replaced, added.counts.inserted) == (False, 2)
     assert both.rows == [(1,), (2,), (3,), (4,)]
 
 
-def test_fired_partitions_are_recomputed_and_nothing_beside_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_fired_partitions_are_recomputed_and_nothing_beside_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     flights, weather = flights_source(tmp_path), weather_source(tmp_path)
     subscription = make_subscription(
-        spark, tmp_path, {"flights": flights, "weather": weather}, sql=DAILY, partitioned_by=("day",), refresh=RefreshMode.PARTITIONS
+        spark,
+        tmp_path,
+        {"flights": flights, "weather": weather},
+        sql=DAILY,
+        partitioned_by=("day",),
+        refresh=RefreshMode.PARTITIONS,
     )
     subscription.run()
     flights.update({"origin": "'EWR'"}, "true")
@@ -309,12 +453,20 @@ def test_two_partitions_that_are_first_filled_at_once_are_both_there(
 ) -> None:
     flights = flights_source(tmp_path)
     subscription = make_subscription(
-        spark, tmp_path, {"flights": flights}, lambda flights: flights, keys=keys, partitioned_by=("day",), refresh=RefreshMode.PARTITIONS
+        spark,
+        tmp_path,
+        {"flights": flights},
+        lambda flights: flights,
+        keys=keys,
+        partitioned_by=("day",),
+        refresh=RefreshMode.PARTITIONS,
     )
     compared = refresh_module._difference
 
     def overtaken(*args: Any, **wishes: Any) -> Any:
-        spark.sql(f"INSERT INTO delta.`{subscription.job.location}` VALUES (DATE'{DAYS[1]}', 2, 'LGA', 7)")
+        spark.sql(
+            f"INSERT INTO delta.`{subscription.job.location}` VALUES (DATE'{DAYS[1]}', 2, 'LGA', 7)"
+        )
         return compared(*args, **wishes)
 
     monkeypatch.setattr(refresh_module, "_difference", overtaken)
@@ -322,12 +474,23 @@ def test_two_partitions_that_are_first_filled_at_once_are_both_there(
     assert [row[:2] for row in subscription.rows] == [(DAYS[0], 1), (DAYS[1], 2)]
 
 
-def test_partitions_of_an_hour_that_the_clocks_repeat_are_two(spark: SparkSession, tmp_path: Path) -> None:
-    hours = [dt.datetime(2013, 11, 3, hour, 30, tzinfo=dt.timezone.utc) for hour in (5, 6)]  # 01:30 in New York, both
-    source = Source(tmp_path / "hourly", pa.schema([("at", pa.timestamp("us", "UTC")), ("k", pa.int64())]))
+def test_partitions_of_an_hour_that_the_clocks_repeat_are_two(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    hours = [
+        dt.datetime(2013, 11, 3, hour, 30, tzinfo=dt.timezone.utc) for hour in (5, 6)
+    ]  # 01:30 in New York, both
+    source = Source(
+        tmp_path / "hourly", pa.schema([("at", pa.timestamp("us", "UTC")), ("k", pa.int64())])
+    )
     source.write((hours[0], 1), (hours[1], 2))
     subscription = make_subscription(
-        spark, tmp_path, {"hourly": source}, lambda hourly: hourly, partitioned_by=("at",), refresh=RefreshMode.PARTITIONS
+        spark,
+        tmp_path,
+        {"hourly": source},
+        lambda hourly: hourly,
+        partitioned_by=("at",),
+        refresh=RefreshMode.PARTITIONS,
     )
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
@@ -339,9 +502,18 @@ def test_partitions_of_an_hour_that_the_clocks_repeat_are_two(spark: SparkSessio
     assert sorted(row[1] for row in subscription.rows) == [11, 12]
 
 
-def test_a_full_table_that_did_not_differ_is_left_alone_unless_asked(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_full_table_that_did_not_differ_is_left_alone_unless_asked(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     flights = flights_source(tmp_path)
-    subscription = make_subscription(spark, tmp_path, {"flights": flights}, sql=TOTALS, keys=("origin",), refresh=RefreshMode.FULL)
+    subscription = make_subscription(
+        spark,
+        tmp_path,
+        {"flights": flights},
+        sql=TOTALS,
+        keys=("origin",),
+        refresh=RefreshMode.FULL,
+    )
     subscription.run()
     flights.write((DAYS[0], 3, "JFK", 0))
     flights.delete("k = 3")
@@ -349,10 +521,17 @@ def test_a_full_table_that_did_not_differ_is_left_alone_unless_asked(spark: Spar
     assert subscription.run(always_write=True).outcome is Outcome.COMMITTED
 
 
-def test_a_full_table_whose_column_changes_its_type_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_full_table_whose_column_changes_its_type_is_replaced(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     flights = flights_source(tmp_path)
     subscription = make_subscription(
-        spark, tmp_path, {"flights": flights}, sql="SELECT k, origin AS what FROM flights", keys=("k",), refresh=RefreshMode.FULL
+        spark,
+        tmp_path,
+        {"flights": flights},
+        sql="SELECT k, origin AS what FROM flights",
+        keys=("k",),
+        refresh=RefreshMode.FULL,
     )
     subscription.run()
     flights.write((DAYS[0], 3, "JFK", 0))
@@ -376,7 +555,9 @@ def test_a_full_table_whose_column_changes_its_type_is_replaced(spark: SparkSess
 def test_the_empty_string_is_null_in_a_partition_column(
     spark: SparkSession, tmp_path: Path, mode: RefreshMode, keys: tuple[str, ...], changed: int
 ) -> None:
-    flights = flights_source(tmp_path, (DAYS[0], 1, "", 5), (DAYS[0], 2, None, 6), (DAYS[0], 3, "JFK", 7))
+    flights = flights_source(
+        tmp_path, (DAYS[0], 1, "", 5), (DAYS[0], 2, None, 6), (DAYS[0], 3, "JFK", 7)
+    )
     subscription = make_subscription(
         spark,
         tmp_path,
@@ -392,15 +573,29 @@ def test_the_empty_string_is_null_in_a_partition_column(
     assert subscription.rows[changed - 1] == (changed, None, 9)
     assert [row[0] for row in subscription.rows] == [1, 2, 3]
     again, _ = subscription.attempt(
-        3, 1, **({"partitions": (("",), (None,))} if mode is RefreshMode.PARTITIONS else {"refresh": RefreshMode.FULL})
+        3,
+        1,
+        **(
+            {"partitions": (("",), (None,))}
+            if mode is RefreshMode.PARTITIONS
+            else {"refresh": RefreshMode.FULL}
+        ),
     )
     assert again.outcome is Outcome.NOTHING
 
 
-def test_the_empty_string_in_a_key_by_which_the_target_is_partitioned_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_empty_string_in_a_key_by_which_the_target_is_partitioned_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     flights = flights_source(tmp_path, (DAYS[0], 1, "", 5), (DAYS[0], 3, "JFK", 7))
     subscription = make_subscription(
-        spark, tmp_path, {"flights": flights}, sql=TOTALS, keys=("origin",), partitioned_by=("origin",), refresh=RefreshMode.AFFECTED_KEYS
+        spark,
+        tmp_path,
+        {"flights": flights},
+        sql=TOTALS,
+        keys=("origin",),
+        partitioned_by=("origin",),
+        refresh=RefreshMode.AFFECTED_KEYS,
     )
     assert balanced(subscription.run()).counts.quarantined == 1
     flights.update({"delay": "9"}, "true")
@@ -409,12 +604,25 @@ def test_the_empty_string_in_a_key_by_which_the_target_is_partitioned_is_refused
     assert subscription.rows == [("JFK", 1, 9)]
 
 
-def test_groups_by_a_term_follow_the_rows_whose_term_it_is(spark: SparkSession, tmp_path: Path) -> None:
+def test_groups_by_a_term_follow_the_rows_whose_term_it_is(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     flights = flights_source(tmp_path, (DAYS[0], 1, "JFK", 5), (DAYS[0], 3, "LGA", 7))
-    sql = "SELECT concat('O''', f.origin) AS checkpoint, sum(delay) AS delay FROM flights f GROUP BY 1"
+    sql = (
+        "SELECT concat('O''', f.origin) AS checkpoint, sum(delay) AS delay FROM flights f GROUP BY "
+        "1"
+    )
     table = sql_table("gold.checkpoints", sql=sql, keys=["checkpoint"], refresh="affected_keys")
     inputs = {"flights": {"key_columns": table.key_columns["flights"]}}
-    subscription = make_subscription(spark, tmp_path, {"flights": flights}, sql=sql, keys=table.keys, refresh=table.refresh, inputs=inputs)
+    subscription = make_subscription(
+        spark,
+        tmp_path,
+        {"flights": flights},
+        sql=sql,
+        keys=table.keys,
+        refresh=table.refresh,
+        inputs=inputs,
+    )
     subscription.run()
     flights.update({"delay": "9"}, "k = 1")
     result = balanced(subscription.run())
@@ -423,10 +631,18 @@ def test_groups_by_a_term_follow_the_rows_whose_term_it_is(spark: SparkSession, 
 
 
 def test_a_source_with_a_map_is_followed(spark: SparkSession, tmp_path: Path) -> None:
-    schema = pa.schema([("k", pa.int64()), ("v", pa.string()), ("tags", pa.map_(pa.string(), pa.string()))])
+    schema = pa.schema(
+        [("k", pa.int64()), ("v", pa.string()), ("tags", pa.map_(pa.string(), pa.string()))]
+    )
     source = Source(tmp_path / "tagged", schema)
     source.write((1, "a", {"x": "1"}), (2, "b", {}), (None, "c", {"y": "2"}))
-    subscription = make_subscription(spark, tmp_path, {"tagged": source}, sql="SELECT k, v, tags['x'] AS x FROM tagged", keys=("k",))
+    subscription = make_subscription(
+        spark,
+        tmp_path,
+        {"tagged": source},
+        sql="SELECT k, v, tags['x'] AS x FROM tagged",
+        keys=("k",),
+    )
     subscription.run()
     source.update({"v": "'z'"}, "true")
     result = balanced(subscription.run())
@@ -435,15 +651,29 @@ def test_a_source_with_a_map_is_followed(spark: SparkSession, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("declared", [(), ("k.id",)], ids=["looked up", "guaranteed key"])
-def test_column_names_may_hold_dots(spark: SparkSession, tmp_path: Path, declared: tuple[str, ...]) -> None:
+def test_column_names_may_hold_dots(
+    spark: SparkSession, tmp_path: Path, declared: tuple[str, ...]
+) -> None:
     source = Source(tmp_path / "dotted", pa.schema([("k.id", pa.int64()), ("v.text", pa.string())]))
     source.write((1, "a"), (2, "b"), (None, "c"))
     sql = "SELECT `k.id`, `v.text` FROM dotted"
-    subscription = make_subscription(spark, tmp_path, {"dotted": source}, sql=sql, keys=("k.id",), inputs={"dotted": {"keys": declared}})
+    subscription = make_subscription(
+        spark,
+        tmp_path,
+        {"dotted": source},
+        sql=sql,
+        keys=("k.id",),
+        inputs={"dotted": {"keys": declared}},
+    )
     assert balanced(subscription.run()).counts.quarantined == 1
     source.write((1, "z"), (3, "c"), (None, "d"), mode="overwrite")
     result = balanced(subscription.run())
-    assert (result.counts.inserted, result.counts.updated, result.counts.deleted, result.counts.quarantined) == (1, 1, 1, 1)
+    assert (
+        result.counts.inserted,
+        result.counts.updated,
+        result.counts.deleted,
+        result.counts.quarantined,
+    ) == (1, 1, 1, 1)
     assert subscription.rows == [(1, "z"), (3, "c")]
 
 
@@ -452,7 +682,12 @@ def test_names_of_partition_columns_may_hold_dots(spark: SparkSession, tmp_path:
     source.write((1, "a"), (2, "b"))
     sql = "SELECT `k.id`, `v.text` FROM dotted"
     subscription = make_subscription(
-        spark, tmp_path, {"dotted": source}, sql=sql, partitioned_by=("v.text",), refresh=RefreshMode.PARTITIONS
+        spark,
+        tmp_path,
+        {"dotted": source},
+        sql=sql,
+        partitioned_by=("v.text",),
+        refresh=RefreshMode.PARTITIONS,
     )
     subscription.run()
     source.write((3, "b"), (4, "a"), mode="overwrite")
@@ -460,17 +695,29 @@ def test_names_of_partition_columns_may_hold_dots(spark: SparkSession, tmp_path:
     assert subscription.rows == [(3, "b"), (4, "a")]
 
 
-def test_a_function_that_returns_no_frame_is_a_declaration_error(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_function_that_returns_no_frame_is_a_declaration_error(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     flights = flights_source(tmp_path)
-    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights.count(), keys=("k",))
+    subscription = make_subscription(
+        spark, tmp_path, {"flights": flights}, lambda flights: flights.count(), keys=("k",)
+    )
     with pytest.raises(DeclarationError, match="returned a int; return a DataFrame"):
         subscription.run()
 
 
-def test_a_key_that_has_no_value_in_the_type_of_the_target_goes_to_quarantine(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_key_that_has_no_value_in_the_type_of_the_target_goes_to_quarantine(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     source = Source(tmp_path / "texts", pa.schema([("k", pa.string()), ("v", pa.string())]))
     source.write(("1", "a"), ("2", "b"))
-    subscription = make_subscription(spark, tmp_path, {"texts": source}, sql="SELECT try_cast(k AS bigint) AS k, v FROM texts", keys=("k",))
+    subscription = make_subscription(
+        spark,
+        tmp_path,
+        {"texts": source},
+        sql="SELECT try_cast(k AS bigint) AS k, v FROM texts",
+        keys=("k",),
+    )
     subscription.run()
     source.write(("3", "c"), ("abc", "poison"))
     source.delete("k = '1'")

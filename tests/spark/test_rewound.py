@@ -1,4 +1,6 @@
-"""A consumer that was put back reads rows again that its target holds: none of them is there twice afterwards."""
+"""A consumer that was put back reads rows again that its target holds: none of them is there twice
+afterwards.
+"""
 
 from pathlib import Path
 
@@ -12,7 +14,9 @@ from tests.support.refreshes import DAYS, Subscription, balanced, flights_source
 pytestmark = pytest.mark.spark
 
 
-def test_a_target_without_keys_is_replaced_when_its_consumer_was_put_back_by_some_commits(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_target_without_keys_is_replaced_when_its_consumer_was_put_back_by_some_commits(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     flights = flights_source(tmp_path)
     subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights)
     subscription.run()
@@ -27,30 +31,45 @@ def test_a_target_without_keys_is_replaced_when_its_consumer_was_put_back_by_som
     assert sorted(row[1] for row in subscription.rows) == [1, 2, 3, 4]
 
 
-def test_rows_of_single_commits_that_are_read_again_from_the_beginning_replace_the_target(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_of_single_commits_that_are_read_again_from_the_beginning_replace_the_target(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     subscription = single_commits(spark, tmp_path, [{3}, {1}])
-    subscription.checkpoint, subscription.position, subscription.only = {}, Position.ORIGIN, {"flights": {1, 2, 3}}
+    subscription.checkpoint, subscription.position, subscription.only = (
+        {},
+        Position.ORIGIN,
+        {"flights": {1, 2, 3}},
+    )
     again = balanced(subscription.run())
     assert (again.replaced, again.counts.inserted, again.counts.unchanged) == (True, 1, 2)
     assert sorted(row[1] for row in subscription.rows) == [11, 12, 13]
 
 
-def test_a_commit_that_matches_late_is_added_though_later_ones_were_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_commit_that_matches_late_is_added_though_later_ones_were_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     subscription = single_commits(spark, tmp_path, [{3}, {1}])
     assert sorted(row[1] for row in subscription.rows) == [11, 13]
 
 
-def test_single_commits_that_are_read_again_from_between_are_refused_with_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
+def test_single_commits_that_are_read_again_from_between_are_refused_with_what_to_do(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     subscription = single_commits(spark, tmp_path, [{1}, {2}])
     subscription.position, subscription.only = Position(0, 1), {"flights": {2}}
     subscription.sources["flights"].write((DAYS[2], 9, "EWR", 9))
-    with pytest.raises(TableUnreadableError, match=r"is read again, .* would read other commits too; seek the trigger to the beginning"):
+    with pytest.raises(
+        TableUnreadableError,
+        match=r"is read again, .* would read other commits too; seek the trigger to the beginning",
+    ):
         subscription.run()
     assert sorted(row[1] for row in subscription.rows) == [11, 12]
 
 
 def single_commits(spark: SparkSession, folder: Path, steps: list[set[int]]) -> Subscription:
-    """A consumer without keys that has read these commits alone, a set a step; the commit of a version wrote the row 10 + version."""
+    """A consumer without keys that has read these commits alone, a set a step; the commit of a
+    version wrote the row 10 + version.
+    """
     flights = flights_source(folder)
     for version in (1, 2, 3):
         flights.write((DAYS[2], 10 + version, "EWR", 9))

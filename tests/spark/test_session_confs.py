@@ -11,7 +11,11 @@ pytestmark = pytest.mark.spark
 
 
 def test_each_call_has_spark_properties_of_its_own(spark: SparkSession) -> None:
-    all_have_set, context, key = threading.Barrier(2, timeout=60), spark.sparkContext, "spark.job.description"
+    all_have_set, context, key = (
+        threading.Barrier(2, timeout=60),
+        spark.sparkContext,
+        "spark.job.description",
+    )
     context.setLocalProperty(key, "inherited")
 
     def call(name: str) -> tuple[str | None, str | None]:

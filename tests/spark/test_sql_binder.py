@@ -1,4 +1,6 @@
-"""SQL is run as it is written: it gives what Spark gives for the same text over tables of its catalog."""
+"""SQL is run as it is written: it gives what Spark gives for the same text over tables of its
+catalog.
+"""
 
 import re
 from collections.abc import Iterator
@@ -293,14 +295,23 @@ LINES = "-- the last; of all\nSELECT k, -- , v\r\n 'two\nlines' AS `--`\tFROM\n 
 
 def statements() -> list[str]:
     """A statement for each line above."""
-    listed = [line for block in (EXPRESSIONS, AGGREGATES, WINDOWS) for line in block.strip().splitlines()]
+    listed = [
+        line for block in (EXPRESSIONS, AGGREGATES, WINDOWS) for line in block.strip().splitlines()
+    ]
     sources = [f"SELECT * FROM {line}" for line in FROMS.strip().splitlines()]
-    return [*(f"SELECT {line} FROM sql_s.a" for line in listed), *sources, *QUERIES.strip().splitlines(), LINES]
+    return [
+        *(f"SELECT {line} FROM sql_s.a" for line in listed),
+        *sources,
+        *QUERIES.strip().splitlines(),
+        LINES,
+    ]
 
 
 @pytest.fixture(scope="module")
 def catalog(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frames]:
-    """The tables in the session's catalog, and each as a frame by whatever name a statement may call it."""
+    """The tables in the session's catalog, and each as a frame by whatever name a statement may
+    call it.
+    """
     spark.sql("CREATE DATABASE sql_s")
     for name, rows in TABLES.items():
         path = str(tmp_path_factory.mktemp(name))
@@ -318,32 +329,45 @@ def plan_of(frame: DataFrame, stage: str) -> Any:
 
 
 def difference(bound: DataFrame, plain: DataFrame) -> str:
-    """How a query differs from the same over tables of the catalog; "" where Spark plans the same, or gives the same rows."""
+    """How a query differs from the same over tables of the catalog; "" where Spark plans the same,
+    or gives the same rows.
+    """
     if bound.schema != plain.schema:
         return f"{bound.schema.simpleString()} instead of {plain.schema.simpleString()}"
-    if any(plan_of(bound, stage).sameResult(plan_of(plain, stage)) for stage in ("analyzed", "optimizedPlan")):
+    if any(
+        plan_of(bound, stage).sameResult(plan_of(plain, stage))
+        for stage in ("analyzed", "optimizedPlan")
+    ):
         return ""
     given, right = (sorted(map(repr, frame.collect())) for frame in (bound, plain))
     return "" if given == right else f"{given} instead of {right}"
 
 
-def test_a_statement_gives_over_bound_tables_what_it_gives_over_tables_of_the_catalog(spark: SparkSession, catalog: Frames) -> None:
+def test_a_statement_gives_over_bound_tables_what_it_gives_over_tables_of_the_catalog(
+    spark: SparkSession, catalog: Frames
+) -> None:
     wrong = {}
     for sql in statements():
         query = parse_query("gold.t", sql)
         inputs = TABLES if isinstance(query, Unparsed) else tables_of(query)
-        problem = difference(sql_over(spark, "gold.t", sql, {name: catalog[name] for name in inputs}), spark.sql(sql))
+        problem = difference(
+            sql_over(spark, "gold.t", sql, {name: catalog[name] for name in inputs}), spark.sql(sql)
+        )
         if problem:
             wrong[sql] = problem
     assert wrong == {}
 
 
 @pytest.mark.tier1
-def test_strings_percentiles_and_variants_are_computed_as_written(spark: SparkSession, catalog: Frames) -> None:
+def test_strings_percentiles_and_variants_are_computed_as_written(
+    spark: SparkSession, catalog: Frames
+) -> None:
     sql = r"""
         SELECT count_if(s = 'O''Brien'), count_if(s = "it's -- no comment"), percentile_cont(0.5) WITHIN GROUP (ORDER BY v),
             percentile_disc(0.25) WITHIN GROUP (ORDER BY v DESC), max(typeof(parse_json(doc))) FROM sql_s.a"""
-    assert [tuple(row) for row in sql_over(spark, "gold.t", sql, catalog).collect()] == [(1, 1, 25.5, 40.0, "variant")]
+    assert [tuple(row) for row in sql_over(spark, "gold.t", sql, catalog).collect()] == [
+        (1, 1, 25.5, 40.0, "variant")
+    ]
 
 
 REFUSED = {
@@ -358,7 +382,9 @@ REFUSED = {
 
 
 @pytest.mark.tier1
-def test_what_reads_or_writes_anything_but_the_inputs_is_refused_before_it_runs(spark: SparkSession, catalog: Frames) -> None:
+def test_what_reads_or_writes_anything_but_the_inputs_is_refused_before_it_runs(
+    spark: SparkSession, catalog: Frames
+) -> None:
     for sql, why in REFUSED.items():
         with pytest.raises(DeclarationError, match=re.escape(f"gold.t, sql: {why}")):
             sql_over(spark, "gold.t", sql, catalog)
@@ -366,7 +392,9 @@ def test_what_reads_or_writes_anything_but_the_inputs_is_refused_before_it_runs(
         sql_over(spark, "gold.t", "SELECT k FROM sql_s.a WHERE k >", catalog)
 
 
-def test_a_table_is_called_in_letters_of_whatever_case_unless_spark_is_exact(spark: SparkSession, catalog: Frames) -> None:
+def test_a_table_is_called_in_letters_of_whatever_case_unless_spark_is_exact(
+    spark: SparkSession, catalog: Frames
+) -> None:
     sql = "SELECT A.k FROM SQL_S.A"
     assert sql_over(spark, "gold.t", sql, catalog).count() == 4
     spark.conf.set("spark.sql.caseSensitive", "true")
@@ -378,12 +406,19 @@ def test_a_table_is_called_in_letters_of_whatever_case_unless_spark_is_exact(spa
 
 
 @pytest.mark.tier1
-def test_the_keys_of_groups_are_given_over_one_input_as_the_query_says_them(spark: SparkSession, catalog: Frames) -> None:
+def test_the_keys_of_groups_are_given_over_one_input_as_the_query_says_them(
+    spark: SparkSession, catalog: Frames
+) -> None:
     sql = r"""
         WITH x AS (SELECT 1) SELECT /*+ BROADCAST(b) */ concat(a.s, ' O''', "'", r'\d') AS name, b.k, parse_json(a.doc):c::int AS c, count(*) AS n
-        FROM sql_s.a a JOIN sql_s.b AS b ON a.k = b.k GROUP BY ALL HAVING count(*) > 0 ORDER BY n"""  # noqa: E501
+        FROM sql_s.a a JOIN sql_s.b AS b ON a.k = b.k GROUP BY ALL HAVING count(*) > 0 ORDER BY n"""
     only_b = [SourceTable("sql_s.b").snapshot()]
-    table = sql_table("gold.t", sql=sql, keys=["name", "k", "c"], refresh="affected_keys", reads=only_b)
+    table = sql_table(
+        "gold.t", sql=sql, keys=["name", "k", "c"], refresh="affected_keys", reads=only_b
+    )
     given = grouped_by(spark, sql, table.key_columns["sql_s.a"])
     keys = catalog["sql_s.a"].select(*[given[key].alias(key) for key in table.keys]).collect()
-    assert [tuple(row) for row in keys][:2] == [(r"O'Brien O''\d", 1, 5), (r"it's -- no comment O''\d", 1, 6)]
+    assert [tuple(row) for row in keys][:2] == [
+        (r"O'Brien O''\d", 1, 5),
+        (r"it's -- no comment O''\d", 1, 6),
+    ]

@@ -1,4 +1,6 @@
-"""What the log of a table with personal columns tells of its rows: never a value of them, from the first commit on."""
+"""What the log of a table with personal columns tells of its rows: never a value of them, from the
+first commit on.
+"""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +29,9 @@ SCHEMA = StructType(
         StructField("id", LongType()),
         StructField("email", StringType()),
         StructField("is_new", BooleanType()),
-        StructField("user", StructType([StructField("mail", StringType()), StructField("age", LongType())])),
+        StructField(
+            "user", StructType([StructField("mail", StringType()), StructField("age", LongType())])
+        ),
         StructField("tags", ArrayType(StringType())),
         StructField("a.b", StringType()),
     ]
@@ -65,7 +69,9 @@ def test_all_columns_are_listed_that_may_be_but_personal_ones() -> None:
 
 
 @pytest.mark.spark
-def test_no_file_of_a_computed_table_tells_of_a_personal_column(spark: SparkSession, tmp_path: Path) -> None:
+def test_no_file_of_a_computed_table_tells_of_a_personal_column(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """By append, by merge and as a whole; a new column is told of once its writer has listed it."""
     people = Source(tmp_path / "people", PEOPLE)
     people.write((1, "ann@example.com", "Ulm"), (2, "bob@example.com", "Bonn"))
@@ -75,13 +81,24 @@ def test_no_file_of_a_computed_table_tells_of_a_personal_column(spark: SparkSess
         return people.select("id", "email", "town", *[F.lit(name).alias(name) for name in extra])
 
     subscription = make_subscription(
-        spark, tmp_path, {"people": people}, computed, keys=("id",), personal=("email",), expect={"lives": "town <> ''"}
+        spark,
+        tmp_path,
+        {"people": people},
+        computed,
+        keys=("id",),
+        personal=("email",),
+        expect={"lives": "town <> ''"},
     )
     subscription.run()
     people.write((1, "ann@example.org", "Ulm"), (3, "cy@example.com", ""))
     subscription.run()
-    assert [row[1] for row in read_rows(subscription.job.location)] == ["ann@example.org", "bob@example.com"]
-    assert bounded(subscription.job.location) == [{"id", "town"}] * len(told(subscription.job.location))
+    assert [row[1] for row in read_rows(subscription.job.location)] == [
+        "ann@example.org",
+        "bob@example.com",
+    ]
+    assert bounded(subscription.job.location) == [{"id", "town"}] * len(
+        told(subscription.job.location)
+    )
     extra.append("country")
     people.write((4, "di@example.com", "Rom"))
     subscription.run()
@@ -101,7 +118,12 @@ def test_a_whole_table_may_lose_a_listed_column(spark: SparkSession, tmp_path: P
     people.write((1, "ann@example.com", "Ulm"))
     columns = ["id", "email", "town"]
     subscription = make_subscription(
-        spark, tmp_path, {"people": people}, lambda people: people.select(*columns), refresh=RefreshMode.FULL, personal=("email",)
+        spark,
+        tmp_path,
+        {"people": people},
+        lambda people: people.select(*columns),
+        refresh=RefreshMode.FULL,
+        personal=("email",),
     )
     subscription.run()
     columns.remove("town")
@@ -115,7 +137,9 @@ def test_a_whole_table_may_lose_a_listed_column(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.spark
-def test_a_table_that_told_of_a_column_before_tells_no_more(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_that_told_of_a_column_before_tells_no_more(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     people = Source(tmp_path / "people", PEOPLE)
     people.write((1, "ann@example.com", "Ulm"))
     subscription = make_subscription(spark, tmp_path, {"people": people}, lambda people: people)
@@ -128,33 +152,57 @@ def test_a_table_that_told_of_a_column_before_tells_no_more(spark: SparkSession,
 
 
 @pytest.mark.spark
-def test_neither_table_nor_state_of_a_followed_one_tells_of_a_personal_column(spark: SparkSession, tmp_path: Path) -> None:
+def test_neither_table_nor_state_of_a_followed_one_tells_of_a_personal_column(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """Be it the key, whose values a merge would name in its condition."""
     table = Replica(spark, tmp_path, ("name",), options={"personal": ("name",)})
     table.tell([order(1, at=1, name="Xanthippe"), order(2, at=2, name="Yolanda")])
     table.run()
     table.tell([order(1, at=3, name="Xanthippe", amount=7), order(3, at=4, name="Zenobia")])
     table.run()
-    assert {row["name"]: row["amount"] for row in table.rows} == {"Xanthippe": 7, "Yolanda": 5, "Zenobia": 5}
-    operations = [one["commitInfo"]["operation"] for one in actions(table.location) if "commitInfo" in one]
+    assert {row["name"]: row["amount"] for row in table.rows} == {
+        "Xanthippe": 7,
+        "Yolanda": 5,
+        "Zenobia": 5,
+    }
+    operations = [
+        one["commitInfo"]["operation"] for one in actions(table.location) if "commitInfo" in one
+    ]
     assert "MERGE" in operations
     for location in (table.location, table.location + STATE):
         assert told(location)
-        assert not {name for name in ("Xanthippe", "Yolanda", "Zenobia") if name in log_text(location)}
+        assert not {
+            name for name in ("Xanthippe", "Yolanda", "Zenobia") if name in log_text(location)
+        }
     assert "amount" in bounded(table.location)[0]
 
 
 @pytest.mark.spark
-def test_no_file_of_a_types_table_tells_of_a_personal_path(spark: SparkSession, tmp_path: Path) -> None:
-    """Whichever of its files are Spark's and which are added by our own hand; nor of what was rescued."""
-    game = stream(spark, tmp_path, columns={"/user/email": personal("email"), "/to": personal("email")})
+def test_no_file_of_a_types_table_tells_of_a_personal_path(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Whichever of its files are Spark's and which are added by our own hand; nor of what was
+    rescued.
+    """
+    game = stream(
+        spark, tmp_path, columns={"/user/email": personal("email"), "/to": personal("email")}
+    )
     game.drop(event("buy", user={"email": "ann@example.com", "age": 7}, price=3))
     game.run()
     game.drop(event("buy", user={"email": "bob@example.com", "age": 8}, price=4))
     game.run()
-    game.drop(event("buy", user={"email": "cy@example.com", "age": 9}, price=5, to="di@example.com", size=2))
+    game.drop(
+        event(
+            "buy", user={"email": "cy@example.com", "age": 9}, price=5, to="di@example.com", size=2
+        )
+    )
     game.run()
-    game.drop(event("buy", user={"email": "ed@example.com", "age": 9}, price=5, to="fi@example.com", size=3))
+    game.drop(
+        event(
+            "buy", user={"email": "ed@example.com", "age": 9}, price=5, to="fi@example.com", size=3
+        )
+    )
     game.run()
     location = game.location("buy")
     assert len(game.rows("buy")) == 4

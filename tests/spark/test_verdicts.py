@@ -56,12 +56,19 @@ def test_a_log_put_back_below_the_start_is_a_rollback(source: Source) -> None:
     assert judge(range_, source.log).verdict is Verdict.ROLLBACK
 
 
-def test_a_log_put_back_since_the_start_is_a_rollback_and_its_next_range_is_read_like_any_other(source: Source) -> None:
+def test_a_log_put_back_since_the_start_is_a_rollback_and_its_next_range_is_read_like_any_other(
+    source: Source,
+) -> None:
     put_back = next_generation(source.log.uid)
     range_ = replace(source.range(3), end=SnapshotId("1"), table_uid=put_back)
     judgement = judge(range_, source.log)
-    assert (judgement.verdict, judgement.note) == (Verdict.ROLLBACK, "the log was put back since it was last read")
-    assert judge(replace(source.range(0, 2), table_uid=put_back, start_uid=put_back), source.log).verdict.is_incremental
+    assert (judgement.verdict, judgement.note) == (
+        Verdict.ROLLBACK,
+        "the log was put back since it was last read",
+    )
+    assert judge(
+        replace(source.range(0, 2), table_uid=put_back, start_uid=put_back), source.log
+    ).verdict.is_incremental
 
 
 def test_an_end_that_the_log_lost_is_a_rollback_to_its_newest(source: Source) -> None:
@@ -96,7 +103,10 @@ def test_a_table_that_was_partitioned_anew_within_the_range_is_read_whole(source
     write(source.location, rows, mode="overwrite", schema_mode="overwrite", partition_by=["v"])
     source.write((8, "b"))
     judgement = judge(source.range(3), source.log)
-    assert (judgement.verdict, judgement.note) == (Verdict.RECREATED, "the partitioning of the table was changed")
+    assert (judgement.verdict, judgement.note) == (
+        Verdict.RECREATED,
+        "the partitioning of the table was changed",
+    )
     assert judge(source.range(4), source.log).verdict is Verdict.CONTIGUOUS
     assert judge(source.range(0, 3), source.log).verdict is Verdict.CONTIGUOUS
 

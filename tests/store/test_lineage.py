@@ -13,15 +13,25 @@ from lakechime_dagster.dce.engine import reading, writing
 from lakechime_dagster.dce.schema import metadata
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lineage import schema
-from lakechime_dagster.lineage.columns import ColumnLineage, Kind, LineageRecord, Producer, Statement
+from lakechime_dagster.lineage.columns import (
+    ColumnLineage,
+    Kind,
+    LineageRecord,
+    Producer,
+    Statement,
+)
 from lakechime_dagster.lineage.recording import LineageToKeep, SqlLineage, digest, record_all_on
 from lakechime_dagster.lineage.store import LineageStandings
 from tests.lineage.factories import make_record, make_statement, source
 from tests.support.stores import fresh_memory
 
 DELAY = make_statement(delay="bronze.flights.dep_delay")
-WIND = make_statement(delay="bronze.flights.dep_delay", wind=source("bronze.weather.wind", Kind.AGGREGATION))
-OPAQUE = make_statement(inputs=("bronze.flights",), opaque={"delay": "rows of an RDD"}, unknown=("an RDD",))
+WIND = make_statement(
+    delay="bronze.flights.dep_delay", wind=source("bronze.weather.wind", Kind.AGGREGATION)
+)
+OPAQUE = make_statement(
+    inputs=("bronze.flights",), opaque={"delay": "rows of an RDD"}, unknown=("an RDD",)
+)
 ELSEWHERE = make_statement("gold.other", delay="bronze.flights.dep_delay")
 TIMES = range(1, 6)
 RECORDS = st.builds(
@@ -35,7 +45,10 @@ RECORDS = st.builds(
 
 def test_a_record_is_read_back_as_it_was_told(engine: Engine) -> None:
     statement = make_statement(
-        delay=(source("bronze.flights.dep_delay"), source("bronze.flights.carrier", Kind.CONDITIONAL)),
+        delay=(
+            source("bronze.flights.dep_delay"),
+            source("bronze.flights.carrier", Kind.CONDITIONAL),
+        ),
         who=source("crm.people.email", Kind.TRANSFORMATION, masking=True),
         rows=source("bronze.flights.", Kind.AGGREGATION),
         indirect=(source("bronze.weather.hour", Kind.JOIN),),
@@ -67,14 +80,24 @@ def test_a_run_that_tells_what_the_one_before_it_told_adds_no_edges(engine: Engi
 
 
 def test_what_is_unlike_what_the_run_before_told_is_new(engine: Engine) -> None:
-    told = [make_record(DELAY, run="a", at=1), make_record(DELAY, run="b", at=2), make_record(WIND, run="c", at=5)]
+    told = [
+        make_record(DELAY, run="a", at=1),
+        make_record(DELAY, run="b", at=2),
+        make_record(WIND, run="c", at=5),
+    ]
     assert [LineageToKeep(one).kept(engine) for one in told] == [True, False, True]
 
 
 def test_owners_are_those_of_the_newest_run_in_whatever_order_they_come(engine: Engine) -> None:
-    several = [make_record(run=run, at=at, owners=(owner,)) for run, at, owner in (("a", 1, "old"), ("b", 3, "new"), ("c", 2, "between"))]
+    several = [
+        make_record(run=run, at=at, owners=(owner,))
+        for run, at, owner in (("a", 1, "old"), ("b", 3, "new"), ("c", 2, "between"))
+    ]
     for number, order in enumerate(permutations(several)):
-        here = [LineageRecord(**{**vars(one), "producer": Producer(namespace="test", job=str(number))}) for one in order]
+        here = [
+            LineageRecord(**{**vars(one), "producer": Producer(namespace="test", job=str(number))})
+            for one in order
+        ]
         for one in here:
             SqlLineage(engine).record(one)
     assert {one.owners for one in LineageStandings(engine).all()} == {("new",)}
@@ -87,13 +110,20 @@ def test_a_record_that_no_store_can_hold_keeps_nothing_of_its_neighbours(engine:
 
 
 def test_hostile_names_are_kept_as_far_as_a_store_can_hold_them(engine: Engine) -> None:
-    columns = {"a\0b": "bronze.\ud800.é", "a\N{REPLACEMENT CHARACTER}b": "bronze.\N{REPLACEMENT CHARACTER}.é", "": "bronze.t.x"}
+    columns = {
+        "a\0b": "bronze.\ud800.é",
+        "a\N{REPLACEMENT CHARACTER}b": "bronze.\N{REPLACEMENT CHARACTER}.é",
+        "": "bronze.t.x",
+    }
     found = [ColumnLineage(column=name, sources=(source(one),)) for name, one in columns.items()]
     statement = Statement(target="gold.'; drop table x --", columns=tuple(found))
     SqlLineage(engine).record(make_record(statement))
     (found,) = LineageStandings(engine).all()
     assert found.statement.target == "gold.'; drop table x --"
-    assert [column.column for column in found.statement.columns] == ["", "a\N{REPLACEMENT CHARACTER}b"]
+    assert [column.column for column in found.statement.columns] == [
+        "",
+        "a\N{REPLACEMENT CHARACTER}b",
+    ]
 
 
 def test_a_record_is_kept_with_the_transaction_that_it_came_in(engine: Engine) -> None:
@@ -109,11 +139,16 @@ def test_a_record_is_kept_with_the_transaction_that_it_came_in(engine: Engine) -
 
 @given(st.lists(st.lists(RECORDS, max_size=4), max_size=5))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_holds_is_what_the_newest_runs_told_in_whatever_order_records_come(batches: list[list[LineageRecord]]) -> None:
+def test_what_holds_is_what_the_newest_runs_told_in_whatever_order_records_come(
+    batches: list[list[LineageRecord]],
+) -> None:
     engine = fresh_memory()
     for batch in batches:
         SqlLineage(engine).record_all(batch)
-    found = {(one.producer, one.statement.target): by_name(one.statement) for one in LineageStandings(engine).all()}
+    found = {
+        (one.producer, one.statement.target): by_name(one.statement)
+        for one in LineageStandings(engine).all()
+    }
     assert found == expected(record for batch in batches for record in batch)
 
 
@@ -125,7 +160,9 @@ def expected(records: Iterable[LineageRecord]) -> dict[tuple[Producer, str], Sta
 
 def by_name(statement: Statement) -> Statement:
     """The same with its columns in the order of their names."""
-    columns: tuple[ColumnLineage, ...] = tuple(sorted(statement.columns, key=lambda column: column.column))
+    columns: tuple[ColumnLineage, ...] = tuple(
+        sorted(statement.columns, key=lambda column: column.column)
+    )
     return Statement(**{**vars(statement), "columns": columns})
 
 
@@ -134,6 +171,8 @@ def rows_of(engine: Engine) -> dict[str, int]:
     assert schema.node in tables
     with reading(engine) as connection:
         return {
-            table.name.removeprefix("lc_lineage_"): connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
+            table.name.removeprefix("lc_lineage_"): connection.execute(
+                sa.select(sa.func.count()).select_from(table)
+            ).scalar_one()
             for table in tables
         }

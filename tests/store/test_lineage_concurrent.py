@@ -17,7 +17,10 @@ from tests.store.test_lineage_network import told
 
 WRITERS, RECORDS, BATCH = 4, 60, 5
 
-pytestmark = [pytest.mark.dialect, pytest.mark.several_connections]  # a file: processes and threads open it
+pytestmark = [
+    pytest.mark.dialect,
+    pytest.mark.several_connections,
+]  # a file: processes and threads open it
 
 
 def some_records(seed: int) -> list[LineageRecord]:
@@ -25,7 +28,10 @@ def some_records(seed: int) -> list[LineageRecord]:
     chance = random.Random(seed)
     return [
         make_record(
-            make_statement(f"gold.t{chance.randrange(3)}", a=f"silver.s{chance.randrange(4)}.c{chance.randrange(3)}"),
+            make_statement(
+                f"gold.t{chance.randrange(3)}",
+                a=f"silver.s{chance.randrange(4)}.c{chance.randrange(3)}",
+            ),
             run=f"run-{chance.randrange(40)}-{seed % 2}",
             at=chance.randrange(1, 1_000),
             job=f"job-{chance.randrange(3)}",
@@ -45,5 +51,7 @@ def test_what_many_record_at_once_is_what_holds(engine: Engine) -> None:
         list(threads.map(record, batches))
     everything = [record for batch in batches for record in batch]
     standing = LineageStandings(engine).all()
-    assert {(one.producer, one.statement.target): by_name(one.statement) for one in standing} == expected(everything)
+    assert {
+        (one.producer, one.statement.target): by_name(one.statement) for one in standing
+    } == expected(everything)
     assert told(network_at(engine)) == told(network_of([one.statement for one in standing]))

@@ -1,4 +1,6 @@
-"""The network that is read from a store is that of the statements which hold, also when it is followed change by change."""
+"""The network that is read from a store is that of the statements which hold, also when it is
+followed change by change.
+"""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +17,13 @@ from tests.lineage.graph.test_answers import STATEMENTS
 from tests.support.stores import fresh_memory
 
 DECLARED = [Statement(target="gold.new", inputs=("s",)), Statement(target="t", inputs=("s",))]
-RECORDS = st.builds(make_record, STATEMENTS, run=st.sampled_from("abcdefgh"), at=st.integers(1, 5), job=st.sampled_from(["one", "two"]))
+RECORDS = st.builds(
+    make_record,
+    STATEMENTS,
+    run=st.sampled_from("abcdefgh"),
+    at=st.integers(1, 5),
+    job=st.sampled_from(["one", "two"]),
+)
 
 
 def told(network: Network) -> list[set[tuple[str, str, int]]]:
@@ -23,7 +31,9 @@ def told(network: Network) -> list[set[tuple[str, str, int]]]:
     return [
         {
             (str(network.ref(source)), str(network.ref(target)), kind)
-            for source, target, kind in zip(edges.sources.tolist(), edges.targets.tolist(), edges.kinds.tolist(), strict=True)
+            for source, target, kind in zip(
+                edges.sources.tolist(), edges.targets.tolist(), edges.kinds.tolist(), strict=True
+            )
         }
         for edges in (network.inputs, network.edges, network.unsure)
     ]
@@ -35,28 +45,43 @@ def test_a_network_is_that_of_what_holds(batches: list[list[LineageRecord]]) -> 
     for batch in batches:
         SqlLineage(engine).record_all(batch)
     standing = LineageStandings(engine).all()
-    assert told(network_at(engine, DECLARED)) == told(network_of([one.statement for one in standing], DECLARED))
+    assert told(network_at(engine, DECLARED)) == told(
+        network_of([one.statement for one in standing], DECLARED)
+    )
 
 
 def test_a_network_is_read_from_every_database(engine: Engine) -> None:
     assert told(network_at(engine)) == [set(), set(), set()]
     statement = make_statement(a="s.a", opaque={"b": "rows of an RDD"}, inputs=("t",))
-    SqlLineage(engine).record_all([make_record(statement, run="one", at=1), make_record(statement, job="another")])
+    SqlLineage(engine).record_all(
+        [make_record(statement, run="one", at=1), make_record(statement, job="another")]
+    )
     assert told(network_at(engine)) == told(network_of([statement]))
 
 
-def test_what_others_tell_of_a_declared_table_says_nothing_of_what_its_subscription_reads(engine: Engine) -> None:
+def test_what_others_tell_of_a_declared_table_says_nothing_of_what_its_subscription_reads(
+    engine: Engine,
+) -> None:
     lineage, planned = SqlLineage(engine), make_statement("planned", a="s.x")
     declared = [planned, Statement(target="planned", inputs=("s",)), *DECLARED]
-    other = [make_record(make_statement(one, b="s.y"), run="of another", namespace="dbt", job="t") for one in ("t", "planned")]
-    beside = make_record(make_statement("t", b="s.y"), run="of a program", namespace="lake", job="by hand")
+    other = [
+        make_record(make_statement(one, b="s.y"), run="of another", namespace="dbt", job="t")
+        for one in ("t", "planned")
+    ]
+    beside = make_record(
+        make_statement("t", b="s.y"), run="of a program", namespace="lake", job="by hand"
+    )
     lineage.record_all([*other, beside])
     others = [one.statement for one in (*other, beside)]
     before = told(network_at(engine, declared, "lake"))
     assert before == told(network_of(others, declared, ()))
     assert ("s", "t", Part.DECLARED) in before[0]
     assert ("s.x", "planned.a", 1) in before[1]
-    lineage.record(make_record(make_statement("t", b="s.y"), run="of the subscription", namespace="lake", job="t"))
+    lineage.record(
+        make_record(
+            make_statement("t", b="s.y"), run="of the subscription", namespace="lake", job="t"
+        )
+    )
     after = told(network_at(engine, declared, "lake"))
     assert after == told(network_of(others, declared, ("t",)))
     assert ("s", "t", Part.DECLARED) not in after[0]

@@ -12,9 +12,15 @@ LAKE = ("silver.orders", "gold.days")
 
 
 def read_by(name: str, at: int, *refs: str) -> Read:
-    found = tuple(ColumnRef(table, column) for table, _, column in (ref.rpartition(".") for ref in refs))
+    found = tuple(
+        ColumnRef(table, column) for table, _, column in (ref.rpartition(".") for ref in refs)
+    )
     return Read(
-        consumer=Consumer(ConsumerKind.DASHBOARD, "superset", name), refs=found, at_ms=at, owners=(f"team:{name}",), link="https://x"
+        consumer=Consumer(ConsumerKind.DASHBOARD, "superset", name),
+        refs=found,
+        at_ms=at,
+        owners=(f"team:{name}",),
+        link="https://x",
     )
 
 
@@ -27,7 +33,9 @@ def keep(engine: Engine, *reads: Read) -> None:
         keep_reads(connection, reads)
 
 
-def test_who_read_last_comes_first_with_what_it_reads_and_the_rest_is_counted(engine: Engine) -> None:
+def test_who_read_last_comes_first_with_what_it_reads_and_the_rest_is_counted(
+    engine: Engine,
+) -> None:
     keep(
         engine,
         read_by("old", 10, "gold.days.n"),
@@ -35,7 +43,10 @@ def test_who_read_last_comes_first_with_what_it_reads_and_the_rest_is_counted(en
         read_by("mid", 20, "x.y.z"),
     )
     found = look(engine, most=2)
-    assert [(one.consumer.name, one.tables, one.last_ms, one.owners, one.link) for one in found.consumers] == [
+    assert [
+        (one.consumer.name, one.tables, one.last_ms, one.owners, one.link)
+        for one in found.consumers
+    ] == [
         ("new", ("gold.days", "silver.orders"), 30, ("team:new",), "https://x"),
         ("mid", ("x.y",), 20, ("team:mid",), "https://x"),
     ]
@@ -44,23 +55,48 @@ def test_who_read_last_comes_first_with_what_it_reads_and_the_rest_is_counted(en
 
 def test_data_sets_that_the_lake_does_not_declare_are_told_with_both_sides(engine: Engine) -> None:
     lineage = SqlLineage(engine)
-    lineage.record(make_record(make_statement("silver.orders", id="mysql/shop.orders.id"), namespace="local", at=5))
     lineage.record(
-        make_record(make_statement("export.days", n="gold.days.n", m="raw.months.m"), namespace="airflow", at=7, owners=("team:x",))
+        make_record(
+            make_statement("silver.orders", id="mysql/shop.orders.id"), namespace="local", at=5
+        )
     )
-    lineage.record(make_record(make_statement("scratch.ours", n="gold.days.n"), namespace="local", at=9))
-    lineage.record(make_record(make_statement("other.lake", n="scratch.ours.n"), namespace="elsewhere", job="laned", at=9))
+    lineage.record(
+        make_record(
+            make_statement("export.days", n="gold.days.n", m="raw.months.m"),
+            namespace="airflow",
+            at=7,
+            owners=("team:x",),
+        )
+    )
+    lineage.record(
+        make_record(make_statement("scratch.ours", n="gold.days.n"), namespace="local", at=9)
+    )
+    lineage.record(
+        make_record(
+            make_statement("other.lake", n="scratch.ours.n"),
+            namespace="elsewhere",
+            job="laned",
+            at=9,
+        )
+    )
     assert look(engine).tables == (
         ExternalTable(table="other.lake", last_ms=9, inputs=("scratch.ours",)),
-        ExternalTable(table="export.days", last_ms=7, inputs=("gold.days", "raw.months"), owners=("team:x",)),
+        ExternalTable(
+            table="export.days", last_ms=7, inputs=("gold.days", "raw.months"), owners=("team:x",)
+        ),
         ExternalTable(table="raw.months", last_ms=7, readers=("export.days",)),
         ExternalTable(table="mysql/shop.orders", last_ms=5, readers=("silver.orders",)),
     )
-    assert [one.table for one in look(engine, since=6, most=2).tables] == ["other.lake", "export.days"]
+    assert [one.table for one in look(engine, since=6, most=2).tables] == [
+        "other.lake",
+        "export.days",
+    ]
     assert (look(engine, most=2).more, look(engine, since=8).more) == (2, 0)
 
 
-def test_what_another_deployments_consumers_write_is_an_asset_there_and_not_shown(engine: Engine) -> None:
+def test_what_another_deployments_consumers_write_is_an_asset_there_and_not_shown(
+    engine: Engine,
+) -> None:
     from dataclasses import replace
 
     record = make_record(make_statement("their.table", n="gold.days.n"), namespace="theirs")

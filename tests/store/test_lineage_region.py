@@ -16,7 +16,14 @@ from tests.lineage.graph.test_answers import REFS, STATEMENTS
 from tests.support.stores import fresh_memory
 
 RECORDS = st.lists(
-    st.builds(make_record, STATEMENTS, run=st.sampled_from("abcd"), at=st.integers(1, 3), job=st.sampled_from("xy")), max_size=7
+    st.builds(
+        make_record,
+        STATEMENTS,
+        run=st.sampled_from("abcd"),
+        at=st.integers(1, 3),
+        job=st.sampled_from("xy"),
+    ),
+    max_size=7,
 )
 DECLARED = [
     Statement(target="gold.new", inputs=("s",)),
@@ -37,13 +44,17 @@ def test_a_question_in_one_direction_needs_no_more_than_what_is_around(
     engine = fresh_memory()
     SqlLineage(engine).record_all(records)
     tables = {ref.table for ref in refs}
-    part = network_around(engine, tables, upstream=upstream, depth=depth, declared=DECLARED, columns=refs)
+    part = network_around(
+        engine, tables, upstream=upstream, depth=depth, declared=DECLARED, columns=refs
+    )
     assert part is not None
     whole = network_at(engine, DECLARED, columns=refs)
     assert asked(part, refs, upstream, depth) == asked(whole, refs, upstream, depth)
 
 
-def asked(network: Network, refs: list[ColumnRef], upstream: bool, depth: int | None) -> tuple[object, ...]:
+def asked(
+    network: Network, refs: list[ColumnRef], upstream: bool, depth: int | None
+) -> tuple[object, ...]:
     found: ReachedTables = reached_tables(network, refs, upstream=upstream, depth=depth)
     return found, () if upstream or depth is not None else unaffected_tables(network, refs, found)
 
@@ -51,12 +62,19 @@ def asked(network: Network, refs: list[ColumnRef], upstream: bool, depth: int | 
 @pytest.mark.parametrize("upstream", [False, True])
 def test_what_is_not_around_is_not_read(engine: Engine, upstream: bool) -> None:
     chain = [make_statement(f"t{at + 1}", a=f"t{at}.a") for at in range(6)]
-    SqlLineage(engine).record_all([make_record(one, job=one.target) for one in [*chain, make_statement("other", a="elsewhere.a")]])
+    SqlLineage(engine).record_all(
+        [
+            make_record(one, job=one.target)
+            for one in [*chain, make_statement("other", a="elsewhere.a")]
+        ]
+    )
     part = network_around(engine, ["t3"], upstream=upstream)
     near = network_around(engine, ["t3"], upstream=upstream, depth=1)
     assert part is not None
     assert near is not None
-    assert set(part.tables) == ({"t0", "t1", "t2", "t3"} if upstream else {"t2", "t3", "t4", "t5", "t6"})
+    assert set(part.tables) == (
+        {"t0", "t1", "t2", "t3"} if upstream else {"t2", "t3", "t4", "t5", "t6"}
+    )
     assert set(near.tables) == ({"t1", "t2", "t3"} if upstream else {"t2", "t3", "t4"})
     assert network_around(engine, ["t3"], upstream=upstream, large=3) is None
 

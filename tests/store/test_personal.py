@@ -17,7 +17,10 @@ def test_of_a_column_the_newest_decision_holds_and_all_are_kept(engine: Engine) 
     decisions.decide(PATH, None, ANA)
     decisions.decide(ColumnRef("bronze.people", "Email"), None, BO)
     held = decisions.holding()
-    assert {(ref.table, str(ref.column).lower()): (one.category, one.who, one.reason) for ref, one in held.items()} == {
+    assert {
+        (ref.table, str(ref.column).lower()): (one.category, one.who, one.reason)
+        for ref, one in held.items()
+    } == {
         ("bronze.people", "email"): (None, "bo", "they are made up"),
         ("bronze.letters", "payload:$.to"): (None, "ana", "seen"),
     }

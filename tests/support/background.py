@@ -7,7 +7,8 @@ from typing_extensions import Self
 
 
 class Background(ABC):
-    """Takes one turn after another in a thread of its own, until its context ends; what a turn raises is raised there.
+    """Takes one turn after another in a thread of its own, until its context ends; what a turn
+    raises is raised there.
 
     Args:
         pause: Seconds between two turns.

@@ -1,4 +1,6 @@
-"""All that runs between the rows of databases and those of a lake that follows them, each part of which can be killed."""
+"""All that runs between the rows of databases and those of a lake that follows them, each part of
+which can be killed.
+"""
 
 import json
 import os
@@ -25,7 +27,9 @@ SMALL = small_settings("warm")  # for tables of hundreds of rows
 
 @dataclass
 class Chain:
-    """A broker, Kafka Connect, `dagster dev` with one code location, and the warm driver of its runs."""
+    """A broker, Kafka Connect, `dagster dev` with one code location, and the warm driver of its
+    runs.
+    """
 
     broker: Server
     kafka: int
@@ -49,7 +53,9 @@ class Chain:
         self.killed.append(kill_run(self.running, *consumers))
 
     def kill_spark(self, *consumers: str) -> None:
-        """The warm driver's host and its JVM while a run of one of these works with it; somebody starts another one."""
+        """The warm driver's host and its JVM while a run of one of these works with it; somebody
+        starts another one.
+        """
         run_id, host = await_begun(self.running, *consumers)
         assert int(host) == self.warm.process.pid
         file = WarmFile.read(self.running.home)
@@ -65,8 +71,14 @@ class Chain:
         return str(self.running.home.joinpath("warehouse", *table.split(".")))
 
     def failed(self) -> list[str]:
-        """Those of the runs that were killed, themselves or their Spark, that did not come to an end of their own."""
-        return [run_id for run_id in self.killed if (run := self.running.instance.get_run_by_id(run_id)) and not run.is_success]
+        """Those of the runs that were killed, themselves or their Spark, that did not come to an
+        end of their own.
+        """
+        return [
+            run_id
+            for run_id in self.killed
+            if (run := self.running.instance.get_run_by_id(run_id)) and not run.is_success
+        ]
 
     def expect_health(self) -> None:
         """Raises what a failed task of a connector says."""
@@ -74,7 +86,13 @@ class Chain:
             self.connect.expect_health(name)
 
     def await_true(self, condition: Callable[[], Any], what: str, seconds: float = 300) -> None:
-        await_found(condition, f"{what}\n{self.running.service.tail()}", seconds, self.expect_health, pause=0.5)
+        await_found(
+            condition,
+            f"{what}\n{self.running.service.tail()}",
+            seconds,
+            self.expect_health,
+            pause=0.5,
+        )
 
 
 @dataclass(frozen=True)
@@ -97,18 +115,26 @@ class Place:
 
 
 @contextmanager
-def chain(place: Place, module: str, connectors: Callable[[str], Mapping[str, Mapping[str, str]]], **wishes: str) -> Iterator[Chain]:
+def chain(
+    place: Place,
+    module: str,
+    connectors: Callable[[str], Mapping[str, Mapping[str, str]]],
+    **wishes: str,
+) -> Iterator[Chain]:
     """A running chain, of which nothing is left afterwards.
 
     Args:
         place: Where.
         module: The code location, which has a `lake`.
-        connectors: By name the settings of those that Connect runs, given the address of the broker.
+        connectors: By name the settings of those that Connect runs, given the address of the
+            broker.
         wishes: More of the environment of the code location.
     """
     home, port, java = place.home, free_port(), find_java()
     file = REPOSITORY / f"{module.replace('.', '/')}.py"
-    python_file = f"relative_path: '{file}', working_directory: '{REPOSITORY}', location_name: followed"
+    python_file = (
+        f"relative_path: '{file}', working_directory: '{REPOSITORY}', location_name: followed"
+    )
     (home / "workspace.yaml").write_text(f"load_from:\n  - python_file: {{{python_file}}}\n")
     address = f"127.0.0.1:{port}"
     wishes |= {
@@ -125,10 +151,20 @@ def chain(place: Place, module: str, connectors: Callable[[str], Mapping[str, Ma
     try:
         with (
             kafka_broker(place.folder / "chain-kafka", place.stack_jars, java, port) as broker,
-            connect_worker(place.folder / "chain-connect", place.stack_jars, java, address, connectors=found) as connect,
+            connect_worker(
+                place.folder / "chain-connect", place.stack_jars, java, address, connectors=found
+            ) as connect,
             dagster_dev("dagster-dev", command, home, {"followed"}, home, **wishes) as running,
         ):
-            there = Chain(broker, port, Worker(connect.url, connect.server), tuple(found), running, warm, place)
+            there = Chain(
+                broker,
+                port,
+                Worker(connect.url, connect.server),
+                tuple(found),
+                running,
+                warm,
+                place,
+            )
             yield there
     finally:
         (there.warm if there else warm).stop()

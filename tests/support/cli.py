@@ -1,4 +1,6 @@
-"""The command line in tests: its own process state per call is a home folder in the test's temporary one."""
+"""The command line in tests: its own process state per call is a home folder in the test's
+temporary one.
+"""
 
 import json
 import os
@@ -56,22 +58,31 @@ class Cli:
 
 @pytest.fixture
 def lakechime(lakechime_anew: Cli, upgraded_sqlite: Path) -> Cli:
-    """The command line in a folder with an empty store, with no setting of the outside, on the flights demo."""
+    """The command line in a folder with an empty store, with no setting of the outside, on the
+    flights demo.
+    """
     make_home(lakechime_anew.home)
     shutil.copy(upgraded_sqlite, lakechime_anew.home / "dce.sqlite")
     return lakechime_anew
 
 
 @pytest.fixture
-def lakechime_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
-    """The command line in an empty folder, with no setting of the outside: its first command makes the store."""
+def lakechime_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cli]:
+    """The command line in an empty folder, with no setting of the outside: its first command makes
+    the store.
+    """
     for name in [name for name in os.environ if name.startswith("LAKECHIME_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("LAKECHIME_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("LAKECHIME_LAKE", "lakechime_dagster.demo.flights:lake")
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    handlers = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     yield Cli(tmp_path / "home", capsys, monkeypatch)
     for number, handler in handlers.items():
         signal.signal(number, handler)

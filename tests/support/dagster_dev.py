@@ -45,7 +45,9 @@ class DagsterDev:
 
     @cached_property
     def platform(self) -> Platform:
-        """The home's store and ledger, looked at in this process, where a command would start one each time."""
+        """The home's store and ledger, looked at in this process, where a command would start one
+        each time.
+        """
         return open_platform(load_settings(home=self.home))
 
     def is_at_rest(self) -> bool:
@@ -58,7 +60,9 @@ class DagsterDev:
 
     def graphql(self, query: str, **variables: Any) -> dict[str, Any]:
         body = json.dumps({"query": query, "variables": variables}).encode()
-        request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
+        request = urllib.request.Request(
+            f"{self.url}/graphql", body, {"Content-Type": "application/json"}
+        )
         with urllib.request.urlopen(request, timeout=60) as answer:
             found = json.load(answer)
         assert "errors" not in found, found["errors"]
@@ -69,12 +73,18 @@ class DagsterDev:
         entries = self.graphql(LOCATIONS)["workspaceOrError"]["locationEntries"]
         loaded = [entry for entry in entries if entry["loadStatus"] == "LOADED"]
         for entry in loaded:
-            assert entry["locationOrLoadError"]["__typename"] == "RepositoryLocation", entry["locationOrLoadError"]
+            assert entry["locationOrLoadError"]["__typename"] == "RepositoryLocation", entry[
+                "locationOrLoadError"
+            ]
         return {entry["name"]: entry["locationOrLoadError"] for entry in loaded}
 
     def sensors(self, location: str) -> dict[str, dict[str, Any]]:
         repositories = self.locations()[location]["repositories"]
-        return {sensor["name"]: sensor for repository in repositories for sensor in repository["sensors"]}
+        return {
+            sensor["name"]: sensor
+            for repository in repositories
+            for sensor in repository["sensors"]
+        }
 
     def runs(self, consumer: str) -> list[dict[str, Any]]:
         """The runs of a consumer, newest first, their tags as a mapping."""
@@ -89,7 +99,13 @@ class DagsterDev:
             runs = [run for run in self.runs(consumer) if run["status"] in FINISHED]
             return runs[0] if len(runs) >= count else None
 
-        return await_found(finished, f"{count} finished run of {consumer}\n{self.service.tail()}", 300, self._is_there, pause=0.5)
+        return await_found(
+            finished,
+            f"{count} finished run of {consumer}\n{self.service.tail()}",
+            300,
+            self._is_there,
+            pause=0.5,
+        )
 
     def lakechime(self, *arguments: str, expect: int | None = 0) -> dict[str, Any]:
         """The JSON that a command prints."""
@@ -100,17 +116,35 @@ class DagsterDev:
 
 
 @contextmanager
-def dagster_dev(name: str, command: list[str], home: Path, locations: set[str], cwd: Path, **wishes: str) -> Iterator[DagsterDev]:
-    """A UI and a daemon by this command, with these code locations loaded; nothing of it is left afterwards."""
+def dagster_dev(
+    name: str, command: list[str], home: Path, locations: set[str], cwd: Path, **wishes: str
+) -> Iterator[DagsterDev]:
+    """A UI and a daemon by this command, with these code locations loaded; nothing of it is left
+    afterwards.
+    """
     port = free_port()
     (home / "dagster").mkdir(parents=True, exist_ok=True)
     (home / "dagster" / "dagster.yaml").write_text((REPOSITORY / "dagster.yaml").read_text())
-    service = Service(name, [*command, "--port", str(port)], cwd=cwd, log=home / f"{name}.log", env=environment(home, **wishes), port=port)
+    service = Service(
+        name,
+        [*command, "--port", str(port)],
+        cwd=cwd,
+        log=home / f"{name}.log",
+        env=environment(home, **wishes),
+        port=port,
+    )
     service.start()
     running = DagsterDev(home, service)
     try:
-        await_found(lambda: service.is_ready, f"{name} listens\n{service.tail()}", 300, running._is_there)
-        await_found(lambda: locations <= set(running.locations()), f"{locations} are loaded", 300, running._is_there)
+        await_found(
+            lambda: service.is_ready, f"{name} listens\n{service.tail()}", 300, running._is_there
+        )
+        await_found(
+            lambda: locations <= set(running.locations()),
+            f"{locations} are loaded",
+            300,
+            running._is_there,
+        )
         yield running
     finally:
         service.end()
@@ -119,6 +153,16 @@ def dagster_dev(name: str, command: list[str], home: Path, locations: set[str], 
 def lakechime(env: Mapping[str, str], *arguments: str, expect: int | None = 0) -> dict[str, Any]:
     """What a `lakechime` command prints as JSON; with whatever exit code if None is expected."""
     command = [sys.executable, "-m", "lakechime_dagster.cli.main", *arguments, "--json"]
-    done = subprocess.run(command, env=dict(env), cwd=REPOSITORY, capture_output=True, text=True, timeout=900, check=False)
-    assert expect in (None, done.returncode), f"{arguments} ended with {done.returncode}: {done.stdout}{done.stderr}"
+    done = subprocess.run(
+        command,
+        env=dict(env),
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert expect in (None, done.returncode), (
+        f"{arguments} ended with {done.returncode}: {done.stdout}{done.stderr}"
+    )
     return json.loads(done.stdout)

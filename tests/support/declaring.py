@@ -1,4 +1,6 @@
-"""Declarations of tables with their options side by side, for factories of tests that name only what matters."""
+"""Declarations of tables with their options side by side, for factories of tests that name only
+what matters.
+"""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -11,7 +13,9 @@ OBJECTS: Mapping[str, type] = {"storage": Storage, "asset": Asset, "schema": Sou
 
 
 def grouped(**options: Any) -> dict[str, Any]:
-    """What `spark_table`, `sql_table` and `cdc_table` take: fields of option objects in these, those of a merge in `merge`."""
+    """What `spark_table`, `sql_table` and `cdc_table` take: fields of option objects in these,
+    those of a merge in `merge`.
+    """
     given = dict(options)
     for parameter, kind in OBJECTS.items():
         names = {one.name for one in fields(kind)}
@@ -21,5 +25,7 @@ def grouped(**options: Any) -> dict[str, Any]:
     merge = given.get("merge")
     if isinstance(merge, CDCMerge):
         names = {one.name for one in fields(merge)}
-        given["merge"] = replace(merge, **{name: given.pop(name) for name in list(given) if name in names})
+        given["merge"] = replace(
+            merge, **{name: given.pop(name) for name in list(given) if name in names}
+        )
     return given

@@ -42,29 +42,61 @@ class DeployedTable:
 
     def told(self) -> dict[int, int]:
         """By step how many messages its run says that it counted, by what became of each."""
-        found = self.chain.running.instance.fetch_materializations(dg.AssetKey(self.name.split(".")), limit=1000).records
-        said = [record.asset_materialization.metadata for record in found if record.asset_materialization]
-        counts = {name for metadata in said for name in metadata if re.fullmatch(r"events (?!consumed$).+", name)}
+        found = self.chain.running.instance.fetch_materializations(
+            dg.AssetKey(self.name.split(".")), limit=1000
+        ).records
+        said = [
+            record.asset_materialization.metadata
+            for record in found
+            if record.asset_materialization
+        ]
+        counts = {
+            name
+            for metadata in said
+            for name in metadata
+            if re.fullmatch(r"events (?!consumed$).+", name)
+        }
         return {
-            int(str(metadata["step"].value)): sum(int(str(metadata[name].value)) for name in counts & metadata.keys())
+            int(str(metadata["step"].value)): sum(
+                int(str(metadata[name].value)) for name in counts & metadata.keys()
+            )
             for metadata in said
             if counts & metadata.keys()
         }
 
     def read_by_steps(self) -> dict[int, int]:
         """By step how many messages lie in the range that its commit names."""
-        told = {commit["version"]: commit["operationMetrics"] for commit in self._commits(self.bronze)}
-        rows = {version: int(one.get("numOutputRows") or one.get("num_added_rows") or 0) for version, one in told.items()}
-        kept = [json.loads(commit["userMetadata"]) for commit in self._commits(self.name) if "userMetadata" in commit]
+        told = {
+            commit["version"]: commit["operationMetrics"] for commit in self._commits(self.bronze)
+        }
+        rows = {
+            version: int(one.get("numOutputRows") or one.get("num_added_rows") or 0)
+            for version, one in told.items()
+        }
+        kept = [
+            json.loads(commit["userMetadata"])
+            for commit in self._commits(self.name)
+            if "userMetadata" in commit
+        ]
         ends = {one["step"]: int(one["end"]["sources"][self.bronze][1]) for one in kept}
         steps = sorted(ends)
         starts = dict(zip(steps, [-1, *(ends[step] for step in steps)], strict=False))
-        return {step: sum(rows[version] for version in range(starts[step] + 1, ends[step] + 1)) for step in steps}
+        return {
+            step: sum(rows[version] for version in range(starts[step] + 1, ends[step] + 1))
+            for step in steps
+        }
 
     def refused(self) -> list[dict[str, Any]]:
         """Messages and rows that were refused."""
-        checkpoints = [self.chain.location(f"{table}__quarantine") for table in (self.bronze, self.name)]
-        return [row for checkpoint in checkpoints if DeltaTable.is_deltatable(checkpoint) for row in read(checkpoint)]
+        checkpoints = [
+            self.chain.location(f"{table}__quarantine") for table in (self.bronze, self.name)
+        ]
+        return [
+            row
+            for checkpoint in checkpoints
+            if DeltaTable.is_deltatable(checkpoint)
+            for row in read(checkpoint)
+        ]
 
     def _commits(self, table: str) -> list[dict[str, Any]]:
         return DeltaTable(self.chain.location(table)).history()

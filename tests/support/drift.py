@@ -1,4 +1,6 @@
-"""Events of many types as programs send them, told by a seed: most are steady, some drift while time goes on, and some are none."""
+"""Events of many types as programs send them, told by a seed: most are steady, some drift while
+time goes on, and some are none.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -32,7 +34,9 @@ NOT_EVENTS = (
 
 
 def _new_fields(random: Random, now: float) -> Fields:
-    return ({"extra": random.random()} if now > 0.3 else {}) | ({"more": {"a b": [random.randrange(9)]}} if now > 0.6 else {})
+    return ({"extra": random.random()} if now > 0.3 else {}) | (
+        {"more": {"a b": [random.randrange(9)]}} if now > 0.6 else {}
+    )
 
 
 def _number_to_text(random: Random, now: float) -> Fields:
@@ -45,11 +49,21 @@ def _number_to_fraction(random: Random, now: float) -> Fields:
 
 
 def _null_first(random: Random, now: float) -> Fields:
-    return {"note": {"text": "ü", "at": [random.randrange(9)]} if now > 0.5 else None, "empty": [{}] if now > 0.7 else []}
+    return {
+        "note": {"text": "ü", "at": [random.randrange(9)]} if now > 0.5 else None,
+        "empty": [{}] if now > 0.7 else [],
+    }
 
 
 def _case(random: Random, now: float) -> Fields:
-    return {"level": 1} if now < 0.4 else {random.choice(("level", "Level", "LEVEL")): random.randrange(9), "in": {"a": 1, "A": "x"}}
+    return (
+        {"level": 1}
+        if now < 0.4
+        else {
+            random.choice(("level", "Level", "LEVEL")): random.randrange(9),
+            "in": {"a": 1, "A": "x"},
+        }
+    )
 
 
 def _deep(random: Random, now: float) -> Fields:
@@ -58,7 +72,9 @@ def _deep(random: Random, now: float) -> Fields:
 
 
 def _odd_names(random: Random, now: float) -> Fields:
-    name = random.choice(("w w", "", "_src", "é", "a/b~", "v__v_long", "n" * 300, "N" * 5_000, "`;", "\u0000"))
+    name = random.choice(
+        ("w w", "", "_src", "é", "a/b~", "v__v_long", "n" * 300, "N" * 5_000, "`;", "\u0000")
+    )
     return {name: random.choice((1, "x"))} if now > 0.2 else {"v": 1}
 
 
@@ -68,7 +84,11 @@ def _numbers(random: Random, now: float) -> Fields:
 
 
 def _ids(random: Random, now: float) -> Fields:
-    return {"by_id": {str(random.randrange(10**9)): 1 for _ in range(5)}} if now > 0.3 else {"by_id": {"7": 1}}
+    return (
+        {"by_id": {str(random.randrange(10**9)): 1 for _ in range(5)}}
+        if now > 0.3
+        else {"by_id": {"7": 1}}
+    )
 
 
 def _kinds(random: Random, now: float) -> Fields:
@@ -77,7 +97,11 @@ def _kinds(random: Random, now: float) -> Fields:
 
 
 def _steady(random: Random, _: float) -> Fields:
-    return {"level": random.randrange(99), "score": random.random(), "user": {"id": random.randrange(10**9), "name": "Müller"}}
+    return {
+        "level": random.randrange(99),
+        "score": random.random(),
+        "user": {"id": random.randrange(10**9), "name": "Müller"},
+    }
 
 
 DRIFTS: tuple[Callable[[Random, float], Fields], ...] = (
@@ -92,7 +116,11 @@ DRIFTS: tuple[Callable[[Random, float], Fields], ...] = (
     _ids,
     _kinds,
 )
-TWISTS = (',"v":"again","v":{"b":1e400}}', ',"half":"\\ud800 x"}', ',"type_":1,"type_":2}')  # what `json` does not write
+TWISTS = (
+    ',"v":"again","v":{"b":1e400}}',
+    ',"half":"\\ud800 x"}',
+    ',"type_":1,"type_":2}',
+)  # what `json` does not write
 TWISTED = "play.twisted"
 
 
@@ -101,7 +129,8 @@ class Drift:
     """What comes in each second.
 
     Attributes:
-        types: That come from the first second on, of which one drifts in each way of `DRIFTS`, and one is frozen.
+        types: That come from the first second on, of which one drifts in each way of `DRIFTS`, and
+            one is frozen.
         seconds: How long it goes on, in which all drifts.
         rate: Lines of a second.
     """
@@ -132,11 +161,18 @@ class Drift:
         rare = [*self.drifting, FROZEN, TWISTED, *late]
         names, weights = [*self.steady, *rare], [1.0] * len(self.steady) + [RARE] * len(rare)
         for number, name in enumerate(random.choices(names, weights, k=self.rate)):
-            yield (None, random.choice(NOT_EVENTS)) if random.random() < GARBAGE else (name, self._event(random, name, number, now))
+            yield (
+                (None, random.choice(NOT_EVENTS))
+                if random.random() < GARBAGE
+                else (name, self._event(random, name, number, now))
+            )
 
     def _event(self, random: Random, name: str, number: int, now: float) -> bytes:
         fields = self.drifting.get(name, _steady)(random, now)
-        text = json.dumps({"type": name, "title": f"title {number % 7}", "n": number, **fields}, ensure_ascii=False)
+        text = json.dumps(
+            {"type": name, "title": f"title {number % 7}", "n": number, **fields},
+            ensure_ascii=False,
+        )
         if name == TWISTED and now > 0.2:
             text = text[:-1] + random.choice(TWISTS)
         return text.encode()

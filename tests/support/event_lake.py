@@ -43,11 +43,18 @@ class EventLake:
 
     def types(self) -> dict[str, tuple[str, KnownType]]:
         """All types that came, with their groups."""
-        return {name: (group, known) for group in (GROUP, OTHER) for name, known in self.repository.types(group).items()}
+        return {
+            name: (group, known)
+            for group in (GROUP, OTHER)
+            for name, known in self.repository.types(group).items()
+        }
 
     def kill_in_mid_step(self) -> str:
-        """A run of the group, when the first of its tables are written: the next one that begins."""
-        # the commits of a step come after one another, so that some of a step are there while others are not
+        """A run of the group, when the first of its tables are written: the next one that
+        begins.
+        """
+        # the commits of a step come after one another, so that some of a step are there while
+        # others are not
         before: list[int] = []
 
         def is_writing() -> bool:
@@ -62,24 +69,38 @@ class EventLake:
         where = self.location(BRONZE)
         if not DeltaTable.is_deltatable(where):
             return 0
-        return sum(pa.table(DeltaTable(where).get_add_actions(flatten=True))["num_records"].to_pylist())
+        return sum(
+            pa.table(DeltaTable(where).get_add_actions(flatten=True))["num_records"].to_pylist()
+        )
 
     def is_caught_up(self, lines: int) -> bool:
-        """Whether all lines are in the stream's table, each type that has a table got all of it, and nothing is at work."""
+        """Whether all lines are in the stream's table, each type that has a table got all of it,
+        and nothing is at work.
+        """
         if self.lines_in_bronze() < lines:
             return False
         version = DeltaTable(self.location(BRONZE)).version()
-        if any(one.schema_version and one.checkpoint.version < version for _, one in self.types().values()):
+        if any(
+            one.schema_version and one.checkpoint.version < version
+            for _, one in self.types().values()
+        ):
             return False
         return self.running.is_at_rest()
 
     def await_caught_up(self, lines: int, seconds: float) -> None:
-        await_found(lambda: self.is_caught_up(lines), f"all is caught up\n{self.running.service.tail()}", seconds, pause=1)
+        await_found(
+            lambda: self.is_caught_up(lines),
+            f"all is caught up\n{self.running.service.tail()}",
+            seconds,
+            pause=1,
+        )
 
 
 @contextmanager
 def event_lake(home: Path, drift: Drift, jars: Path, max_bytes: int) -> Iterator[EventLake]:
-    """The lake of `event_module`, of which a step takes so much, run by `lakechime dev`; nothing of it is left afterwards."""
+    """The lake of `event_module`, of which a step takes so much, run by `lakechime dev`; nothing of
+    it is left afterwards.
+    """
     prepared = Prepared.of(drift, home)
     wishes = {
         "LAKECHIME_LAKE": f"{MODULE}:lake",
@@ -90,5 +111,7 @@ def event_lake(home: Path, drift: Drift, jars: Path, max_bytes: int) -> Iterator
         "JAVA_TOOL_OPTIONS": "",  # of JVMs that live for seconds
     }
     command = [*program("lakechime"), "dev"]
-    with dagster_dev("lakechime-dev", command, home, {"lakechime_dagster"}, REPOSITORY, **wishes) as running:
+    with dagster_dev(
+        "lakechime-dev", command, home, {"lakechime_dagster"}, REPOSITORY, **wishes
+    ) as running:
         yield EventLake(running, prepared)

@@ -10,6 +10,10 @@ from tests.support.event_lake import FOLDER, MAX_BYTES
 from tests.support.impatient import short_leases
 
 short_leases()
-game = event_stream("game", source=JsonLines(os.environ[FOLDER], max_bytes=int(os.environ[MAX_BYTES])), producer_field="$.title")
+game = event_stream(
+    "game",
+    source=JsonLines(os.environ[FOLDER], max_bytes=int(os.environ[MAX_BYTES])),
+    producer_field="$.title",
+)
 play = event_group("play", game, match="play.*", types={FROZEN: Contract(tables="freeze")})
 lake = Lake("streams", [game, play])

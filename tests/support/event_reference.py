@@ -44,8 +44,14 @@ class Reference:
         """Lines that are not there once as they came, or not told as what they are."""
         seen, sources = 0, set[str]()
         columns = ["_src", "type", "reason", "payload", "payload_bytes"]
-        for batch in DeltaTable(self.lake.location(BRONZE)).to_pyarrow_table(columns=columns).to_batches(max_chunksize=ROWS):
-            for source, kind, reason, payload, binary in zip(*(batch[name].to_pylist() for name in columns), strict=True):
+        for batch in (
+            DeltaTable(self.lake.location(BRONZE))
+            .to_pyarrow_table(columns=columns)
+            .to_batches(max_chunksize=ROWS)
+        ):
+            for source, kind, reason, payload, binary in zip(
+                *(batch[name].to_pylist() for name in columns), strict=True
+            ):
                 seen += 1
                 sources.add(source)
                 said, line = self.offered.get(source, (None, b""))
@@ -53,10 +59,15 @@ class Reference:
                 if not is_same or (None if reason else kind) != said:
                     yield f"{source} is {kind} {reason} {payload!r}, and {said} {line!r} was offered"
         if (seen, len(sources)) != (len(self.offered), len(self.offered)):
-            yield f"{seen} rows are there, {len(sources)} of them different, and {len(self.offered)} lines were offered"
+            yield (
+                f"{seen} rows are there, {len(sources)} of them different, and {len(self.offered)} "
+                f"lines were offered"
+            )
 
     def wrong_in_types(self) -> Iterator[str]:
-        """Types that have not each event of theirs once, with all that it says; the frozen one has no table."""
+        """Types that have not each event of theirs once, with all that it says; the frozen one has
+        no table.
+        """
         known = self.lake.types()
         if unknown := self.counts.keys() - known.keys() - {None}:
             yield f"nothing is known of {unknown}"
@@ -71,12 +82,24 @@ class Reference:
             yield from self._wrong(name, one, where, sources.get(name, set()))
 
     def wrong_in_list(self) -> Iterator[str]:
-        """Types of which `schema show` tells other numbers than events of theirs came; those of the frozen one wait."""
-        listed = {one["type"]: (one["written"], one["waiting"]) for one in self.lake.running.lakechime("schema", "show")["types"]}
-        expected = {name: (0, count) if name == FROZEN else (count, 0) for name, count in self.counts.items() if name}
+        """Types of which `schema show` tells other numbers than events of theirs came; those of the
+        frozen one wait.
+        """
+        listed = {
+            one["type"]: (one["written"], one["waiting"])
+            for one in self.lake.running.lakechime("schema", "show")["types"]
+        }
+        expected = {
+            name: (0, count) if name == FROZEN else (count, 0)
+            for name, count in self.counts.items()
+            if name
+        }
         for name in sorted(listed.keys() | expected.keys()):
             if listed.get(name) != expected.get(name):
-                yield f"{name}: {listed.get(name)} are listed as written and waiting, {expected.get(name)} came"
+                yield (
+                    f"{name}: {listed.get(name)} are listed as written and waiting, "
+                    f"{expected.get(name)} came"
+                )
 
     def wrong(self) -> Iterator[str]:
         """All of these."""
@@ -91,21 +114,32 @@ class Reference:
         table = DeltaTable(where).to_pyarrow_table()
         there = table["_src"].to_pylist()
         if len(there) != len(expected) or {*there} != expected:
-            yield f"{name} has {len(there)} rows, {len({*there})} of them different, of {len(expected)} events"
+            yield (
+                f"{name} has {len(there)} rows, {len({*there})} of them different, of "
+                f"{len(expected)} events"
+            )
         with duckdb.connect() as connection:
             load_delta(connection)
-            counted = connection.table_function("delta_scan", [where]).aggregate("count(*), count(DISTINCT _src)").fetchall()
+            counted = (
+                connection.table_function("delta_scan", [where])
+                .aggregate("count(*), count(DISTINCT _src)")
+                .fetchall()
+            )
         if counted != [(len(expected), len(expected))]:
             yield f"DuckDB reads {counted} rows of {name}, and {len(expected)} events came"
         is_steady = name in self.lake.prepared.drift.steady
         rows = table.take(pa.array(range(0, len(table), self.sample))) if is_steady else table
         for batch in rows.to_batches(max_chunksize=ROWS):
-            yield from (problem for row in batch.to_pylist() if (problem := self._unlike(row, known)))
+            yield from (
+                problem for row in batch.to_pylist() if (problem := self._unlike(row, known))
+            )
 
     def _unlike(self, row: dict[str, Any], known: KnownType) -> str:
         """How a row and the line of its name differ; empty where they do not."""
         line = self.offered[row["_src"]][1] if row["_src"] in self.offered else b""
         event = event_of(line)
-        if isinstance(event, JsonEvent) and read_back(row, row["_rescued"], known.schema) == leaves_of(event.fields):
+        if isinstance(event, JsonEvent) and read_back(
+            row, row["_rescued"], known.schema
+        ) == leaves_of(event.fields):
             return ""
         return f"{row} is not {line!r}"

@@ -39,31 +39,58 @@ def learning(known: KnownType, *found: Prototype, is_rebuild: bool = False) -> L
     return one
 
 
-def registered(types: SqlEventTypes, name: str = "buy", begin: TypeCheckpoint = START, groups: Sequence[EventGroup] = (SHOP,)) -> KnownType:
+def registered(
+    types: SqlEventTypes,
+    name: str = "buy",
+    begin: TypeCheckpoint = START,
+    groups: Sequence[EventGroup] = (SHOP,),
+) -> KnownType:
     """A type of the group shop of which nothing was learned, unless it is there."""
     types.register(groups, [name], begin)
     return types.types(groups[0].name)[name]
 
 
-def learn(types: SqlEventTypes, *found: Prototype, name: str = "buy", begin: TypeCheckpoint = START) -> KnownType:
-    """What an execution finds out of a type of the group shop; by default of an event of one whole number."""
+def learn(
+    types: SqlEventTypes, *found: Prototype, name: str = "buy", begin: TypeCheckpoint = START
+) -> KnownType:
+    """What an execution finds out of a type of the group shop; by default of an event of one whole
+    number.
+    """
     types.learn("shop", [learning(registered(types, name, begin), *(found or (prototype(a=1),)))])
     return types.types("shop")[name]
 
 
 def complete(
-    types: SqlEventTypes, execution: str, *results: TypeResult, group: str = "shop", uid: str = "u", **more: Mapping[str, Any]
+    types: SqlEventTypes,
+    execution: str,
+    *results: TypeResult,
+    group: str = "shop",
+    uid: str = "u",
+    **more: Mapping[str, Any],
 ) -> None:
     with writing(types.engine) as connection:
         types.complete(connection, group, execution, GroupResult(types=results, **more), uid)  # type: ignore[arg-type]
 
 
 def committed(step: int, name: str = "buy", version: str = "1") -> Committed:
-    metadata = CommitMetadata(consumer=ConsumerId("test", "shop", name), step=step, attempt=1, end=Checkpoint())
+    metadata = CommitMetadata(
+        consumer=ConsumerId("test", "shop", name), step=step, attempt=1, end=Checkpoint()
+    )
     return Committed(version=SnapshotId(version), commit_metadata=metadata)
 
 
-def result(end: int, step: int | None = None, error: str = "", rows: int = 1, name: str = "buy") -> TypeResult:
+def result(
+    end: int, step: int | None = None, error: str = "", rows: int = 1, name: str = "buy"
+) -> TypeResult:
     """So many rows that one execution has written, with that commit."""
     commits = () if step is None else (committed(step, name),)
-    return TypeResult(type=name, table=f"shop.{name}", start=0, end=end, rows=rows, written=rows, commits=commits, error=error)
+    return TypeResult(
+        type=name,
+        table=f"shop.{name}",
+        start=0,
+        end=end,
+        rows=rows,
+        written=rows,
+        commits=commits,
+        error=error,
+    )

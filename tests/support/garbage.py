@@ -1,4 +1,6 @@
-"""What is imported and collected stays until a test process ends: whoever looks for garbage need not look through it each time."""
+"""What is imported and collected stays until a test process ends: whoever looks for garbage need
+not look through it each time.
+"""
 
 import gc
 from collections.abc import Generator

@@ -1,4 +1,6 @@
-"""A home folder for what a test runs in this process: a store that is up to date, and a small driver of its own."""
+"""A home folder for what a test runs in this process: a store that is up to date, and a small
+driver of its own.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,11 @@ if TYPE_CHECKING:  # most tests do without it
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgraded_sqlite: Path) -> Path:
     """The home in which this process works."""
-    for name, value in {"HOME": str(tmp_path), "SPARK_DRIVER": "local", "SPARK_MEMORY": "1g"}.items():
+    for name, value in {
+        "HOME": str(tmp_path),
+        "SPARK_DRIVER": "local",
+        "SPARK_MEMORY": "1g",
+    }.items():
         monkeypatch.setenv(f"LAKECHIME_{name}", value)
     monkeypatch.delenv("LAKECHIME_STORE_URL", raising=False)
     (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())

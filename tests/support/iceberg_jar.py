@@ -28,10 +28,15 @@ def ensure_iceberg_jar() -> Path:
     if jar.is_file():
         return jar
     jar.parent.mkdir(parents=True, exist_ok=True)
-    with locked(home / "iceberg.lock"), tempfile.TemporaryDirectory(prefix=".iceberg-", dir=home) as temporary:
+    with (
+        locked(home / "iceberg.lock"),
+        tempfile.TemporaryDirectory(prefix=".iceberg-", dir=home) as temporary,
+    ):
         if not jar.is_file():
             print(f"Fetching Iceberg's jar into {jar.parent} (once, about 46 MB)", file=sys.stderr)  # noqa: T201
-            answer = retrieve(IVY_FILE, Path(temporary) / "jars", find_java(), cache=Path(temporary) / "cache")
+            answer = retrieve(
+                IVY_FILE, Path(temporary) / "jars", find_java(), cache=Path(temporary) / "cache"
+            )
             fetched = Path(temporary) / "jars" / jar.name
             if answer.returncode or not fetched.is_file():
                 said = (answer.stdout + answer.stderr).strip()[-500:]

@@ -1,4 +1,6 @@
-"""What the code locations of tests that kill share: leases of seconds, not of a minute, and where the broker is."""
+"""What the code locations of tests that kill share: leases of seconds, not of a minute, and where
+the broker is.
+"""
 
 import os
 

@@ -29,7 +29,9 @@ class MailServer:
         """The URL by which apprise mails these."""
         return f"mailto://127.0.0.1:{self.port}?from=lake@example.com&to={','.join(recipients)}&mode=insecure"
 
-    async def handle_RCPT(self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]) -> str:  # noqa: N802
+    async def handle_RCPT(  # noqa: N802
+        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
         if address in self.refused:
             return "550 nobody of that name is here"
         envelope.rcpt_tos.append(address)
@@ -45,7 +47,12 @@ class MailServer:
     @property
     def texts(self) -> list[str]:
         """The bodies, as plain text; a mail that is of anything else is told by its type."""
-        return [one.get_content().rstrip() if one.get_content_type() == "text/plain" else one.get_content_type() for _, one in self.mails]
+        return [
+            one.get_content().rstrip()
+            if one.get_content_type() == "text/plain"
+            else one.get_content_type()
+            for _, one in self.mails
+        ]
 
 
 @dataclass

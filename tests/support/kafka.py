@@ -1,4 +1,6 @@
-"""The Kafka broker of the tests, which also has a listener with a login, and Kafka Connect beside it."""
+"""The Kafka broker of the tests, which also has a listener with a login, and Kafka Connect beside
+it.
+"""
 
 import json
 import time
@@ -20,7 +22,8 @@ USER, PASSWORD = "lake", "s3cret-of-kafka"  # who may come in at the secured lis
 _LOGIN = {
     "sasl.enabled.mechanisms": "PLAIN",
     "listener.name.secured.plain.sasl.jaas.config": (
-        f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+        f"org.apache.kafka.common.security.plain.PlainLoginModule required "
+        f'user_{USER}="{PASSWORD}";'
     ),
 }
 
@@ -45,7 +48,9 @@ def kafka_broker(folder: Path, jars: Path) -> Iterator[Kafka]:
     """A broker of its own folder and ports."""
     port, secured = free_port(), free_port()
     listeners = {"SECURED": (secured, "SASL_PLAINTEXT")}
-    with servers.kafka_broker(folder, jars, find_java(), port, listeners=listeners, settings=_LOGIN) as server:
+    with servers.kafka_broker(
+        folder, jars, find_java(), port, listeners=listeners, settings=_LOGIN
+    ) as server:
         yield Kafka(f"127.0.0.1:{port}", f"127.0.0.1:{secured}", server)
 
 
@@ -57,13 +62,22 @@ class Worker(Connect):
         self._await(lambda: self.tasks(name), f"a task of {name}")
 
     def delete(self, name: str) -> None:
-        """Ends a connector; what it has read is in Kafka then, because a task flushes its producer when it stops."""
+        """Ends a connector; what it has read is in Kafka then, because a task flushes its producer
+        when it stops.
+        """
         self._ask("DELETE", f"/connectors/{name}")
 
     def forget(self, name: str) -> None:
-        """Removes the offsets of a connector, as one does to make it start again; it stands still afterwards."""
+        """Removes the offsets of a connector, as one does to make it start again; it stands still
+        afterwards.
+        """
         self._ask("PUT", f"/connectors/{name}/stop")
-        self._await(lambda: self._ask("GET", f"/connectors/{name}/status")["connector"]["state"] == "STOPPED", f"{name} stopped")
+        self._await(
+            lambda: (
+                self._ask("GET", f"/connectors/{name}/status")["connector"]["state"] == "STOPPED"
+            ),
+            f"{name} stopped",
+        )
         self._ask("DELETE", f"/connectors/{name}/offsets")
 
     def resume(self, name: str) -> None:
@@ -82,21 +96,28 @@ class Worker(Connect):
 
     def _ask(self, method: str, path: str, body: object = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        request = Request(self.url + path, data=data, method=method, headers={"Content-Type": "application/json"})
+        request = Request(
+            self.url + path, data=data, method=method, headers={"Content-Type": "application/json"}
+        )
         try:
             with urlopen(request, timeout=60) as answer:
                 text = answer.read()
         except HTTPError as error:
             if method == "GET" and error.code == 404:
                 return {"tasks": [], "connector": {"state": "UNKNOWN"}}
-            raise LakeChimeError(f"Kafka Connect refuses {method} {path}: {error.code} {error.read().decode()}") from error
+            raise LakeChimeError(
+                f"Kafka Connect refuses {method} {path}: {error.code} {error.read().decode()}"
+            ) from error
         return json.loads(text) if text else None
 
     def _await(self, found: Any, what: str, seconds: float = 60) -> None:
         end = time.monotonic() + seconds
         while not found():
             if time.monotonic() > end:
-                raise LakeChimeError(f"Kafka Connect has not {what} within {seconds:.0f} s; {self.server.log} says why")
+                raise LakeChimeError(
+                    f"Kafka Connect has not {what} within {seconds:.0f} s; {self.server.log} says "
+                    f"why"
+                )
             time.sleep(LOOK_SECONDS)
 
 

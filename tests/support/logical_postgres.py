@@ -38,7 +38,11 @@ class LogicalPostgres:
     server: Server
 
     def session(self, database: str = "postgres") -> PostgresSession:
-        return PostgresSession(psycopg.connect(host="127.0.0.1", port=self.port, user="postgres", dbname=database, autocommit=True))
+        return PostgresSession(
+            psycopg.connect(
+                host="127.0.0.1", port=self.port, user="postgres", dbname=database, autocommit=True
+            )
+        )
 
     @property
     def version(self) -> str:
@@ -57,7 +61,9 @@ def logical_postgres(*, durable: bool) -> Iterator[LogicalPostgres]:
         assert port is not None
         postgres = LogicalPostgres(int(port), running)
         session = postgres.session()
-        session.run("ALTER SYSTEM SET wal_level = 'logical'", "ALTER SYSTEM SET max_replication_slots = 40")
+        session.run(
+            "ALTER SYSTEM SET wal_level = 'logical'", "ALTER SYSTEM SET max_replication_slots = 40"
+        )
         session.close()
         running.restart()
         yield postgres

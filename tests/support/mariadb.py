@@ -1,4 +1,6 @@
-"""The MariaDB of the tests, from Debian's mariadb-server-core and mariadb-client-core, spoken to by MariaDB's own client."""
+"""The MariaDB of the tests, from Debian's mariadb-server-core and mariadb-client-core, spoken to by
+MariaDB's own client.
+"""
 
 import subprocess
 import uuid
@@ -15,13 +17,23 @@ CAPTURE_USER = "debezium"
 
 
 class MariaDBSession:
-    """One connection, held by a client process of its own: what it began is open until it commits."""
+    """One connection, held by a client process of its own: what it began is open until it
+    commits.
+    """
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
+        self._client = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+        )
 
     def run(self, *statements: str) -> list[str]:
-        """The lines that the statements answer; the last of them has been carried out when this returns."""
+        """The lines that the statements answer; the last of them has been carried out when this
+        returns.
+        """
         assert self._client.stdin is not None
         assert self._client.stdout is not None
         end = f"end-{uuid.uuid4().hex}"
@@ -51,11 +63,21 @@ class MariaDB:
     server: Server
 
     def session(self, database: str = "") -> MariaDBSession:
-        client = ["mariadb", "--no-defaults", "--batch", "--raw", "--skip-column-names", "--unbuffered", "--default-character-set=utf8mb4"]
+        client = [
+            "mariadb",
+            "--no-defaults",
+            "--batch",
+            "--raw",
+            "--skip-column-names",
+            "--unbuffered",
+            "--default-character-set=utf8mb4",
+        ]
         return MariaDBSession([*client, f"--socket={self.folder}/socket", "--user=root", database])
 
     def restart(self, server_id: int) -> None:
-        """Ends the server as its operator does and starts it on the same data with another server id."""
+        """Ends the server as its operator does and starts it on the same data with another server
+        id.
+        """
         self.server.end()
         self.server = _start(self.folder, self.port, server_id)
 
@@ -70,7 +92,8 @@ class MariaDB:
 
 @contextmanager
 def mariadb_server(folder: Path, server_id: int = 1) -> Iterator[MariaDB]:
-    """A server of its own folder, which others may enter, and port, with the user that Debezium logs in as.
+    """A server of its own folder, which others may enter, and port, with the user that Debezium
+    logs in as.
 
     Raises:
         LakeChimeError: A program that it needs is not installed.
@@ -82,7 +105,9 @@ def mariadb_server(folder: Path, server_id: int = 1) -> Iterator[MariaDB]:
     try:
         session = running.session()
         session.run(f"CREATE USER {CAPTURE_USER}@'127.0.0.1' IDENTIFIED BY '{CAPTURE_USER}'")
-        session.run(f"GRANT {servers.CAPTURE_RIGHTS}, INSERT, DELETE ON *.* TO {CAPTURE_USER}@'127.0.0.1'")
+        session.run(
+            f"GRANT {servers.CAPTURE_RIGHTS}, INSERT, DELETE ON *.* TO {CAPTURE_USER}@'127.0.0.1'"
+        )
         session.close()
         yield running
     finally:
@@ -90,12 +115,25 @@ def mariadb_server(folder: Path, server_id: int = 1) -> Iterator[MariaDB]:
 
 
 def _start(folder: Path, port: int, server_id: int) -> Server:
-    ping = ["mariadb", "--no-defaults", f"--socket={folder}/socket", "--user=root", "--execute=SELECT 1"]
+    ping = [
+        "mariadb",
+        "--no-defaults",
+        f"--socket={folder}/socket",
+        "--user=root",
+        "--execute=SELECT 1",
+    ]
 
     def answers() -> bool:
-        return subprocess.run(ping, capture_output=True, check=False, stdin=subprocess.DEVNULL).returncode == 0
+        return (
+            subprocess.run(
+                ping, capture_output=True, check=False, stdin=subprocess.DEVNULL
+            ).returncode
+            == 0
+        )
 
-    server = servers.mariadb_server(folder, port, f"--socket={folder}/socket", f"--server-id={server_id}")
+    server = servers.mariadb_server(
+        folder, port, f"--socket={folder}/socket", f"--server-id={server_id}"
+    )
     try:
         server.start(answers)
     except BaseException:

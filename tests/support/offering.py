@@ -1,4 +1,6 @@
-"""A writer that offers the lines of a drift, a file each second, which it has prepared: to offer them costs next to nothing."""
+"""A writer that offers the lines of a drift, a file each second, which it has prepared: to offer
+them costs next to nothing.
+"""
 
 import time
 from collections.abc import Iterator
@@ -16,7 +18,9 @@ class Prepared:
     drift: Drift
     staging: Path
     folder: Path
-    types: dict[str, list[str | None]] = field(default_factory=dict)  # of the lines of each file, in their order
+    types: dict[str, list[str | None]] = field(
+        default_factory=dict
+    )  # of the lines of each file, in their order
 
     @classmethod
     def of(cls, drift: Drift, home: Path) -> "Prepared":
@@ -59,7 +63,9 @@ class Writer(Background):
         return self.files == len(self._names)
 
     def turn(self) -> None:
-        """One that is late is followed by the next one at once: what is offered in all time is as many a second."""
+        """One that is late is followed by the next one at once: what is offered in all time is as
+        many a second.
+        """
         if self.is_through or time.monotonic() < self._begun + self.files:
             return
         name = self._names[self.files]

@@ -1,4 +1,6 @@
-"""The zoo's tables with rows that take every branch, and the same with columns that hold something else."""
+"""The zoo's tables with rows that take every branch, and the same with columns that hold something
+else.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -41,7 +43,9 @@ ROWS: Rows = {
         ("2", "'1'", "'q'"),
     ),
 }
-"""Each value as SQL. Some rows are alike in what groups are made by, or windows ordered by, so that the rest of them decides."""
+"""Each value as SQL. Some rows are alike in what groups are made by, or windows ordered by, so that
+the rest of them decides.
+"""
 
 
 ONE_TASK = {"spark.sql.shuffle.partitions": "1", "spark.sql.leafNodeDefaultParallelism": "1"}
@@ -49,14 +53,19 @@ ONE_TASK = {"spark.sql.shuffle.partitions": "1", "spark.sql.leafNodeDefaultParal
 
 
 def columns_of(table: str) -> tuple[str, ...]:
-    return tuple(field.split()[0] for field in SCHEMAS[table].replace("struct<sku: string, price: int>", "struct").split(", "))
+    return tuple(
+        field.split()[0]
+        for field in SCHEMAS[table].replace("struct<sku: string, price: int>", "struct").split(", ")
+    )
 
 
 ALL: Columns = frozenset((table, column) for table in SCHEMAS for column in columns_of(table))
 """Each column of each table."""
 
 
-def perturbed(names: Sequence[str], rows: Sequence[Row], columns: Collection[str], way: Way) -> list[Row]:
+def perturbed(
+    names: Sequence[str], rows: Sequence[Row], columns: Collection[str], way: Way
+) -> list[Row]:
     """Rows of columns with these names, where some columns hold something else."""
     values = [list(column) for column in zip(*rows, strict=True)]
     for checkpoint, name in enumerate(names):
@@ -68,7 +77,10 @@ def perturbed(names: Sequence[str], rows: Sequence[Row], columns: Collection[str
 def _held_instead(values: Sequence[str], checkpoint: int, way: Way) -> list[str]:
     if way is Way.REVERSED:
         return list(reversed(values))
-    return ["null" if row % 3 == checkpoint % 3 else value for row, value in enumerate([*values[2:], *values[:2]])]
+    return [
+        "null" if row % 3 == checkpoint % 3 else value
+        for row, value in enumerate([*values[2:], *values[:2]])
+    ]
 
 
 class Filled:
@@ -81,19 +93,35 @@ class Filled:
 
     def tables(self, world: World) -> Tables:
         """The tables as they are in a world."""
-        by_table = {name: frozenset(column for table, column in world.perturbed if table == name) for name in SCHEMAS}
-        return Tables(self._spark, **{name: self._frame(name, held, world.way) for name, held in by_table.items()})
+        by_table = {
+            name: frozenset(column for table, column in world.perturbed if table == name)
+            for name in SCHEMAS
+        }
+        return Tables(
+            self._spark,
+            **{name: self._frame(name, held, world.way) for name, held in by_table.items()},
+        )
 
     def _frame(self, table: str, columns: frozenset[str], way: Way) -> DataFrame:
         key = table, columns, way
         if key not in self._frames:
-            self._frames[key] = frame_of(self._spark, table, perturbed(columns_of(table), self._rows[table], columns, way))
+            self._frames[key] = frame_of(
+                self._spark, table, perturbed(columns_of(table), self._rows[table], columns, way)
+            )
         return self._frames[key]
 
 
 def frame_of(spark: SparkSession, table: str, rows: Sequence[Row]) -> DataFrame:
     """One of the zoo's tables, as a frame of these rows."""
     values = ", ".join(f"({', '.join(row)})" for row in rows)
-    types = SCHEMAS[table].replace("struct<sku: string, price: int>", "struct<sku:string,price:int>").split(", ")
-    cast = ", ".join(f"cast({name} as {kind}) as {name}" for name, kind in (one.split(" ", 1) for one in types))
-    return spark.sql(f"select {cast} from values {values} as t ({', '.join(columns_of(table))})").alias(table)
+    types = (
+        SCHEMAS[table]
+        .replace("struct<sku: string, price: int>", "struct<sku:string,price:int>")
+        .split(", ")
+    )
+    cast = ", ".join(
+        f"cast({name} as {kind}) as {name}" for name, kind in (one.split(" ", 1) for one in types)
+    )
+    return spark.sql(
+        f"select {cast} from values {values} as t ({', '.join(columns_of(table))})"
+    ).alias(table)

@@ -1,4 +1,6 @@
-"""A small shop whose lineage is planned before any run: its tables, and the manifest of a lake of them."""
+"""A small shop whose lineage is planned before any run: its tables, and the manifest of a lake of
+them.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,18 +25,31 @@ from lakechime_dagster.tables.tables import LakeTable, SourceTable
 from tests.support.declaring import grouped
 
 orders = SourceTable("bronze.orders", asset=Asset(owner="team:shop"))
-ORDERS = pa.schema([("id", pa.int64()), ("amount", pa.int64()), ("city", pa.string()), ("at", pa.timestamp("us", tz="UTC"))])
+ORDERS = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("amount", pa.int64()),
+        ("city", pa.string()),
+        ("at", pa.timestamp("us", tz="UTC")),
+    ]
+)
 
 
 def paid(orders: DataFrame) -> DataFrame:
-    return orders.where("amount > 0").select("id", (F.col("amount") * 2).alias("twice"), F.lower("city").alias("city"))
+    return orders.where("amount > 0").select(
+        "id", (F.col("amount") * 2).alias("twice"), F.lower("city").alias("city")
+    )
 
 
 def paid_table(function: Callable[..., DataFrame] = paid, **fields: Any) -> LakeTable:
-    return spark_table("silver.paid", keys=["id"], reads={"orders": orders.changes()}, **grouped(**fields))(function)
+    return spark_table(
+        "silver.paid", keys=["id"], reads={"orders": orders.changes()}, **grouped(**fields)
+    )(function)
 
 
-def towns_table(sql: str = "SELECT city, sum(twice) AS total FROM silver.paid GROUP BY city") -> LakeTable:
+def towns_table(
+    sql: str = "SELECT city, sum(twice) AS total FROM silver.paid GROUP BY city",
+) -> LakeTable:
     return sql_table("gold.towns", sql=sql, refresh="full", asset=Asset(owner="team:gold"))
 
 
@@ -44,8 +59,16 @@ def planned(spark: SparkSession, tmp_path: Path) -> Callable[..., Manifest]:
     platform = open_platform(load_settings(home=tmp_path))
     write_deltalake(platform.location("bronze.orders"), ORDERS.empty_table())
 
-    def manifest(*tables: LakeTable, before: Manifest | None = None, only_manifest: bool = False) -> Manifest:
-        return manifest_by(Planner(spark), Lake("shop", [orders, *tables]), platform, before, only_manifest=only_manifest)
+    def manifest(
+        *tables: LakeTable, before: Manifest | None = None, only_manifest: bool = False
+    ) -> Manifest:
+        return manifest_by(
+            Planner(spark),
+            Lake("shop", [orders, *tables]),
+            platform,
+            before,
+            only_manifest=only_manifest,
+        )
 
     return manifest
 

@@ -1,4 +1,6 @@
-"""A real PostgreSQL for tests: the one that LAKECHIME_TEST_POSTGRES_URL names, or one started from PyPI's binaries."""
+"""A real PostgreSQL for tests: the one that LAKECHIME_TEST_POSTGRES_URL names, or one started from
+PyPI's binaries.
+"""
 
 import os
 import shutil
@@ -32,7 +34,9 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def logical_postgres() -> Iterator["Server"]:
-    """A server of its own whose log tells the changes of rows, and where transactions may be prepared."""
+    """A server of its own whose log tells the changes of rows, and where transactions may be
+    prepared.
+    """
     with server(_binaries(), durable=False) as found:
         with psycopg.connect(found.url, autocommit=True) as admin:
             admin.execute("ALTER SYSTEM SET wal_level = 'logical'")
@@ -62,17 +66,25 @@ def fresh_database(server: str) -> Iterator[str]:
     """A database of its own on a server."""
     name = f"lakechime_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(_plain(server), autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(name)))
+        admin.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(
+                sql.Identifier(name)
+            )
+        )
     try:
         yield make_url(server).set(database=name).render_as_string(hide_password=False)
     finally:
         with psycopg.connect(_plain(server), autocommit=True) as admin:
-            admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+            admin.execute(
+                sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
+            )
 
 
 @contextmanager
 def started(binaries: Path, *, durable: bool) -> Iterator[str]:
-    """A server of its own folder and port on loopback; `durable` as in production, for benchmarks."""
+    """A server of its own folder and port on loopback; `durable` as in production, for
+    benchmarks.
+    """
     with server(binaries, durable=durable) as running:
         yield running.url
 
@@ -85,30 +97,76 @@ class Server:
     control: tuple[str, ...]
 
     def restart(self) -> None:
-        """End it without a word to its clients, and start it again: what was committed is recovered from its log."""
+        """End it without a word to its clients, and start it again: what was committed is recovered
+        from its log.
+        """
         _run([*self.control, "-w", "-m", "immediate", "restart"])
 
 
 @contextmanager
 def server(binaries: Path, *, durable: bool) -> Iterator[Server]:
     """As `started`, with a handle to restart it by; only a durable one keeps what was committed."""
-    # Not below pytest's folder: that is closed to the user that the server runs as when we are root.
+    # Not below pytest's folder: that is closed to the user that the server runs as when we are
+    # root.
     folder = Path(tempfile.mkdtemp(prefix="lakechime-postgres-"))
     data, port = folder / "data", _free_port()
     as_user = _unprivileged(folder)
-    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c max_connections=100"
+    options = (
+        f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c "
+        f"max_connections=100"
+    )
     if durable:
         options += " -c shared_buffers=256MB"
-    else:  # a transaction of autovacuum, in any database, holds back for a moment what readers of positions may see
-        options += " -c fsync=off -c full_page_writes=off -c synchronous_commit=off -c autovacuum=off"
-    control = (*as_user, str(binaries / "pg_ctl"), "-D", str(data), "-t", "60", "-l", str(folder / "log"), "-o", options)
+    else:
+        # a transaction of autovacuum, in any database, holds back for a moment what readers of
+        # positions may see
+        options += (
+            " -c fsync=off -c full_page_writes=off -c synchronous_commit=off -c autovacuum=off"
+        )
+    control = (
+        *as_user,
+        str(binaries / "pg_ctl"),
+        "-D",
+        str(data),
+        "-t",
+        "60",
+        "-l",
+        str(folder / "log"),
+        "-o",
+        options,
+    )
     try:
-        _run([*as_user, str(binaries / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"])
+        _run(
+            [
+                *as_user,
+                str(binaries / "initdb"),
+                "-D",
+                str(data),
+                "-U",
+                "postgres",
+                "-A",
+                "trust",
+                "-E",
+                "UTF8",
+                "--no-sync",
+            ]
+        )
         _run([*control, "-w", "start"])
         try:
             yield Server(f"postgresql://postgres@127.0.0.1:{port}/postgres", control)
         finally:
-            _run([*as_user, str(binaries / "pg_ctl"), "-D", str(data), "-w", "-m", "immediate", "stop"])
+            _run(
+                [
+                    *as_user,
+                    str(binaries / "pg_ctl"),
+                    "-D",
+                    str(data),
+                    "-w",
+                    "-m",
+                    "immediate",
+                    "stop",
+                ]
+            )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -140,10 +198,18 @@ def _unprivileged(folder: Path) -> list[str]:
 
 def _run(command: list[str]) -> None:
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd="/", check=False
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd="/",
+        check=False,
     )
     if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        raise RuntimeError(
+            f"{' '.join(command)} ended with {done.returncode}: {done.stdout}{done.stderr}"
+        )
 
 
 def _free_port() -> int:

@@ -1,4 +1,6 @@
-"""Processes of the product as a test runs them: in a session of their own, logged to a file, ended with all they started."""
+"""Processes of the product as a test runs them: in a session of their own, logged to a file, ended
+with all they started.
+"""
 
 import os
 import signal
@@ -13,16 +15,27 @@ from typing import TypeVar
 
 import psutil
 
-PATIENCE = float(os.environ.get("LAKECHIME_TEST_PATIENCE", "1"))  # a machine that is busy with other things needs more
+PATIENCE = float(
+    os.environ.get("LAKECHIME_TEST_PATIENCE", "1")
+)  # a machine that is busy with other things needs more
 REPOSITORY = Path(__file__).parents[2]
 Found = TypeVar("Found")
 
 
 class Service:
-    """A program that is started, found ready by its port, killed, and started again on the same port."""
+    """A program that is started, found ready by its port, killed, and started again on the same
+    port.
+    """
 
     def __init__(
-        self, name: str, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], port: int | None = None, log: Path | None = None
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        port: int | None = None,
+        log: Path | None = None,
     ) -> None:
         self.name = name
         self.command = list(command)
@@ -69,7 +82,9 @@ class Service:
         self.process.wait()
 
     def interrupt(self, seconds: float = 60) -> int:
-        """Send Ctrl-C to the program and its group as a terminal does, and wait for its exit code."""
+        """Send Ctrl-C to the program and its group as a terminal does, and wait for its exit
+        code.
+        """
         os.killpg(self.pid, signal.SIGINT)
         assert self.process is not None
         return self.process.wait(seconds)
@@ -86,7 +101,9 @@ class Service:
             self.process.wait(30)
 
     def left_over(self, seconds: float = 30) -> list[str]:
-        """What still works in its home some time after it ended: the command lines of processes with its environment."""
+        """What still works in its home some time after it ended: the command lines of processes
+        with its environment.
+        """
         home = self.env["LAKECHIME_HOME"]
         end = time.monotonic() + seconds * PATIENCE
         while (found := processes_of(home)) and time.monotonic() < end:
@@ -95,12 +112,22 @@ class Service:
 
     def tail(self, lines: int = 40) -> str:
         """The last lines of its log, for the message of a failed test."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
+        return (
+            "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+            if self.log.exists()
+            else ""
+        )
 
 
 def environment(home: Path, **wishes: str) -> dict[str, str]:
-    """The variables of a process that works in this home, whatever the environment of the tests says of others."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("LAKECHIME_", "DAGSTER_"))}
+    """The variables of a process that works in this home, whatever the environment of the tests
+    says of others.
+    """
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("LAKECHIME_", "DAGSTER_"))
+    }
     own = {
         "LAKECHIME_HOME": str(home),
         "DAGSTER_HOME": str(home / "dagster"),
@@ -142,15 +169,24 @@ def processes_of(home: str) -> list[str]:
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            if process.status() != psutil.STATUS_ZOMBIE and process.environ().get("LAKECHIME_HOME") == home:
+            if (
+                process.status() != psutil.STATUS_ZOMBIE
+                and process.environ().get("LAKECHIME_HOME") == home
+            ):
                 found.append(" ".join(process.cmdline()))
     return found
 
 
 def await_found(
-    look: Callable[[], Found | None], what: str, seconds: float, meanwhile: Callable[[], object] = lambda: None, pause: float = 0.2
+    look: Callable[[], Found | None],
+    what: str,
+    seconds: float,
+    meanwhile: Callable[[], object] = lambda: None,
+    pause: float = 0.2,
 ) -> Found:
-    """What `look` finds; asked again and again until it finds something, with `meanwhile` in between."""
+    """What `look` finds; asked again and again until it finds something, with `meanwhile` in
+    between.
+    """
     end = time.monotonic() + seconds * PATIENCE
     while not (found := look()):
         assert time.monotonic() < end, f"not within {seconds * PATIENCE:.0f} s: {what}"

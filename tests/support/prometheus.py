@@ -31,7 +31,11 @@ class Prometheus:
         return self._ask("query?" + urllib.parse.urlencode({"query": expression}))["result"]
 
     def firing(self) -> set[str]:
-        return {one["labels"]["alertname"] for one in self._ask("alerts")["alerts"] if one["state"] == "firing"}
+        return {
+            one["labels"]["alertname"]
+            for one in self._ask("alerts")["alerts"]
+            if one["state"] == "firing"
+        }
 
     def _ask(self, path: str) -> dict[str, Any]:
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/api/v1/{path}") as answer:
@@ -39,8 +43,12 @@ class Prometheus:
 
 
 @contextmanager
-def running_prometheus(types: SqlEventTypes, folder: Path, milliseconds: int = 500) -> Iterator[Prometheus]:
-    """One that reads the metrics of a store every so often, with alarms that need not hold, and hours that are short."""
+def running_prometheus(
+    types: SqlEventTypes, folder: Path, milliseconds: int = 500
+) -> Iterator[Prometheus]:
+    """One that reads the metrics of a store every so often, with alarms that need not hold, and
+    hours that are short.
+    """
     installed("prometheus")
     at, port = free_port(), free_port()
     registry = CollectorRegistry()
@@ -52,8 +60,12 @@ def running_prometheus(types: SqlEventTypes, folder: Path, milliseconds: int = 5
         one["expr"] = one["expr"].replace("[1h]", f"[{HOUR}]")
     (folder / "alarms.yml").write_text(json.dumps(document))
     scrape = {"job_name": "lakechime", "static_configs": [{"targets": [f"127.0.0.1:{at}"]}]}
-    often = dict.fromkeys(("scrape_interval", "scrape_timeout", "evaluation_interval"), f"{milliseconds}ms")
-    (folder / "prometheus.yml").write_text(json.dumps({"global": often, "rule_files": ["alarms.yml"], "scrape_configs": [scrape]}))
+    often = dict.fromkeys(
+        ("scrape_interval", "scrape_timeout", "evaluation_interval"), f"{milliseconds}ms"
+    )
+    (folder / "prometheus.yml").write_text(
+        json.dumps({"global": often, "rule_files": ["alarms.yml"], "scrape_configs": [scrape]})
+    )
     where = [f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}"]
     command = ["prometheus", f"--config.file={folder / 'prometheus.yml'}", *where]
     service = Service("prometheus", command, cwd=folder, env=environment(folder), port=port)

@@ -1,4 +1,6 @@
-"""A small lake for refresh tests: sources written by delta-rs, targets refreshed by Spark, consumers kept by hand."""
+"""A small lake for refresh tests: sources written by delta-rs, targets refreshed by Spark,
+consumers kept by hand.
+"""
 
 import datetime as dt
 from collections.abc import Callable, Mapping
@@ -17,7 +19,9 @@ from lakechime_dagster.spark.job import InputJob, TableJob, TableResult
 from lakechime_dagster.spark.refresh import refresh
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
 
-FLIGHTS = pa.schema([("day", pa.date32()), ("k", pa.int64()), ("origin", pa.string()), ("delay", pa.int64())])
+FLIGHTS = pa.schema(
+    [("day", pa.date32()), ("k", pa.int64()), ("origin", pa.string()), ("delay", pa.int64())]
+)
 DAYS = [dt.date(2013, 1, 1) + dt.timedelta(days=i) for i in range(3)]
 CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
 
@@ -28,7 +32,11 @@ def open_log(location: str, table: str) -> DeltaLog:
 
 def read_rows(location: Path | str, version: int | None = None) -> list[tuple[Any, ...]]:
     """All rows of a table, sorted, read by delta-rs: an engine that did not write them."""
-    query = QueryBuilder().register("t", DeltaTable(str(location), version=version)).execute("select * from t")
+    query = (
+        QueryBuilder()
+        .register("t", DeltaTable(str(location), version=version))
+        .execute("select * from t")
+    )
     return sorted((tuple(row.values()) for row in pa.table(query).to_pylist()), key=repr)
 
 
@@ -42,10 +50,19 @@ class Source:
     change_feed: bool = True
 
     def write(self, *rows: tuple[Any, ...], mode: Any = "append", **options: Any) -> None:
-        data = pa.Table.from_pylist([dict(zip(self.schema.names, row, strict=True)) for row in rows], schema=self.schema)
+        data = pa.Table.from_pylist(
+            [dict(zip(self.schema.names, row, strict=True)) for row in rows], schema=self.schema
+        )
         configuration = CHANGE_FEED if self.change_feed else None
         partition_by = list(self.partition_by) or None
-        write_deltalake(str(self.location), data, mode=mode, partition_by=partition_by, configuration=configuration, **options)  # type: ignore[call-overload]
+        write_deltalake(
+            str(self.location),
+            data,
+            mode=mode,
+            partition_by=partition_by,
+            configuration=configuration,
+            **options,
+        )  # type: ignore[call-overload]
 
     def delete(self, predicate: str | None = None) -> None:
         DeltaTable(str(self.location)).delete(predicate)
@@ -83,7 +100,9 @@ def flights_source(folder: Path, *rows: tuple[Any, ...]) -> Source:
 
 @dataclass
 class Subscription:
-    """A target with its consumer: each `run` is the next step over everything new in the sources."""
+    """A target with its consumer: each `run` is the next step over everything new in the
+    sources.
+    """
 
     spark: SparkSession
     job: TableJob
@@ -92,7 +111,9 @@ class Subscription:
     step: int = 0
     checkpoint: dict[str, SnapshotCheckpoint] = field(default_factory=dict)
     position: Position = Position.ORIGIN
-    only: dict[str, set[int]] = field(default_factory=dict)  # by alias, the versions whose commits alone are read
+    only: dict[str, set[int]] = field(
+        default_factory=dict
+    )  # by alias, the versions whose commits alone are read
 
     def run(self, **changes: Any) -> TableResult:
         self.step += 1
@@ -100,10 +121,17 @@ class Subscription:
         self.checkpoint, self.position = end, Position(0, self.step)
         return result
 
-    def attempt(self, step: int, attempt: int, **changes: Any) -> tuple[TableResult, dict[str, SnapshotCheckpoint]]:
-        """One attempt at a step over what is new since the checkpoint; the checkpoint is left where it is."""
+    def attempt(
+        self, step: int, attempt: int, **changes: Any
+    ) -> tuple[TableResult, dict[str, SnapshotCheckpoint]]:
+        """One attempt at a step over what is new since the checkpoint; the checkpoint is left where
+        it is.
+        """
         end = {
-            alias: SnapshotCheckpoint(table_uid=s.log.uid, snapshot_id=SnapshotId(str(s.log.version))) for alias, s in self.sources.items()
+            alias: SnapshotCheckpoint(
+                table_uid=s.log.uid, snapshot_id=SnapshotId(str(s.log.version))
+            )
+            for alias, s in self.sources.items()
         }
         commit_metadata = CommitMetadata(
             consumer=self.consumer,
@@ -113,7 +141,12 @@ class Subscription:
             end=Checkpoint(position=Position(0, step), sources=end),
         )
         start = Checkpoint(position=self.position, sources=dict(self.checkpoint))
-        job = replace(self.job, inputs=tuple(self._input(one, end) for one in self.job.inputs), start=start, **changes)
+        job = replace(
+            self.job,
+            inputs=tuple(self._input(one, end) for one in self.job.inputs),
+            start=start,
+            **changes,
+        )
         return refresh(self.spark, job, commit_metadata, open_log), end
 
     def _input(self, one: InputJob, end: Mapping[str, SnapshotCheckpoint]) -> InputJob:
@@ -122,11 +155,23 @@ class Subscription:
         if was == now:
             return replace(one, pinned=now.snapshot_id)
         range_ = SnapshotRange(
-            table=one.table, table_uid=now.table_uid, start=was.snapshot_id, end=now.snapshot_id, start_uid=was.table_uid
+            table=one.table,
+            table_uid=now.table_uid,
+            start=was.snapshot_id,
+            end=now.snapshot_id,
+            start_uid=was.table_uid,
         )
         if one.alias in self.only:
-            only, first = frozenset(SnapshotId(str(version)) for version in self.only[one.alias]), min(self.only[one.alias])
-            range_ = replace(range_, start=SnapshotId(str(first - 1)) if first else None, start_uid=now.table_uid, only=only)
+            only, first = (
+                frozenset(SnapshotId(str(version)) for version in self.only[one.alias]),
+                min(self.only[one.alias]),
+            )
+            range_ = replace(
+                range_,
+                start=SnapshotId(str(first - 1)) if first else None,
+                start_uid=now.table_uid,
+                only=only,
+            )
         return replace(one, range=range_)
 
     @property
@@ -135,14 +180,23 @@ class Subscription:
 
 
 def make_subscription(
-    spark: SparkSession, folder: Path, sources: dict[str, Source], compute: Callable[..., Any] | None = None, **fields: Any
+    spark: SparkSession,
+    folder: Path,
+    sources: dict[str, Source],
+    compute: Callable[..., Any] | None = None,
+    **fields: Any,
 ) -> Subscription:
-    """A subscription whose inputs are all read as changes; `inputs` gives further fields of an input by alias."""
+    """A subscription whose inputs are all read as changes; `inputs` gives further fields of an
+    input by alias.
+    """
     more: Mapping[str, Mapping[str, Any]] = fields.pop("inputs", {})
     inputs = tuple(
-        InputJob(alias=alias, table=alias, location=str(source.location), **more.get(alias, {})) for alias, source in sources.items()
+        InputJob(alias=alias, table=alias, location=str(source.location), **more.get(alias, {}))
+        for alias, source in sources.items()
     )
-    job = TableJob(name="target", location=str(folder / "target"), inputs=inputs, compute=compute, **fields)
+    job = TableJob(
+        name="target", location=str(folder / "target"), inputs=inputs, compute=compute, **fields
+    )
     return Subscription(spark, job, sources)
 
 

@@ -1,4 +1,6 @@
-"""A table that follows a database, for tests: its bronze table written by delta-rs, its steps run by Spark, its consumer kept by hand."""
+"""A table that follows a database, for tests: its bronze table written by delta-rs, its steps run
+by Spark, its consumer kept by hand.
+"""
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
@@ -33,7 +35,9 @@ ARROW = {
     "binary": pa.binary(),
     "timestamp": pa.timestamp("us", "UTC"),
     "array<bigint>": pa.list_(pa.int64()),
-    "array<struct<key:string,value:binary>>": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    "array<struct<key:string,value:binary>>": pa.list_(
+        pa.struct([("key", pa.string()), ("value", pa.binary())])
+    ),
 }
 NONE = TableSize(rows=-1, bytes=-1)
 BRONZE = pa.schema([(name, ARROW[ddl]) for name, ddl in COLUMNS.items()])
@@ -41,9 +45,11 @@ BRONZE = pa.schema([(name, ARROW[ddl]) for name, ddl in COLUMNS.items()])
 
 @dataclass
 class Replica:
-    """A change table whose consumer each `run` moves by one step over all that is new in its bronze table.
+    """A change table whose consumer each `run` moves by one step over all that is new in its bronze
+    table.
 
-    Every other step, and every other attempt at one, is computed by workers, as if its messages were many.
+    Every other step, and every other attempt at one, is computed by workers, as if its messages
+    were many.
     """
 
     spark: SparkSession
@@ -61,7 +67,11 @@ class Replica:
     @property
     def format(self) -> MessageFormat:
         there = {here: there for there, here in self.options.get("names", {}).items()}
-        return MessageFormat(envelope=self.envelope, keys=tuple(there.get(key, key) for key in self.keys), **self.topics)
+        return MessageFormat(
+            envelope=self.envelope,
+            keys=tuple(there.get(key, key) for key in self.keys),
+            **self.topics,
+        )
 
     @property
     def location(self) -> str:
@@ -72,9 +82,14 @@ class Replica:
         return f"{self.location}__changes"
 
     def tell(self, records: Iterable[Record], *, has_more: bool = False) -> None:
-        """Messages come to the bronze table, in one commit; their source held more if it `has_more`."""
+        """Messages come to the bronze table, in one commit; their source held more if it
+        `has_more`.
+        """
         commit_metadata = CommitMetadata(
-            consumer=ConsumerId("test", "orders__changes"), step=1, attempt=1, end=Checkpoint(offsets=FileOffsets(), has_more=has_more)
+            consumer=ConsumerId("test", "orders__changes"),
+            step=1,
+            attempt=1,
+            end=Checkpoint(offsets=FileOffsets(), has_more=has_more),
         )
         append_messages(self.bronze, records, self.format, commit_metadata)
 
@@ -90,17 +105,26 @@ class Replica:
         """As the command says that what follows in a source is newer."""
         row = {"step": self.step, **opened_row(source, epoch)._asdict()}
         schema = DeltaTable(self.location + STATE).schema().to_arrow()
-        write_deltalake(self.location + STATE, pa.Table.from_pylist([row], schema=pa.schema(schema)), mode="append")
+        write_deltalake(
+            self.location + STATE,
+            pa.Table.from_pylist([row], schema=pa.schema(schema)),
+            mode="append",
+        )
 
     def end(self, version: int | None = None) -> Checkpoint:
         log = self.log("orders__changes")
-        end = SnapshotCheckpoint(table_uid=log.uid, snapshot_id=SnapshotId(str(log.version if version is None else version)))
+        end = SnapshotCheckpoint(
+            table_uid=log.uid,
+            snapshot_id=SnapshotId(str(log.version if version is None else version)),
+        )
         return Checkpoint(position=Position(0, self.step), sources={"orders__changes": end})
 
     def attempt(self, step: int, attempt: int = 1, *, end: Checkpoint | None = None) -> TableResult:
         """One attempt at a step; the consumer stays where it is."""
         end = end or self.end()
-        commit_metadata = CommitMetadata(consumer=self.consumer, step=step, attempt=attempt, execution_id=f"e{step}", end=end)
+        commit_metadata = CommitMetadata(
+            consumer=self.consumer, step=step, attempt=attempt, execution_id=f"e{step}", end=end
+        )
         return refresh_cdc(self.spark, self.job(end, attempt), commit_metadata, open_log)
 
     def job(self, end: Checkpoint, attempt: int = 1) -> CDCJob:
@@ -113,7 +137,12 @@ class Replica:
             end=now.snapshot_id,
             start_uid=self.checkpoint.table_uid,
         )
-        bronze = InputJob(alias="changes", table="orders__changes", location=self.bronze, range=None if self.checkpoint == now else range_)
+        bronze = InputJob(
+            alias="changes",
+            table="orders__changes",
+            location=self.bronze,
+            range=None if self.checkpoint == now else range_,
+        )
         options = dict(self.options)
         merge = {one.name: options.pop(one.name) for one in fields(CDCMerge) if one.name in options}
         return CDCJob(
@@ -145,7 +174,9 @@ class Replica:
         return read(self.location + STATE)
 
 
-def replica_tables(rows: DeltaLog, bronze: DeltaLog, state: DeltaLog, messages: MessageFormat) -> ReplicaTables:
+def replica_tables(
+    rows: DeltaLog, bronze: DeltaLog, state: DeltaLog, messages: MessageFormat
+) -> ReplicaTables:
     """The tables of `orders`, as monitors, repairs and loads look at them."""
     return ReplicaTables(
         name="orders",
@@ -167,17 +198,30 @@ def append_messages(
     """Messages come to a bronze table, in one commit."""
     reader = written.reader()
     rows = [bronze_row(Message(one, list(one.headers.items())), reader) for one in records]
-    columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), BRONZE, strict=True)]
+    columns = [
+        pa.array(values, field.type)
+        for values, field in zip(zip(*rows, strict=True), BRONZE, strict=True)
+    ]
     write(
-        location, pa.Table.from_arrays(columns, schema=BRONZE), user_metadata=None if commit_metadata is None else commit_metadata.to_text()
+        location,
+        pa.Table.from_arrays(columns, schema=BRONZE),
+        user_metadata=None if commit_metadata is None else commit_metadata.to_text(),
     )
 
 
 def read(location: str) -> list[dict[str, Any]]:
-    """The rows of a table, read by delta-rs: an engine that did not write them; times without their zone's object."""
+    """The rows of a table, read by delta-rs: an engine that did not write them; times without their
+    zone's object.
+    """
     found = QueryBuilder().register("t", DeltaTable(location)).execute("select * from t")
-    return [{name: plain(value) for name, value in row.items()} for row in pa.table(found).to_pylist()]
+    return [
+        {name: plain(value) for name, value in row.items()} for row in pa.table(found).to_pylist()
+    ]
 
 
 def plain(value: Any) -> Any:
-    return value.astimezone(dt.timezone.utc) if isinstance(value, dt.datetime) and value.tzinfo else value
+    return (
+        value.astimezone(dt.timezone.utc)
+        if isinstance(value, dt.datetime) and value.tzinfo
+        else value
+    )

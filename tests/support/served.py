@@ -50,18 +50,26 @@ class Page:
         try:
             connection.request("GET" if body is None else "POST", path, sent, given)
             answer = connection.getresponse()
-            return Told(answer.status, answer.read().decode(), {name.lower(): value for name, value in answer.getheaders()})
+            return Told(
+                answer.status,
+                answer.read().decode(),
+                {name.lower(): value for name, value in answer.getheaders()},
+            )
         finally:
             connection.close()
 
 
 @contextmanager
-def serving_page(home: Path, store: Path, lake: Lake, token: str = "", hosts: tuple[str, ...] = ()) -> Iterator[Page]:
+def serving_page(
+    home: Path, store: Path, lake: Lake, token: str = "", hosts: tuple[str, ...] = ()
+) -> Iterator[Page]:
     """The page over a copy of a store, as `lakechime serve` serves it."""
     (home / "dce.sqlite").write_bytes(store.read_bytes())
     platform = open_platform(load_settings(home=home, store_url=""))
     page = lineage_page(lambda: AskedLineage(platform, lake))
-    served = Served(ingest=lineage_ingest(platform, lake), token=token, routers=(page,), hosts=hosts)
+    served = Served(
+        ingest=lineage_ingest(platform, lake), token=token, routers=(page,), hosts=hosts
+    )
     server = build_server(build_app(served))
     with bound("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

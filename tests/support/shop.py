@@ -1,6 +1,8 @@
-"""A table of a real MariaDB and the one of the lake that follows it, between which a test may lose what it wants.
+"""A table of a real MariaDB and the one of the lake that follows it, between which a test may lose
+what it wants.
 
-Messages are as Debezium's connector for MariaDB writes them, at the checkpoints where the server's binary log has the changes.
+Messages are as Debezium's connector for MariaDB writes them, at the checkpoints where the server's
+binary log has the changes.
 """
 
 import json
@@ -31,11 +33,21 @@ DECIMAL = {
     "version": 1,
     "parameters": {"scale": "2", "connect.decimal.precision": "10"},
 }
-PLACED = {"field": "placed", "type": "int64", "optional": True, "name": "io.debezium.time.MicroTimestamp", "version": 1}
+PLACED = {
+    "field": "placed",
+    "type": "int64",
+    "optional": True,
+    "name": "io.debezium.time.MicroTimestamp",
+    "version": 1,
+}
 SCHEMA = envelope_schema(("id", "int32", False), ("note", "string", True), DECIMAL, PLACED)
-DDL = "CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(40), amount DECIMAL(10,2), placed DATETIME(6))"
+DDL = (
+    "CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(40), amount DECIMAL(10,2), placed "
+    "DATETIME(6))"
+)
 ROW = (
-    "SELECT CONCAT_WS('|', id, note, CAST(amount * 100 AS SIGNED), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', placed)) FROM orders"
+    "SELECT CONCAT_WS('|', id, note, CAST(amount * 100 AS SIGNED), TIMESTAMPDIFF(MICROSECOND, "
+    "'1970-01-01', placed)) FROM orders"
     " WHERE id = {}"
 )
 
@@ -52,9 +64,12 @@ class Shop:
     messages: list[Record] = field(default_factory=list)
     told: int = 0
 
-    def insert(self, identity: int, note: str = "new", amount: str = "1.50", *, lose: bool = False) -> None:
+    def insert(
+        self, identity: int, note: str = "new", amount: str = "1.50", *, lose: bool = False
+    ) -> None:
         self.database.run(
-            f"INSERT INTO orders (id, note, amount, placed) VALUES ({identity}, '{note}', {amount}, '2024-02-29 12:30:00.000123')"
+            f"INSERT INTO orders (id, note, amount, placed) VALUES ({identity}, '{note}', "
+            f"{amount}, '2024-02-29 12:30:00.000123')"
         )
         self._tell("c", identity, lose)
 
@@ -73,7 +88,12 @@ class Shop:
     def snapshot(self, *identities: int) -> None:
         """The connector reads these rows again, as if they were all."""
         for number, identity in enumerate(identities, start=1):
-            self._tell("r", identity, lose=False, snapshot={1: "first", len(identities): "last"}.get(number, "true"))
+            self._tell(
+                "r",
+                identity,
+                lose=False,
+                snapshot={1: "first", len(identities): "last"}.get(number, "true"),
+            )
 
     def refresh(self) -> TableResult:
         """The lake takes the messages that were not lost."""
@@ -91,7 +111,9 @@ class Shop:
     def tables(self) -> ReplicaTables:
         """The table as monitors and repairs look at it."""
         lake = self.lake
-        rows, bronze, state = (lake.log(f"orders{suffix}") for suffix in ("", "__changes", "__state"))
+        rows, bronze, state = (
+            lake.log(f"orders{suffix}") for suffix in ("", "__changes", "__state")
+        )
         return replica_tables(rows, bronze, state, lake.format)
 
     def monitor(self, **declared: Any) -> Monitor:
@@ -107,21 +129,45 @@ class Shop:
             return
         file, byte = self.checkpoint()
         row = None if identity is None else self._row(identity)
-        told = {"connector": "mariadb", "name": self.name, "db": self.schema, "table": "orders", "file": file, "pos": byte - 1, "row": 0}
-        payload = {"before": None, "after": row, "source": {**told, "ts_ms": TOLD_MS, **source}, "op": op}
+        told = {
+            "connector": "mariadb",
+            "name": self.name,
+            "db": self.schema,
+            "table": "orders",
+            "file": file,
+            "pos": byte - 1,
+            "row": 0,
+        }
+        payload = {
+            "before": None,
+            "after": row,
+            "source": {**told, "ts_ms": TOLD_MS, **source},
+            "op": op,
+        }
         if op == "d":
             payload["before"] = {"id": identity, "note": None, "amount": None, "placed": None}
         value = json.dumps({"schema": SCHEMA, "payload": payload}).encode()
         key = None if identity is None else json.dumps({"id": identity}).encode()
         self.messages.append(
-            Record(topic=f"{self.name}.orders", topic_id=f"id of {self.name}", offset=len(self.messages), key=key, value=value)
+            Record(
+                topic=f"{self.name}.orders",
+                topic_id=f"id of {self.name}",
+                offset=len(self.messages),
+                key=key,
+                value=value,
+            )
         )
 
     def _row(self, identity: int) -> dict[str, Any] | None:
         for line in self.database.run(ROW.format(identity)):
             number, note, cents, placed = line.split("|")
             unscaled = int(cents).to_bytes(8, "big", signed=True)
-            return {"id": int(number), "note": note, "amount": b64encode(unscaled).decode(), "placed": int(placed)}
+            return {
+                "id": int(number),
+                "note": note,
+                "amount": b64encode(unscaled).decode(),
+                "placed": int(placed),
+            }
         return None
 
 

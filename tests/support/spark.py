@@ -41,16 +41,22 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture(scope="session")
-def spark_driver(spark_jars: Path, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Driver]:
+def spark_driver(
+    spark_jars: Path, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[Driver]:
     """The driver of this test process, with Spark's defaults.
 
     A driver that a test opens meanwhile shares its JVM, in a session of its own.
     """
     with pytest.MonkeyPatch.context() as patched:
         options = os.environ["JAVA_TOOL_OPTIONS"]
-        if pytestconfig.option.markexpr == "tier3" and SHORT_LIVED in options:  # it lives for many minutes
+        if (
+            pytestconfig.option.markexpr == "tier3" and SHORT_LIVED in options
+        ):  # it lives for many minutes
             patched.setenv("JAVA_TOOL_OPTIONS", f"{options} {OPTIMISED}")
-        driver = open_driver(small_settings(), tmp_path_factory.mktemp("spark-home"), jars=spark_jars)
+        driver = open_driver(
+            small_settings(), tmp_path_factory.mktemp("spark-home"), jars=spark_jars
+        )
     with driver:
         yield driver
 
@@ -80,9 +86,16 @@ def jvm_pid(driver):
 """
 
 
-def start_client(code: str, home: Path, jars: Path, settings: SparkSettings) -> subprocess.Popen[str]:
+def start_client(
+    code: str, home: Path, jars: Path, settings: SparkSettings
+) -> subprocess.Popen[str]:
     """A process of its own that runs this code after `CLIENT`; what it says comes line by line."""
-    wishes = {"TEST_SETTINGS": settings.model_dump_json(), "TEST_HOME": str(home), "TEST_JARS": str(jars), "PYTHONPATH": str(REPOSITORY)}
+    wishes = {
+        "TEST_SETTINGS": settings.model_dump_json(),
+        "TEST_HOME": str(home),
+        "TEST_JARS": str(jars),
+        "PYTHONPATH": str(REPOSITORY),
+    }
     return subprocess.Popen(
         [sys.executable, "-c", CLIENT + textwrap.dedent(code)],
         stdin=subprocess.PIPE,

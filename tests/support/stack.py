@@ -1,7 +1,8 @@
-"""The capture stack of the tests: Kafka, Kafka Connect with Debezium, MariaDB; each starts once per process of the tests, when asked for.
+"""The capture stack of the tests: Kafka, Kafka Connect with Debezium, MariaDB; each starts once per
+process of the tests, when asked for.
 
-Each server has a folder of its own below a temporary one and free ports on loopback, is waited for by asking it, and is ended by its
-process id, however the tests end.
+Each server has a folder of its own below a temporary one and free ports on loopback, is waited for
+by asking it, and is ended by its process id, however the tests end.
 """
 
 import tempfile
@@ -21,7 +22,8 @@ from tests.support.stack_jars import ensure_stack_jars
 
 
 def debezium_settings(name: str, mariadb: MariaDB, kafka: str) -> dict[str, str]:
-    """A connector that brings the tables of a database to topics `<name>.<database>.<table>`; both have the connector's name.
+    """A connector that brings the tables of a database to topics `<name>.<database>.<table>`; both
+    have the connector's name.
 
     `kafka` is the address of the broker.
     """
@@ -83,7 +85,11 @@ def stack_folder() -> Iterator[Path]:
 
 @contextmanager
 def servers_folder() -> Iterator[Path]:
-    """Not below pytest's folder: that is closed to the user that MariaDB runs as when we are root."""
-    with tempfile.TemporaryDirectory(prefix="lakechime-stack-", ignore_cleanup_errors=True) as folder:
+    """Not below pytest's folder: that is closed to the user that MariaDB runs as when we are
+    root.
+    """
+    with tempfile.TemporaryDirectory(
+        prefix="lakechime-stack-", ignore_cleanup_errors=True
+    ) as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)

@@ -1,4 +1,6 @@
-"""The jars of the capture stack, beside Spark's; `python -m tests.support.stack_jars` fetches them ahead of the tests."""
+"""The jars of the capture stack, beside Spark's; `python -m tests.support.stack_jars` fetches them
+ahead of the tests.
+"""
 
 import sys
 from pathlib import Path
@@ -15,7 +17,11 @@ def ensure_stack_jars() -> Path:
     Raises:
         LakeChimeError: They cannot be fetched.
     """
-    return ensure_server_jars(REPOSITORY / ".lakechime", find_java(), lambda line: print(line, file=sys.stderr))  # noqa: T201
+    return ensure_server_jars(
+        REPOSITORY / ".lakechime",
+        find_java(),
+        lambda line: print(line, file=sys.stderr),  # noqa: T201
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""What a statement says of a result that must stay as it was, row by row, when columns elsewhere hold something else."""
+"""What a statement says of a result that must stay as it was, row by row, when columns elsewhere
+hold something else.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +27,9 @@ class LeftOut(NamedTuple):
 
 
 class Way(StrEnum):
-    """What a perturbed column holds: values of other rows with gaps between them, or all of its values the other way round."""
+    """What a perturbed column holds: values of other rows with gaps between them, or all of its
+    values the other way round.
+    """
 
     EMPTIED = "emptied"
     REVERSED = "reversed"
@@ -44,7 +48,9 @@ AS_IT_WAS = World(frozenset(), Way.REVERSED)
 
 @dataclass(frozen=True)
 class Told:
-    """By the checkpoint of a result's column what it is told to come from, and what is told to decide on rows."""
+    """By the checkpoint of a result's column what it is told to come from, and what is told to
+    decide on rows.
+    """
 
     columns: tuple[Columns, ...]
     rows: Columns
@@ -52,13 +58,17 @@ class Told:
     @staticmethod
     def of_query(statement: Statement) -> "Told":
         """Its columns in their order."""
-        return Told(tuple(_columns(one.sources) for one in statement.columns), _columns(statement.indirect))
+        return Told(
+            tuple(_columns(one.sources) for one in statement.columns), _columns(statement.indirect)
+        )
 
     @staticmethod
     def of_write(statement: Statement, names: Iterable[str], kept: Mapping[str, Columns]) -> "Told":
         """The target's columns with these names, of which one that is kept comes from these."""
         known = {one.column: _columns(one.sources) for one in statement.columns}
-        columns = tuple(known.get(name, frozenset()) | kept.get(name, frozenset()) for name in names)
+        columns = tuple(
+            known.get(name, frozenset()) | kept.get(name, frozenset()) for name in names
+        )
         return Told(columns, _columns(statement.indirect))
 
     @property
@@ -66,10 +76,14 @@ class Told:
         return self.rows.union(*self.columns)
 
     def staying(self, perturbed: Columns) -> tuple[int, ...] | None:
-        """The columns of which each row has what it had, however these hold something else; None where rows come and go."""
+        """The columns of which each row has what it had, however these hold something else; None
+        where rows come and go.
+        """
         if self.rows & perturbed:
             return None
-        return tuple(checkpoint for checkpoint, sources in enumerate(self.columns) if not sources & perturbed)
+        return tuple(
+            checkpoint for checkpoint, sources in enumerate(self.columns) if not sources & perturbed
+        )
 
     def poorer(self) -> Iterator[tuple[LeftOut, "Told"]]:
         """The same without one source of one column, or of the rows."""
@@ -77,12 +91,18 @@ class Told:
             yield LeftOut("rows", source), replace(self, rows=self.rows - {source})
         for checkpoint, sources in enumerate(self.columns):
             for source in sorted(sources - self.rows):
-                columns = (*self.columns[:checkpoint], sources - {source}, *self.columns[checkpoint + 1 :])
+                columns = (
+                    *self.columns[:checkpoint],
+                    sources - {source},
+                    *self.columns[checkpoint + 1 :],
+                )
                 yield LeftOut(str(checkpoint), source), replace(self, columns=columns)
 
 
 def worlds(told: Told, every: Columns) -> tuple[World, ...]:
-    """As it was; each source emptied by itself; and for each column all emptied at once that it is not told to come from."""
+    """As it was; each source emptied by itself; and for each column all emptied at once that it is
+    not told to come from.
+    """
     free = {every - told.rows - sources for sources in told.columns} | {every - told.sources}
     emptied = {frozenset({source}) for source in told.sources} | free - {frozenset()}
     return (AS_IT_WAS, *(World(columns, Way.EMPTIED) for columns in sorted(emptied, key=sorted)))
@@ -96,7 +116,11 @@ def turned_round(sources: Iterable[Column]) -> tuple[World, ...]:
 def moved(told: Told, results: Mapping[World, Result]) -> list[World]:
     """The worlds in which something is not as it is told to stay."""
     before = results[AS_IT_WAS]
-    return [world for world, after in results.items() if not _stays(told.staying(world.perturbed), before, after)]
+    return [
+        world
+        for world, after in results.items()
+        if not _stays(told.staying(world.perturbed), before, after)
+    ]
 
 
 def unseen(told: Told, results: Mapping[World, Result]) -> set[LeftOut]:
@@ -113,4 +137,6 @@ def _at(checkpoints: tuple[int, ...], rows: Result) -> Counter[tuple[object, ...
 
 
 def _columns(sources: Iterable[Source]) -> Columns:
-    return frozenset((one.ref.table, one.ref.column) for one in sources if one.ref.column is not None)
+    return frozenset(
+        (one.ref.table, one.ref.column) for one in sources if one.ref.column is not None
+    )

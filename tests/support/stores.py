@@ -39,7 +39,9 @@ def upgraded_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fresh_memory(engine: Engine | None = None) -> Engine:
-    """An engine on an empty, upgraded SQLite database in memory, for one thread; one that is given loses what it had."""
+    """An engine on an empty, upgraded SQLite database in memory, for one thread; one that is given
+    loses what it had.
+    """
     engine = engine or memory_engine()
     with _upgraded_memory().connect() as source, engine.connect() as target:
         source.connection.driver_connection.backup(target.connection.driver_connection)  # type: ignore[union-attr]
@@ -48,7 +50,9 @@ def fresh_memory(engine: Engine | None = None) -> Engine:
 
 @cache
 def _reused() -> Engine:
-    """An engine has compiled the statements of earlier tests, which takes longer than to run them."""
+    """An engine has compiled the statements of earlier tests, which takes longer than to run
+    them.
+    """
     return memory_engine()
 
 
@@ -62,7 +66,9 @@ def _upgraded_memory() -> Engine:
 
 @pytest.fixture
 def sqlite_engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """An engine on an empty, upgraded SQLite database: in memory, or a file for a test marked `several_connections`."""
+    """An engine on an empty, upgraded SQLite database: in memory, or a file for a test marked
+    `several_connections`.
+    """
     if request.node.get_closest_marker("several_connections") is None:
         yield fresh_memory(_reused())
     else:

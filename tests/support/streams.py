@@ -1,4 +1,6 @@
-"""A small stream for tests: a folder of JSON lines, its table, and groups whose steps go on by hand."""
+"""A small stream for tests: a folder of JSON lines, its table, and groups whose steps go on by
+hand.
+"""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -16,14 +18,33 @@ from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.silver.bronze import ingest_events
 from lakechime_dagster.silver.refresh import GroupStep
-from lakechime_dagster.silver.results import EventJob, GroupJob, GroupResult, Request, RequestKind, TypeResult
+from lakechime_dagster.silver.results import (
+    EventJob,
+    GroupJob,
+    GroupResult,
+    Request,
+    RequestKind,
+    TypeResult,
+)
 from lakechime_dagster.silver.schema import KnownType, Learning, TypeCheckpoint
 from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.sources.files import FileSource
 from lakechime_dagster.spark.job import TableResult
-from lakechime_dagster.tables.events import EventGroup, EventStream, checked_groups, event_group, event_stream, table_of
+from lakechime_dagster.tables.events import (
+    EventGroup,
+    EventStream,
+    checked_groups,
+    event_group,
+    event_stream,
+    table_of,
+)
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId, SourceOffsets
+from lakechime_dagster.triggers.consumers import (
+    Checkpoint,
+    CommitMetadata,
+    ConsumerId,
+    SourceOffsets,
+)
 from tests.support.stores import fresh_memory
 
 GAME = event_stream("game", source=JsonLines("in"), producer_field="$.title")
@@ -61,7 +82,11 @@ class Stream:
 
     def location(self, kind: str) -> str:
         """Where the table of a type lies: in the folder of the group that had it first."""
-        homes = [one for one in (self.group.name, "shop") if (self.folder / one / table_of(kind)).exists()]
+        homes = [
+            one
+            for one in (self.group.name, "shop")
+            if (self.folder / one / table_of(kind)).exists()
+        ]
         return str(self.folder / (homes or [self.group.name])[0] / table_of(kind))
 
     def drop(self, *payloads: bytes, name: str = "a.jsonl") -> None:
@@ -126,7 +151,14 @@ class Stream:
             replays=replays or {},
             max_catchup=self.max_catchup,
         )
-        return GroupStep(spark=self.spark, job=job, repository=self.types, open_log=DeltaLog, now_ms=now_ms, start=self.start)
+        return GroupStep(
+            spark=self.spark,
+            job=job,
+            repository=self.types,
+            open_log=DeltaLog,
+            now_ms=now_ms,
+            start=self.start,
+        )
 
     def complete(self, result: GroupResult, end: SnapshotCheckpoint, execution: str) -> None:
         with writing(self.types.engine) as connection:
@@ -137,7 +169,9 @@ class Stream:
         """A step of the group that replays these types beside what came."""
         return self.run(replays={name: request(name) for name in names})
 
-    def run(self, now_ms: int = 0, replays: Mapping[str, Request] | None = None) -> dict[str, TypeResult]:
+    def run(
+        self, now_ms: int = 0, replays: Mapping[str, Request] | None = None
+    ) -> dict[str, TypeResult]:
         """The next step of the stream's table, and of the group, completed."""
         self.ingest()
         self.executions += 1
@@ -149,13 +183,22 @@ class Stream:
 
     def rows(self, kind: str) -> list[dict[str, Any]]:
         """The rows of a type's table by their `_src`, as another engine reads them."""
-        query = QueryBuilder().register("t", DeltaTable(self.location(kind))).execute("select * from t")
-        return sorted(pa.table(query).to_pylist(), key=lambda row: (row["_src"].partition("@")[0], int(row["_src"].partition("@")[2])))
+        query = (
+            QueryBuilder().register("t", DeltaTable(self.location(kind))).execute("select * from t")
+        )
+        return sorted(
+            pa.table(query).to_pylist(),
+            key=lambda row: (row["_src"].partition("@")[0], int(row["_src"].partition("@")[2])),
+        )
 
     def payloads(self, kind: str) -> list[dict[str, Any]]:
         """The same without technical columns and those that are null."""
         return [
-            {name: value for name, value in row.items() if (value is not None and not name.startswith("_")) or name.startswith("_x")}
+            {
+                name: value
+                for name, value in row.items()
+                if (value is not None and not name.startswith("_")) or name.startswith("_x")
+            }
             for row in self.rows(kind)
         ]
 

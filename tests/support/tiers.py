@@ -1,8 +1,11 @@
-"""The three tiers of tests, how tests are shared out between worker processes, and what a run prints at its end.
+"""The three tiers of tests, how tests are shared out between worker processes, and what a run
+prints at its end.
 
-`make test` runs tier 1, `.ci/run` adds tier 2, `make test-full` runs all three; `-m tier1` selects one. A test that starts a server or
-a browser, or drives the product's processes, is in tier 2, a test that needs Spark in tier 3, every other in tier 1. A marker `tier1`,
-`tier2` or `tier3` on the test overrides that. On PostgreSQL, a store test is in tier 2 if it is marked `dialect`, else in tier 3.
+`make test` runs tier 1, `.ci/run` adds tier 2, `make test-full` runs all three; `-m tier1` selects
+one. A test that starts a server or a browser, or drives the product's processes, is in tier 2, a
+test that needs Spark in tier 3, every other in tier 1. A marker `tier1`, `tier2` or `tier3` on the
+test overrides that. On PostgreSQL, a store test is in tier 2 if it is marked `dialect`, else in
+tier 3.
 """
 
 import sys
@@ -14,8 +17,13 @@ from xdist.scheduler import LoadFileScheduling
 
 TIERS = ("tier1", "tier2", "tier3")
 TOGETHER = {
-    "shop": ("tests/e2e/test_ui.py", "tests/e2e/test_loop.py"),  # one deployment, which runs from their first to their last
-    "deployments": (  # one after the other: several at once do more work, since their ticks go on as long as they stand
+    "shop": (
+        "tests/e2e/test_ui.py",
+        "tests/e2e/test_loop.py",
+    ),  # one deployment, which runs from their first to their last
+    # one after the other: several at once do more work, since their ticks go on as long as they
+    # stand
+    "deployments": (
         "tests/e2e/",
         "tests/cli/test_dev.py",
         "tests/crash/",
@@ -25,9 +33,26 @@ TOGETHER = {
         "tests/cdc/spark/test_kafka.py",
     ),
 }
-ON_SPARK = ("tests/spark/", "tests/assets/", "tests/cdc/spark/")  # in tier 1 one worker has all of them, and so the only Spark session
-LONG = ("spark", "deployments", "tests/spark/test_refresh.py", "tests/cdc/spark/test_refresh.py", "shop")  # first
-SERVERS = {"browser", "connect", "kafka", "logical_postgres", "mariadb", "postgres_server"}  # fixtures
+ON_SPARK = (
+    "tests/spark/",
+    "tests/assets/",
+    "tests/cdc/spark/",
+)  # in tier 1 one worker has all of them, and so the only Spark session
+LONG = (
+    "spark",
+    "deployments",
+    "tests/spark/test_refresh.py",
+    "tests/cdc/spark/test_refresh.py",
+    "shop",
+)  # first
+SERVERS = {
+    "browser",
+    "connect",
+    "kafka",
+    "logical_postgres",
+    "mariadb",
+    "postgres_server",
+}  # fixtures
 SAID = "said"
 
 
@@ -42,7 +67,10 @@ def group_of(nodeid: str, tier: str) -> str:
     """The group of a test: its file, or several files by what they need."""
     if tier == "tier1" and nodeid.startswith(ON_SPARK):
         return "spark"
-    return next((group for group, paths in TOGETHER.items() if nodeid.startswith(paths)), nodeid.partition("::")[0])
+    return next(
+        (group for group, paths in TOGETHER.items() if nodeid.startswith(paths)),
+        nodeid.partition("::")[0],
+    )
 
 
 def tier_of(item: pytest.Item) -> str:
@@ -76,14 +104,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     def rank(item: pytest.Item) -> tuple[int, bool]:
         group = group_of(item.nodeid, config.option.markexpr)
-        return LONG.index(group) if group in LONG else len(LONG), item.get_closest_marker("spark") is None
+        return LONG.index(group) if group in LONG else len(LONG), item.get_closest_marker(
+            "spark"
+        ) is None
 
     items.sort(key=rank)
 
 
 @pytest.fixture
-def say(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
-    """Prints a line whether or not pytest shows what passing tests print; a worker's lines follow at the end."""
+def say(
+    request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str], None]:
+    """Prints a line whether or not pytest shows what passing tests print; a worker's lines follow
+    at the end.
+    """
 
     def say(line: str) -> None:
         if hasattr(request.config, "workerinput"):
@@ -102,7 +136,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 for name, line in report.user_properties:
                     if name == SAID:
                         terminalreporter.write_line(f"{report.nodeid}: {line}")
-    failed = [report.nodeid for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, ())]
+    failed = [
+        report.nodeid
+        for kind in ("failed", "error")
+        for report in terminalreporter.stats.get(kind, ())
+    ]
     if failed:
         terminalreporter.section("run one of them alone")
     for nodeid in dict.fromkeys(failed):

@@ -14,9 +14,16 @@ from tests.support.kafka import PASSWORD, USER, Kafka
 from tests.support.processes import await_found
 
 ENVIRONMENT = {"KAFKA_PASSWORD": PASSWORD}
-LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": "$KAFKA_PASSWORD"}
+LOGIN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": USER,
+    "sasl.password": "$KAFKA_PASSWORD",
+}
 
-KEPT = {"retention.ms": "-1"}  # also messages of years ago, which the broker else deletes when it next looks
+KEPT = {
+    "retention.ms": "-1"
+}  # also messages of years ago, which the broker else deletes when it next looks
 
 
 class Topics:
@@ -40,33 +47,57 @@ class Topics:
 
         def is_created() -> bool:
             with suppress(KafkaException):
-                self._admin.create_topics([NewTopic(self.named(name), partitions, 1, config=KEPT)])[self.named(name)].result()
+                self._admin.create_topics([NewTopic(self.named(name), partitions, 1, config=KEPT)])[
+                    self.named(name)
+                ].result()
                 return True
             return False
 
         await_found(is_created, f"topic {name}", 30, pause=0.1)
 
     def grow(self, name: str, partitions: int) -> None:
-        self._admin.create_partitions([NewPartitions(self.named(name), partitions)])[self.named(name)].result()
-        await_found(lambda: len(self._admin.list_topics(timeout=10).topics[self.named(name)].partitions) == partitions, "partitions", 30)
+        self._admin.create_partitions([NewPartitions(self.named(name), partitions)])[
+            self.named(name)
+        ].result()
+        await_found(
+            lambda: (
+                len(self._admin.list_topics(timeout=10).topics[self.named(name)].partitions)
+                == partitions
+            ),
+            "partitions",
+            30,
+        )
 
     def delete(self, name: str) -> None:
         self._admin.delete_topics([self.named(name)])[self.named(name)].result()
 
     def cut(self, name: str, before: int, partition: int = 0) -> None:
         """Deletes what lies below an offset, as retention does."""
-        (deleted,) = self._admin.delete_records([TopicPartition(self.named(name), partition, before)]).values()
+        (deleted,) = self._admin.delete_records(
+            [TopicPartition(self.named(name), partition, before)]
+        ).values()
         deleted.result()
 
-    def send(self, name: str, *values: str | bytes | None, partition: int = 0, key: str | None = None, at_ms: int = 0) -> None:
-        with Producer(self._settings | {"linger.ms": 0}) as producer:  # one that lived longer would not know of new partitions
+    def send(
+        self,
+        name: str,
+        *values: str | bytes | None,
+        partition: int = 0,
+        key: str | None = None,
+        at_ms: int = 0,
+    ) -> None:
+        with Producer(
+            self._settings | {"linger.ms": 0}
+        ) as producer:  # one that lived longer would not know of new partitions
             _send(producer, self.named(name), values, partition, key, at_ms)
             assert producer.flush(30) == 0
 
     @contextmanager
     def transaction(self, name: str, *values: str, partition: int = 0) -> Iterator[Producer]:
         """A transaction that holds these messages, all at the broker; its end is the caller's."""
-        with Producer(self._settings | {"transactional.id": uuid.uuid4().hex, "linger.ms": 0}) as producer:
+        with Producer(
+            self._settings | {"transactional.id": uuid.uuid4().hex, "linger.ms": 0}
+        ) as producer:
             await_found(lambda: _is_initialised(producer), "the coordinator of transactions", 60)
             producer.begin_transaction()
             _send(producer, self.named(name), values, partition, None)
@@ -89,11 +120,24 @@ def topics(kafka: Kafka) -> Iterator[Topics]:
         yield Topics(kafka, admin)
 
 
-def _send(producer: Producer, topic: str, values: Sequence[str | bytes | None], partition: int, key: str | None, at_ms: int = 0) -> None:
+def _send(
+    producer: Producer,
+    topic: str,
+    values: Sequence[str | bytes | None],
+    partition: int,
+    key: str | None,
+    at_ms: int = 0,
+) -> None:
     """Messages of a time; 0 is now."""
     for value in values:
         producer.produce(
-            topic, value, key=key, partition=partition, timestamp=at_ms, headers=[("origin", b"test")], on_delivery=_expect_delivered
+            topic,
+            value,
+            key=key,
+            partition=partition,
+            timestamp=at_ms,
+            headers=[("origin", b"test")],
+            on_delivery=_expect_delivered,
         )
 
 

@@ -23,13 +23,19 @@ def _known() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
         connection.execute("LOAD tpcds")
         connection.execute("CALL dsdgen(sf = 0)")
         columns = connection.execute(
-            "select table_name, column_name, data_type from information_schema.columns order by table_name, ordinal_position"
+            "select table_name, column_name, data_type from information_schema.columns order by "
+            "table_name, ordinal_position"
         ).fetchall()
-        queries = connection.execute("select query_nr, query from tpcds_queries() order by query_nr").fetchall()
+        queries = connection.execute(
+            "select query_nr, query from tpcds_queries() order by query_nr"
+        ).fetchall()
     tables: dict[str, dict[str, str]] = {}
     for table, column, kind in columns:
         tables.setdefault(table, {})[column] = str(_TYPES.get(kind, kind))
-    return tables, {str(number): sqlglot.transpile(query, read="duckdb", write="spark")[0] for number, query in queries}
+    return tables, {
+        str(number): sqlglot.transpile(query, read="duckdb", write="spark")[0]
+        for number, query in queries
+    }
 
 
 def tables() -> Mapping[str, Mapping[str, str]]:

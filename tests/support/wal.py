@@ -1,7 +1,9 @@
-"""A table of a real PostgreSQL and the messages of its changes, which stand where the server's own log has the changes.
+"""A table of a real PostgreSQL and the messages of its changes, which stand where the server's own
+log has the changes.
 
-They are read from the log as Debezium's connector reads them (`pgoutput`), and written as it writes them: recorded messages
-tell in `sequence` where the transaction before had ended, and where the change itself lies.
+They are read from the log as Debezium's connector reads them (`pgoutput`), and written as it writes
+them: recorded messages tell in `sequence` where the transaction before had ended, and where the
+change itself lies.
 """
 
 import json
@@ -47,7 +49,8 @@ class Log:
         """Of all that was committed since they were asked for."""
         found = self.connection.execute(
             "SELECT lsn - '0/0', data"
-            " FROM pg_logical_slot_get_binary_changes(%s, NULL, NULL, 'proto_version', '1', 'publication_names', %s)",
+            " FROM pg_logical_slot_get_binary_changes(%s, NULL, NULL, 'proto_version', '1', "
+            "'publication_names', %s)",
             (SLOT, SLOT),
         )
         return [message for lsn, data in found for message in self._told(int(lsn), data)]
@@ -75,11 +78,31 @@ class Log:
                 yield self._message("u", lsn, None, new)
             else:  # the key changed
                 yield self._message("d", lsn, old, None)
-                yield self._message("c", lsn, None, new, {"__debezium.oldkey": encoded({"id": old["id"]}, KEY_SCHEMA)})
+                yield self._message(
+                    "c",
+                    lsn,
+                    None,
+                    new,
+                    {"__debezium.oldkey": encoded({"id": old["id"]}, KEY_SCHEMA)},
+                )
 
-    def _message(self, op: str, lsn: int, before: Row | None, after: Row | None, headers: dict[str, bytes] | None = None) -> Record:
+    def _message(
+        self,
+        op: str,
+        lsn: int,
+        before: Row | None,
+        after: Row | None,
+        headers: dict[str, bytes] | None = None,
+    ) -> Record:
         sequence = json.dumps([None if self.before is None else str(self.before), str(lsn)])
-        source = {**WAL, "schema": "public", "sequence": sequence, "lsn": lsn, "txId": self.transaction, "snapshot": "false"}
+        source = {
+            **WAL,
+            "schema": "public",
+            "sequence": sequence,
+            "lsn": lsn,
+            "txId": self.transaction,
+            "snapshot": "false",
+        }
         payload = {"before": before, "after": after, "source": source, "op": op, "ts_ms": lsn}
         key = before or after
         self.offset += 1
@@ -113,7 +136,9 @@ def _row(data: bytes, at: int) -> tuple[Row, int]:
 
 @dataclass
 class WalShop:
-    """The table `orders` of PostgreSQL, sessions that write to it, and the lake's messages of it."""
+    """The table `orders` of PostgreSQL, sessions that write to it, and the lake's messages of
+    it.
+    """
 
     url: str
     folder: Path
@@ -135,7 +160,10 @@ class WalShop:
 
     @property
     def tables(self) -> ReplicaTables:
-        rows, bronze, state = (open_log(str(self.folder / f"orders{suffix}"), f"orders{suffix}") for suffix in ("", "__changes", "__state"))
+        rows, bronze, state = (
+            open_log(str(self.folder / f"orders{suffix}"), f"orders{suffix}")
+            for suffix in ("", "__changes", "__state")
+        )
         return replica_tables(rows, bronze, state, FORMAT)
 
     @property
@@ -161,10 +189,20 @@ class WalShop:
             )
             for row in read(str(self.folder / "orders__changes"))
         ]
-        changes = [one for record in records if isinstance(reading := FORMAT.reader().read(record), Changes) for one in reading.changes]
+        changes = [
+            one
+            for record in records
+            if isinstance(reading := FORMAT.reader().read(record), Changes)
+            for one in reading.changes
+        ]
         kept, again = (with_changes(Kept(), some).kept for some in (changes, changes[::-1]))
         found, backwards = (
-            {key[0]: row["note"] for key in one.windows if (row := one.row_state(key).row(["note"])) is not None} for one in (kept, again)
+            {
+                key[0]: row["note"]
+                for key in one.windows
+                if (row := one.row_state(key).row(["note"])) is not None
+            }
+            for one in (kept, again)
         )
         assert found == backwards
         return found
@@ -173,9 +211,14 @@ class WalShop:
 @contextmanager
 def a_wal_shop(url: str, folder: Path, *, sessions: int = 4) -> Iterator[WalShop]:
     """A shop in an empty database, with a slot and without rows."""
-    write_deltalake(str(folder / "orders"), pa.table({"id": pa.array([], pa.int32()), "note": pa.array([], pa.string())}))
+    write_deltalake(
+        str(folder / "orders"),
+        pa.table({"id": pa.array([], pa.int32()), "note": pa.array([], pa.string())}),
+    )
     flushed = "-c synchronous_commit=on"  # what a slot tells was written
-    connections = [psycopg.connect(url, autocommit=True, options=flushed) for _ in range(sessions + 1)]
+    connections = [
+        psycopg.connect(url, autocommit=True, options=flushed) for _ in range(sessions + 1)
+    ]
     try:
         connection, *others = connections
         connection.execute("CREATE TABLE orders (id INT PRIMARY KEY, note TEXT)")
@@ -193,7 +236,9 @@ def a_wal_shop(url: str, folder: Path, *, sessions: int = 4) -> Iterator[WalShop
 
 
 class Writer:
-    """A session that writes to orders, in transactions; what it would have to wait for it leaves."""
+    """A session that writes to orders, in transactions; what it would have to wait for it
+    leaves.
+    """
 
     def __init__(self, shop: WalShop, number: int, chance: random.Random) -> None:
         self.shop, self.number, self.chance = shop, number, chance
@@ -205,21 +250,35 @@ class Writer:
         if not self.is_open:
             self.is_open, self.is_lost = True, loses and self.chance.random() < 0.5
             self.shop.run("BEGIN", session=self.number)
-        key, other, self.made = self.chance.randint(1, 10), self.chance.randint(1, 20), self.made + 1
+        key, other, self.made = (
+            self.chance.randint(1, 10),
+            self.chance.randint(1, 20),
+            self.made + 1,
+        )
         note = f"{'lost' if self.is_lost else 'told'} {self.number}.{self.made}"
         statements = [
-            f"INSERT INTO orders VALUES ({key}, '{note}') ON CONFLICT (id) DO UPDATE SET note = excluded.note",
+            (
+                f"INSERT INTO orders VALUES ({key}, '{note}') ON CONFLICT (id) DO UPDATE SET note = "
+                f"excluded.note"
+            ),
             f"UPDATE orders SET note = '{note}' WHERE id = {key}",
             f"INSERT INTO others VALUES ({self.number * 1_000_000 + self.made})",
         ]
         if not self.is_lost:  # whose messages have no note
-            statements += [f"DELETE FROM orders WHERE id = {key}", f"UPDATE orders SET id = {other}, note = '{note}' WHERE id = {key}"]
+            statements += [
+                f"DELETE FROM orders WHERE id = {key}",
+                f"UPDATE orders SET id = {other}, note = '{note}' WHERE id = {key}",
+            ]
             statements += ["TRUNCATE orders"] if self.chance.random() < 0.05 else []
         statement = self.chance.choice(statements)
         self.is_alone |= statement.startswith("TRUNCATE")
         try:
             self.shop.run(statement, session=self.number)
-        except (psycopg.errors.LockNotAvailable, psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected):
+        except (
+            psycopg.errors.LockNotAvailable,
+            psycopg.errors.UniqueViolation,
+            psycopg.errors.DeadlockDetected,
+        ):
             self.end(how="ROLLBACK")
 
     def end(self, how: str = "COMMIT") -> None:
@@ -229,7 +288,9 @@ class Writer:
 
 
 def work(writers: Sequence[Writer], chance: random.Random, *, loses: bool = False) -> None:
-    """The writers write, and end their transactions, as it comes; in the end none locks the table out."""
+    """The writers write, and end their transactions, as it comes; in the end none locks the table
+    out.
+    """
     for _ in range(chance.randrange(20)):
         writer = chance.choice(writers)
         if chance.random() < 0.3:

@@ -16,13 +16,25 @@ from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.sensors.tick import PolledAt, Runs, Tick, run_tick
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId, Execution
+from lakechime_dagster.triggers.consumers import (
+    Checkpoint,
+    CommitMetadata,
+    Committed,
+    ConsumerId,
+    Execution,
+)
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.evaluation import Accepts, Evaluator, any_key
 from lakechime_dagster.triggers.interventions import Interventions
 from lakechime_dagster.triggers.ledger import Claim, Ledger
 from lakechime_dagster.triggers.registry import SubscriptionRow
-from lakechime_dagster.triggers.schema import lc_attempt, lc_consumer, lc_execution, lc_intervention, lc_subscription
+from lakechime_dagster.triggers.schema import (
+    lc_attempt,
+    lc_consumer,
+    lc_execution,
+    lc_intervention,
+    lc_subscription,
+)
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
@@ -60,26 +72,43 @@ class World:
         """The platform of a process whose home folder this is."""
         return Platform(load_settings(home=home), self.store, self.ledger, self.evaluator)
 
-    def change(self, table: str = "bronze.orders", version: int | None = None, **fields: Any) -> RegisteredEvent:
+    def change(
+        self, table: str = "bronze.orders", version: int | None = None, **fields: Any
+    ) -> RegisteredEvent:
         """Register one event; with a version the commit after version - 1."""
-        snapshot = {} if version is None else {"snapshot_id": str(version), "prev_snapshot_id": str(version - 1) if version else None}
+        snapshot = (
+            {}
+            if version is None
+            else {
+                "snapshot_id": str(version),
+                "prev_snapshot_id": str(version - 1) if version else None,
+            }
+        )
         done = self.store.register([DataChangeEvent(table=table, **snapshot, **fields)])
         return (done.registered or done.duplicates)[0]
 
     def decide(self, subscription: Subscription, at_ms: int | None = None) -> Decision:
-        return self.evaluator.evaluate(subscription, self.evaluator.activate(subscription), at_ms=at_ms)
+        return self.evaluator.evaluate(
+            subscription, self.evaluator.activate(subscription), at_ms=at_ms
+        )
 
     def fire(self, subscription: Subscription) -> list[Execution]:
         """Evaluate and claim, as a tick does."""
         row = self.evaluator.activate(subscription)
-        return self.evaluator.fire(subscription, row, self.evaluator.evaluate(subscription, row), nothing_committed)
+        return self.evaluator.fire(
+            subscription, row, self.evaluator.evaluate(subscription, row), nothing_committed
+        )
 
     def claim(self, row: SubscriptionRow, position: int = 1, key: str = "") -> Execution:
         """Claim the next step of a consumer up to a position."""
-        return self.ledger.claim(row, self.ledger.ensure_consumer(row, key), Claim(end=checkpoint(position)))
+        return self.ledger.claim(
+            row, self.ledger.ensure_consumer(row, key), Claim(end=checkpoint(position))
+        )
 
     def tick_of_the_sensor(self, subscription: Subscription) -> Decision:
-        """Evaluate, claim and complete at once, and remember what was looked through, as a sensor with a fast run does."""
+        """Evaluate, claim and complete at once, and remember what was looked through, as a sensor
+        with a fast run does.
+        """
         row = self.evaluator.activate(subscription)
         decision = self.evaluator.evaluate(subscription, row)
         for execution in self.evaluator.fire(subscription, row, decision, nothing_committed):
@@ -91,7 +120,11 @@ class World:
     def end_leases(self) -> None:
         """Let a minute pass on every lease."""
         with writing(self.engine) as connection:
-            connection.execute(sa.update(lc_attempt).where(lc_attempt.c.lease_until.is_not(None)).values(lease_until=1))
+            connection.execute(
+                sa.update(lc_attempt)
+                .where(lc_attempt.c.lease_until.is_not(None))
+                .values(lease_until=1)
+            )
 
     def let_pass(self, milliseconds: int) -> None:
         """Make everything that was registered, activated or done that much older."""
@@ -126,11 +159,23 @@ def platform(world: World, tmp_path: Path) -> Platform:
 
 
 def ticked(
-    platform: Platform, subscription: Subscription, runs: Runs, *, accepts: Accepts = any_key, polled: PolledAt | None = None
+    platform: Platform,
+    subscription: Subscription,
+    runs: Runs,
+    *,
+    accepts: Accepts = any_key,
+    polled: PolledAt | None = None,
 ) -> Tick:
     """The first tick of a process that evaluates this subscription alone."""
     subscriptions = {subscription.name: subscription}
-    return run_tick(platform, Sweep(platform.evaluator, [subscription]), subscriptions, runs, {subscription.name: accepts}, polled)
+    return run_tick(
+        platform,
+        Sweep(platform.evaluator, [subscription]),
+        subscriptions,
+        runs,
+        {subscription.name: accepts},
+        polled,
+    )
 
 
 def one(executions: list[Execution]) -> Execution:
@@ -147,13 +192,21 @@ def a_subscription(name: str = "silver", *tables: str, **fields: Any) -> Subscri
 
 def checkpoint(position: int, **snapshots: str | int) -> Checkpoint:
     """A checkpoint at a position, and at a snapshot per table (`bronze__orders=3`)."""
-    sources = {name.replace("__", "."): SnapshotCheckpoint(snapshot_id=SnapshotId(str(at))) for name, at in snapshots.items()}
+    sources = {
+        name.replace("__", "."): SnapshotCheckpoint(snapshot_id=SnapshotId(str(at)))
+        for name, at in snapshots.items()
+    }
     return Checkpoint(position=Position(0, position), sources=sources)
 
 
 def committed(execution: Execution, end: Checkpoint | None = None, version: int = 7) -> Committed:
     """The commit of an execution's step in its target, up to an end of its own."""
-    commit_metadata = CommitMetadata(consumer=execution.consumer, step=execution.step, attempt=execution.attempt, end=end or execution.end)
+    commit_metadata = CommitMetadata(
+        consumer=execution.consumer,
+        step=execution.step,
+        attempt=execution.attempt,
+        end=end or execution.end,
+    )
     return Committed(version=SnapshotId(str(version)), commit_metadata=commit_metadata)
 
 

@@ -1,4 +1,6 @@
-"""A process that registers events in transactions of random size, delay and fate: `python -m tests.support.writers URL WRITER EVENTS`."""
+"""A process that registers events in transactions of random size, delay and fate: `python -m
+tests.support.writers URL WRITER EVENTS`.
+"""
 
 import random
 import sys
@@ -18,7 +20,9 @@ class _GivenUpError(Exception):
 
 
 def main(url: str, writer: str, events: int) -> None:
-    """Register `events` events of this writer, each in the end exactly once; rolled back ones are tried again."""
+    """Register `events` events of this writer, each in the end exactly once; rolled back ones are
+    tried again.
+    """
     choice = random.Random(int(writer))
     store = DCEStore(open_engine(url))
     tables = [f"stress.own{writer}", "stress.shared"]
@@ -28,9 +32,14 @@ def main(url: str, writer: str, events: int) -> None:
     while done < events:
         size = min(choice.choice([1, 1, 2, 50, 400]), events - done)
         table = tables[choice.random() < 0.1]
-        batch = [make_event(table, partition=[int(writer)], snapshot_id=str(number + 1)) for number in range(done, done + size)]
+        batch = [
+            make_event(table, partition=[int(writer)], snapshot_id=str(number + 1))
+            for number in range(done, done + size)
+        ]
         if size == 1 and choice.random() < 0.5:
-            done += len(store.register(batch).registered)  # the one statement by which producers register an event
+            done += len(
+                store.register(batch).registered
+            )  # the one statement by which producers register an event
             continue
         try:
             with writing(store.engine) as connection:

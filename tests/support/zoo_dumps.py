@@ -1,6 +1,8 @@
-"""The dumps of the zoo's shapes; as a program it makes those anew that plain tests read: `python -m tests.support.zoo_dumps`.
+"""The dumps of the zoo's shapes; as a program it makes those anew that plain tests read: `python -m
+tests.support.zoo_dumps`.
 
-`python -m tests.support.zoo_dumps hive` makes those of tables of Hive anew, for which a session needs a metastore from its start.
+`python -m tests.support.zoo_dumps hive` makes those of tables of Hive anew, for which a session
+needs a metastore from its start.
 """
 
 import json
@@ -16,14 +18,26 @@ from lakechime_dagster.spark.driver import open_driver
 from tests.support.spark import REPOSITORY, small_settings
 from tests.support.tpcds import queries, store_dumps, tables
 from tests.support.zoo import SCHEMAS, SHAPES, Tables
-from tests.support.zoo_writes import HIVE, MERGES, SCRIPTS, STATEMENTS, WRITES, Write, make_others, make_target
+from tests.support.zoo_writes import (
+    HIVE,
+    MERGES,
+    SCRIPTS,
+    STATEMENTS,
+    WRITES,
+    Write,
+    make_others,
+    make_target,
+)
 
 FOLDER = REPOSITORY / "tests" / "lineage" / "zoo"
 
 
 def empty_tables(spark: SparkSession) -> Tables:
     """The zoo's tables without rows, as a run would give them to a function."""
-    frames = {name: spark.createDataFrame([], schema).alias(f"lc:{name}").alias(name) for name, schema in SCHEMAS.items()}
+    frames = {
+        name: spark.createDataFrame([], schema).alias(f"lc:{name}").alias(name)
+        for name, schema in SCHEMAS.items()
+    }
     return Tables(spark, **frames)
 
 
@@ -34,9 +48,14 @@ def frame_dumps(spark: SparkSession) -> dict[str, Dump]:
 
 
 def write_dumps(
-    spark: SparkSession, folder: str, names: Iterable[str] = (), writes: Mapping[str, Write] | None = None
+    spark: SparkSession,
+    folder: str,
+    names: Iterable[str] = (),
+    writes: Mapping[str, Write] | None = None,
 ) -> dict[str, list[Dump]]:
-    """The dumps of each writing statement, which is executed; of these names only, if any are given."""
+    """The dumps of each writing statement, which is executed; of these names only, if any are
+    given.
+    """
     dumper, tables = PlanDumper(spark), empty_tables(spark)
     make_others(tables, folder)
     found: dict[str, list[Dump]] = {}
@@ -57,7 +76,9 @@ def every_write() -> dict[str, Write]:
 
 
 def _executed(*texts: str) -> Write:
-    return lambda tables, folder: [tables.spark.sql(text.replace("{folder}", folder)) for text in texts]
+    return lambda tables, folder: [
+        tables.spark.sql(text.replace("{folder}", folder)) for text in texts
+    ]
 
 
 def placed(dump: Dump, folder: str) -> Dump:
@@ -68,7 +89,9 @@ def placed(dump: Dump, folder: str) -> Dump:
 def tpcds_dumps(spark: SparkSession) -> dict[str, Dump]:
     """A dump for each query of TPC-DS."""
     for table, columns in tables().items():
-        frame = spark.createDataFrame([], ", ".join(f"{name} {kind}" for name, kind in columns.items()))
+        frame = spark.createDataFrame(
+            [], ", ".join(f"{name} {kind}" for name, kind in columns.items())
+        )
         frame.alias(f"lc:{table}").alias(table).createOrReplaceTempView(table)
     dumper = PlanDumper(spark)
     return {number: dumper.of(spark.sql(query)) for number, query in queries().items()}
@@ -88,7 +111,9 @@ def main(part: str) -> None:
     conf = METASTORE if part == "hive" else {}
     with (
         tempfile.TemporaryDirectory() as home,
-        open_driver(small_settings(conf=conf), Path(home), jars=REPOSITORY / ".lakechime" / "jars") as driver,
+        open_driver(
+            small_settings(conf=conf), Path(home), jars=REPOSITORY / ".lakechime" / "jars"
+        ) as driver,
     ):
         if part == "hive":
             writes = {name: _executed(*texts) for name, texts in HIVE.items()}
@@ -101,7 +126,10 @@ def main(part: str) -> None:
 
 def keep(name: str, dumps: Mapping[str, object]) -> None:
     """Store one part of the zoo, a shape a line."""
-    lines = (f"{json.dumps(shape)}: {json.dumps(dump, separators=(',', ':'))}" for shape, dump in dumps.items())
+    lines = (
+        f"{json.dumps(shape)}: {json.dumps(dump, separators=(',', ':'))}"
+        for shape, dump in dumps.items()
+    )
     (FOLDER / f"{name}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 

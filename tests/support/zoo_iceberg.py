@@ -1,6 +1,8 @@
-"""Shapes of statements on Iceberg tables, which Spark itself rewrites; as a program it makes the dumps anew that plain tests read.
+"""Shapes of statements on Iceberg tables, which Spark itself rewrites; as a program it makes the
+dumps anew that plain tests read.
 
-`python -m tests.support.zoo_iceberg` executes each for tables that write changed files anew, and for those that write what changed.
+`python -m tests.support.zoo_iceberg` executes each for tables that write changed files anew, and
+for those that write what changed.
 """
 
 import tempfile
@@ -54,10 +56,16 @@ OWN: dict[str, str] = {
         update target set amount = (select max(amount) from orders), name = 'x' where id in (select id from people where boss = 1)""",
     "update_by_a_condition": "update target set amount = if(id > 3, id, amount), day = day where name is null",
     "update_of_numbered_rows": "update numbered set day = 'x', amount = id where amount > 1",
-    "delete_where_others_say": "delete from target as t where exists (select 1 from orders o where o.person = t.id) and amount > 3",
+    "delete_where_others_say": (
+        "delete from target as t where exists (select 1 from orders o where o.person = t.id) and "
+        "amount > 3"
+    ),
     "delete_never": "delete from target where false",
     "truncate": "truncate table target",
-    "insert_rows_that_are_not_there": "insert into target (id) select s.person from orders s left anti join target t on s.person = t.id",
+    "insert_rows_that_are_not_there": (
+        "insert into target (id) select s.person from orders s left anti join target t on s.person "
+        "= t.id"
+    ),
 }
 """`required` has columns that are never null, and the rows of `numbered` keep a number."""
 
@@ -68,17 +76,36 @@ def statements() -> dict[str, str]:
 
 
 def make_tables(tables: Tables, folder: str, mode: str) -> None:
-    """Empty tables of a catalog in this folder, which becomes the session's, and the zoo's tables as views."""
+    """Empty tables of a catalog in this folder, which becomes the session's, and the zoo's tables
+    as views.
+    """
     spark = tables.spark
-    for key, value in {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop", ".warehouse": folder}.items():
+    for key, value in {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".type": "hadoop",
+        ".warehouse": folder,
+    }.items():
         spark.conf.set(f"spark.sql.catalog.ice{key}", value)
     spark.sql("create namespace if not exists ice.zoo")
     spark.sql("use ice.zoo")
-    modes = ", ".join(f"'write.{command}.mode' = '{mode}'" for command in ("merge", "update", "delete"))
-    for name, columns, version in (("target", TARGET, 2), ("required", ROWS, 2), ("numbered", ROWS, 3)):
+    modes = ", ".join(
+        f"'write.{command}.mode' = '{mode}'" for command in ("merge", "update", "delete")
+    )
+    for name, columns, version in (
+        ("target", TARGET, 2),
+        ("required", ROWS, 2),
+        ("numbered", ROWS, 3),
+    ):
         spark.sql(f"drop table if exists {name}")
-        spark.sql(f"create table {name} ({columns}) using iceberg tblproperties ({modes}, 'format-version' = '{version}')")
-    for name, frame in (("orders", tables.orders), ("people", tables.people), ("visits", tables.visits)):
+        spark.sql(
+            f"create table {name} ({columns}) using iceberg tblproperties ({modes}, "
+            f"'format-version' = '{version}')"
+        )
+    for name, frame in (
+        ("orders", tables.orders),
+        ("people", tables.people),
+        ("visits", tables.visits),
+    ):
         frame.createOrReplaceTempView(name)
 
 
@@ -99,7 +126,9 @@ def main() -> None:
     conf = {"spark.sql.extensions": extensions, "spark.jars": str(ensure_iceberg_jar())}
     with (
         tempfile.TemporaryDirectory() as home,
-        open_driver(small_settings(conf=conf), Path(home), jars=REPOSITORY / ".lakechime" / "jars") as driver,
+        open_driver(
+            small_settings(conf=conf), Path(home), jars=REPOSITORY / ".lakechime" / "jars"
+        ) as driver,
     ):
         for mode in MODES:
             keep(mode, dumps(driver.spark, f"{home}/tables", mode))

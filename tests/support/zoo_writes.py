@@ -1,4 +1,6 @@
-"""Shapes of statements that write, in SQL and both APIs, on one small table; each is a MERGE, or another form of writing."""
+"""Shapes of statements that write, in SQL and both APIs, on one small table; each is a MERGE, or
+another form of writing.
+"""
 
 import tempfile
 from collections.abc import Callable
@@ -22,7 +24,10 @@ COLUMNS_OF = {"generated": "id int, amount int, double_amount int generated alwa
 
 def make_target(spark: SparkSession, folder: str, name: str = "target") -> None:
     """The table that is written to, in this folder and in the session's catalog."""
-    spark.sql(f"create or replace table {name} ({COLUMNS_OF.get(name, TARGET)}) using delta location '{folder}/{name}'")
+    spark.sql(
+        f"create or replace table {name} ({COLUMNS_OF.get(name, TARGET)}) using delta location "
+        f"'{folder}/{name}'"
+    )
 
 
 def make_others(tables: Tables, folder: str) -> None:
@@ -32,7 +37,11 @@ def make_others(tables: Tables, folder: str) -> None:
 
 
 def make_views(tables: Tables) -> None:
-    for name, frame in (("orders", tables.orders), ("people", tables.people), ("visits", tables.visits)):
+    for name, frame in (
+        ("orders", tables.orders),
+        ("people", tables.people),
+        ("visits", tables.visits),
+    ):
         frame.createOrReplaceTempView(name)
 
 
@@ -50,7 +59,10 @@ MERGES: dict[str, str] = {
     "merge_not_matched_by_source": """
         merge into target t using people s on t.id = s.id when not matched by source and t.day < '2' then delete
         when not matched by source then update set name = 'gone', amount = t.amount + 1""",
-    "merge_deletes": "merge into target t using visits s on t.id = s.person when matched and s.page = 'bye' then delete",
+    "merge_deletes": (
+        "merge into target t using visits s on t.id = s.person when matched and s.page = 'bye' "
+        "then delete"
+    ),
     "merge_inserts_a_union": """
         merge into target t using (select id, name from people union all select person, page from visits) s on t.id = s.id
         when not matched then insert (name, id) values (s.name, s.id)""",
@@ -111,13 +123,20 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
         insert overwrite directory '{folder}/big' using parquet select day""",
     ),
     "create_as_select_of_parquet": (
-        "create table plain using parquet location '{folder}/plain' as select id, max(amount) as most from orders group by id",
+        (
+            "create table plain using parquet location '{folder}/plain' as select id, max(amount) as "
+            "most from orders group by id"
+        ),
         "drop table plain",
-        "create table if not exists plain using parquet location '{folder}/more' as select person as id from orders",
+        (
+            "create table if not exists plain using parquet location '{folder}/more' as select person "
+            "as id from orders"
+        ),
         "drop table plain",
     ),
     "overwrite_a_partition_of_parquet": (
-        "create database zoo location '{folder}/zoo'",  # tables of this folder that no statement gave it
+        # tables of this folder that no statement gave it
+        "create database zoo location '{folder}/zoo'",
         "create table zoo.days (id int, day string) using parquet partitioned by (day)",
         "insert overwrite zoo.days partition (day = '1') select id from orders",
         "insert overwrite zoo.days partition (day) select id, day from orders",
@@ -127,21 +146,37 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
         "drop database zoo cascade",
     ),
     "overwrite_a_directory": (
-        "insert overwrite directory '{folder}/out' using parquet select id, amount from orders where day > '1'",
-        "insert overwrite directory using parquet options (path '{folder}/more') select id from orders",
+        (
+            "insert overwrite directory '{folder}/out' using parquet select id, amount from orders "
+            "where day > '1'"
+        ),
+        (
+            "insert overwrite directory using parquet options (path '{folder}/more') select id from "
+            "orders"
+        ),
     ),
     "alter_a_view": (
         "create or replace temporary view zoo_altered as select id from target",
         "alter view zoo_altered as select amount from target",
     ),
-    "explained": ("explain select * from orders", "explain insert into target (id) select id from orders", "describe query select 1"),
+    "explained": (
+        "explain select * from orders",
+        "explain insert into target (id) select id from orders",
+        "describe query select 1",
+    ),
 }
 """Several statements, one after the other."""
 
 HIVE: dict[str, tuple[str, ...]] = {
-    "hive_create_as_select": ("create table made stored as textfile as select id, amount + 1 as amount from orders", "drop table made"),
+    "hive_create_as_select": (
+        "create table made stored as textfile as select id, amount + 1 as amount from orders",
+        "drop table made",
+    ),
     "hive_insert": (
-        "create table hived (id int, amount int) partitioned by (day string, hour string) stored as textfile location '{folder}/hived'",
+        (
+            "create table hived (id int, amount int) partitioned by (day string, hour string) stored "
+            "as textfile location '{folder}/hived'"
+        ),
         "insert into hived partition (day = '1', hour) select id, amount, day from orders",
         "insert overwrite table hived partition (day, hour) select id, amount, day, day from orders",
         "drop table hived",
@@ -153,10 +188,16 @@ HIVE: dict[str, tuple[str, ...]] = {
         "drop table hived",
     ),
     "hive_directory": (
-        "insert overwrite local directory '{folder}/out' row format delimited fields terminated by ',' select id, amount from orders",
+        (
+            "insert overwrite local directory '{folder}/out' row format delimited fields terminated by "
+            "',' select id, amount from orders"
+        ),
     ),
     "hive_load": (
-        "create table hived (id int) partitioned by (day string) stored as textfile location '{folder}/hived'",
+        (
+            "create table hived (id int) partitioned by (day string) stored as textfile location "
+            "'{folder}/hived'"
+        ),
         "insert overwrite directory '{folder}/in' stored as textfile select 1",
         "load data inpath '{folder}/in' into table hived partition (day = '1')",
         "drop table hived",
@@ -174,12 +215,22 @@ Frame = Callable[[DataFrame], DataFrame]
 
 def _merge(t: Tables, folder: str) -> None:
     source = t.orders.where("amount > 0").withColumn("later", F.col("amount") + 1).alias("s")
-    merge = DeltaTable.forPath(t.spark, f"{folder}/target").alias("t").merge(source, "t.id = s.person")
-    merge.whenMatchedUpdate("s.day > '1'", {"amount": "s.later"}).whenNotMatchedInsert(values={"id": "s.person", "day": "s.day"}).execute()
+    merge = (
+        DeltaTable.forPath(t.spark, f"{folder}/target").alias("t").merge(source, "t.id = s.person")
+    )
+    merge.whenMatchedUpdate("s.day > '1'", {"amount": "s.later"}).whenNotMatchedInsert(
+        values={"id": "s.person", "day": "s.day"}
+    ).execute()
 
 
 def _merge_all(t: Tables, folder: str) -> None:
-    source = t.people.select("id", "name", F.col("boss").alias("amount"), F.col("city").alias("day"), F.expr(ROW).alias("item")).alias("s")
+    source = t.people.select(
+        "id",
+        "name",
+        F.col("boss").alias("amount"),
+        F.col("city").alias("day"),
+        F.expr(ROW).alias("item"),
+    ).alias("s")
     merge = DeltaTable.forName(t.spark, "target").alias("t").merge(source, "t.id = s.id")
     merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().whenNotMatchedBySourceDelete().execute()
 
@@ -187,7 +238,9 @@ def _merge_all(t: Tables, folder: str) -> None:
 def _merge_into(t: Tables, folder: str) -> None:
     source = t.people.select("id", F.upper("name").alias("name")).alias("s")
     merge = source.mergeInto("target", F.expr("target.id = s.id"))
-    merge.whenMatched().update({"name": F.col("s.name")}).whenNotMatched().insert({"id": F.col("s.id")}).merge()
+    merge.whenMatched().update({"name": F.col("s.name")}).whenNotMatched().insert(
+        {"id": F.col("s.id")}
+    ).merge()
 
 
 def _dynamically(write: Write) -> Write:
@@ -202,25 +255,44 @@ def _dynamically(write: Write) -> Write:
 
 
 def make_parted(spark: SparkSession, folder: str) -> None:
-    spark.sql(f"create or replace table parted (id int, day string) using delta partitioned by (day) location '{folder}/parted'")
+    spark.sql(
+        f"create or replace table parted (id int, day string) using delta partitioned by (day) "
+        f"location '{folder}/parted'"
+    )
 
 
-DATABASE = {"url": "jdbc:derby:memory:zoo;create=true;user=me;password=geheim", "driver": "org.apache.derby.jdbc.EmbeddedDriver"}
+DATABASE = {
+    "url": "jdbc:derby:memory:zoo;create=true;user=me;password=geheim",
+    "driver": "org.apache.derby.jdbc.EmbeddedDriver",
+}
 
 
 def _from_database(folder: str, t: Tables, **what: str) -> None:
-    t.spark.sql("select 1 as ID, 2 as AMOUNT").write.format("jdbc").options(**DATABASE, dbtable="SALES").mode("overwrite").save()
+    t.spark.sql("select 1 as ID, 2 as AMOUNT").write.format("jdbc").options(
+        **DATABASE, dbtable="SALES"
+    ).mode("overwrite").save()
     read = t.spark.read.format("jdbc").options(**DATABASE, **what).load()
-    read.selectExpr("ID as id", "AMOUNT + 1 as amount").write.format("delta").mode("append").save(f"{folder}/target")
+    read.selectExpr("ID as id", "AMOUNT + 1 as amount").write.format("delta").mode("append").save(
+        f"{folder}/target"
+    )
 
 
-def _streaming(t: Tables, folder: str, write: Callable[[DataStreamWriter], StreamingQuery], frame: Frame = lambda f: f) -> None:
+def _streaming(
+    t: Tables,
+    folder: str,
+    write: Callable[[DataStreamWriter], StreamingQuery],
+    frame: Frame = lambda f: f,
+) -> None:
     """A stream from `target`, in which there is a row, all of it in one batch."""
     make_target(t.spark, folder, "other")
     t.spark.sql(STATEMENTS["insert_values"])
     made = frame(t.spark.readStream.format("delta").load(f"{folder}/target"))
     with tempfile.TemporaryDirectory() as checkpoint:
-        writer = made.writeStream.format("delta").option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        writer = (
+            made.writeStream.format("delta")
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+        )
         write(writer).awaitTermination()
 
 
@@ -229,19 +301,34 @@ def _batch(batch: DataFrame, number: int) -> None:
     target = DeltaTable.forName(batch.sparkSession, "other")
     batch.select("id", "amount").write.format("delta").mode("append").saveAsTable("other")
     newest = batch.groupBy("id").agg(F.max("amount").alias("amount")).alias("s")
-    target.alias("t").merge(newest, "t.id = s.id").whenMatchedUpdate(set={"amount": "s.amount"}).execute()
+    target.alias("t").merge(newest, "t.id = s.id").whenMatchedUpdate(
+        set={"amount": "s.amount"}
+    ).execute()
     rows = batch.count()
-    batch.select("id", F.lit(rows).alias("amount")).write.format("delta").mode("append").saveAsTable("other")
+    batch.select("id", F.lit(rows).alias("amount")).write.format("delta").mode(
+        "append"
+    ).saveAsTable("other")
 
 
 WRITES: dict[str, Write] = {
     "delta_table_merge": _merge,
     "delta_table_merge_all": _merge_all,
     "merge_into_of_a_frame": _merge_into,
-    "delta_table_update": lambda t, folder: DeltaTable.forPath(t.spark, f"{folder}/target").update("id = 1", {"name": "day"}),
-    "delta_table_delete": lambda t, folder: DeltaTable.forPath(t.spark, f"{folder}/target").delete("id = 9"),
-    "save_append": lambda t, folder: t.people.select("name", "id").write.format("delta").mode("append").save(f"{folder}/target"),
-    "save_overwrite": lambda t, folder: t.people.select("id", "name").write.format("delta").mode("overwrite").save(f"{folder}/target"),
+    "delta_table_update": lambda t, folder: DeltaTable.forPath(t.spark, f"{folder}/target").update(
+        "id = 1", {"name": "day"}
+    ),
+    "delta_table_delete": lambda t, folder: DeltaTable.forPath(t.spark, f"{folder}/target").delete(
+        "id = 9"
+    ),
+    "save_append": lambda t, folder: (
+        t.people.select("name", "id").write.format("delta").mode("append").save(f"{folder}/target")
+    ),
+    "save_overwrite": lambda t, folder: (
+        t.people.select("id", "name")
+        .write.format("delta")
+        .mode("overwrite")
+        .save(f"{folder}/target")
+    ),
     "save_replace_where": lambda t, folder: (
         t.people.select("id", F.lit("1").alias("day"))
         .where("id > 0")
@@ -251,32 +338,72 @@ WRITES: dict[str, Write] = {
         .save(f"{folder}/target")
     ),
     "save_as_table_append": lambda t, folder: (
-        t.visits.select("day", F.col("person").alias("id")).write.format("delta").mode("append").saveAsTable("target")
+        t.visits.select("day", F.col("person").alias("id"))
+        .write.format("delta")
+        .mode("append")
+        .saveAsTable("target")
     ),
     "save_as_table_new": lambda t, folder: (
-        t.visits.groupBy("day").count().write.format("delta").option("path", f"{folder}/saved").saveAsTable("saved")
+        t.visits.groupBy("day")
+        .count()
+        .write.format("delta")
+        .option("path", f"{folder}/saved")
+        .saveAsTable("saved")
     ),
     "save_as_table_overwrite": lambda t, folder: (
         t.people.select("id", "name").write.format("delta").mode("overwrite").saveAsTable("target")
     ),
-    "insert_into": lambda t, folder: t.people.selectExpr("boss", "city", "id", "name", f"{ROW} as item").write.insertInto("target"),
+    "insert_into": lambda t, folder: t.people.selectExpr(
+        "boss", "city", "id", "name", f"{ROW} as item"
+    ).write.insertInto("target"),
     "write_to_append": lambda t, folder: t.orders.select("day", "id").writeTo("target").append(),
-    "write_to_overwrite": lambda t, folder: t.orders.select("day", "id").writeTo("target").overwrite(F.col("day") == "1"),
-    "write_to_overwrite_partitions": lambda t, folder: t.orders.select("day", "id").writeTo("target").overwritePartitions(),
-    "write_to_replace": lambda t, folder: t.orders.select("day", "id").writeTo("target").using("delta").createOrReplace(),
-    "parquet_overwrite": lambda t, folder: t.orders.select("id", "day").write.mode("overwrite").parquet(f"{folder}/plain"),
-    "save_as_table_of_parquet": lambda t, folder: t.visits.select("page").write.option("path", f"{folder}/pages").saveAsTable("pages"),
-    "parquet_of_a_table": lambda t, folder: t.spark.read.format("delta").load(f"{folder}/target").select("id").write.parquet(f"{folder}/p"),
+    "write_to_overwrite": lambda t, folder: (
+        t.orders.select("day", "id").writeTo("target").overwrite(F.col("day") == "1")
+    ),
+    "write_to_overwrite_partitions": lambda t, folder: (
+        t.orders.select("day", "id").writeTo("target").overwritePartitions()
+    ),
+    "write_to_replace": lambda t, folder: (
+        t.orders.select("day", "id").writeTo("target").using("delta").createOrReplace()
+    ),
+    "parquet_overwrite": lambda t, folder: (
+        t.orders.select("id", "day").write.mode("overwrite").parquet(f"{folder}/plain")
+    ),
+    "save_as_table_of_parquet": lambda t, folder: (
+        t.visits.select("page").write.option("path", f"{folder}/pages").saveAsTable("pages")
+    ),
+    "parquet_of_a_table": lambda t, folder: (
+        t.spark.read.format("delta")
+        .load(f"{folder}/target")
+        .select("id")
+        .write.parquet(f"{folder}/p")
+    ),
     "from_a_parquet_folder": lambda t, folder: (
-        t.spark.read.parquet(f"{folder}/plain").select("id").write.format("delta").mode("append").save(f"{folder}/target")
+        t.spark.read.parquet(f"{folder}/plain")
+        .select("id")
+        .write.format("delta")
+        .mode("append")
+        .save(f"{folder}/target")
     ),
     "from_a_view_of_tables": lambda t, folder: (
         make_target(t.spark, folder, "other"),
-        t.spark.sql("create or replace temp view zoo_view as select t.id, p.city from target t join people p on t.id = p.id"),
-        t.spark.table("zoo_view").select("id", F.col("city").alias("name")).write.format("delta").mode("append").saveAsTable("other"),
+        t.spark.sql(
+            "create or replace temp view zoo_view as select t.id, p.city from target t join people "
+            "p on t.id = p.id"
+        ),
+        t.spark.table("zoo_view")
+        .select("id", F.col("city").alias("name"))
+        .write.format("delta")
+        .mode("append")
+        .saveAsTable("other"),
     ),
     "save_overwrite_by_the_session": _dynamically(
-        lambda t, folder: t.orders.select("id", "day").write.format("delta").mode("overwrite").save(f"{folder}/parted")
+        lambda t, folder: (
+            t.orders.select("id", "day")
+            .write.format("delta")
+            .mode("overwrite")
+            .save(f"{folder}/parted")
+        )
     ),
     "save_overwrite_by_the_option": _dynamically(
         lambda t, folder: (
@@ -288,29 +415,52 @@ WRITES: dict[str, Write] = {
         )
     ),
     "save_as_table_overwrite_by_the_session": _dynamically(
-        lambda t, folder: t.orders.select("id", "day").write.format("delta").mode("overwrite").saveAsTable("parted")
+        lambda t, folder: (
+            t.orders.select("id", "day")
+            .write.format("delta")
+            .mode("overwrite")
+            .saveAsTable("parted")
+        )
     ),
     "parquet_overwrite_by_the_session": _dynamically(
-        lambda t, folder: t.orders.select("id", "day").write.mode("overwrite").partitionBy("day").parquet(f"{folder}/days")
+        lambda t, folder: (
+            t.orders.select("id", "day")
+            .write.mode("overwrite")
+            .partitionBy("day")
+            .parquet(f"{folder}/days")
+        )
     ),
     "parquet_without_partitions_by_the_session": _dynamically(
-        lambda t, folder: t.orders.select("id", "day").write.mode("overwrite").parquet(f"{folder}/plain")
+        lambda t, folder: (
+            t.orders.select("id", "day").write.mode("overwrite").parquet(f"{folder}/plain")
+        )
     ),
     "from_a_database": lambda t, folder: _from_database(folder, t, dbtable="SALES"),
-    "from_a_query_of_a_database": lambda t, folder: _from_database(folder, t, query="select * from SALES where ID = 1"),
-    "stream_append": lambda t, folder: _streaming(
-        t, folder, lambda w: w.start(f"{folder}/other"), lambda f: f.where("day > '1'").selectExpr("id", "amount + 1 as amount")
+    "from_a_query_of_a_database": lambda t, folder: _from_database(
+        folder, t, query="select * from SALES where ID = 1"
     ),
-    "stream_to_a_table": lambda t, folder: _streaming(t, folder, lambda w: w.toTable("other"), lambda f: f.select("id", "name")),
+    "stream_append": lambda t, folder: _streaming(
+        t,
+        folder,
+        lambda w: w.start(f"{folder}/other"),
+        lambda f: f.where("day > '1'").selectExpr("id", "amount + 1 as amount"),
+    ),
+    "stream_to_a_table": lambda t, folder: _streaming(
+        t, folder, lambda w: w.toTable("other"), lambda f: f.select("id", "name")
+    ),
     "stream_complete": lambda t, folder: _streaming(
         t,
         folder,
         lambda w: w.outputMode("complete").start(f"{folder}/other"),
         lambda f: f.groupBy("day").agg(F.sum("amount").cast("int").alias("amount")),
     ),
-    "stream_for_each_batch": lambda t, folder: _streaming(t, folder, lambda w: w.foreachBatch(_batch).start()),
+    "stream_for_each_batch": lambda t, folder: _streaming(
+        t, folder, lambda w: w.foreachBatch(_batch).start()
+    ),
     "a_result_within_a_merge": lambda t, folder: (
-        t.orders.select(F.col("person").alias("id"), "amount").alias("lc>target").createOrReplaceTempView("zoo_result"),
+        t.orders.select(F.col("person").alias("id"), "amount")
+        .alias("lc>target")
+        .createOrReplaceTempView("zoo_result"),
         t.spark.sql("""
             merge into target t using (select r.*, x.name from zoo_result r left join target x on r.id = x.id) s on t.id = s.id
             when matched and t.amount <> s.amount then update set amount = s.amount

@@ -11,7 +11,9 @@ from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.declaring import grouped
 
 HOUR = {"flight_date": "date", "hour": "int"}
-flights = SourceTable("bronze.flights", storage=Storage(partitioned_by=HOUR), asset=Asset(owner="team:ops"))
+flights = SourceTable(
+    "bronze.flights", storage=Storage(partitioned_by=HOUR), asset=Asset(owner="team:ops")
+)
 weather = SourceTable("bronze.weather", storage=Storage(partitioned_by=HOUR))
 planes = SourceTable("bronze.planes")
 REJOIN = flights.changes(rejoin=weather, on=["origin", "time_hour"])
@@ -27,7 +29,9 @@ def one(flights: Any) -> Any:
     return flights
 
 
-def make_table(name: str = "silver.flights", compute: Callable[..., Any] | None = None, **declared: Any) -> LakeTable:
+def make_table(
+    name: str = "silver.flights", compute: Callable[..., Any] | None = None, **declared: Any
+) -> LakeTable:
     """A computed table of which only what matters is named."""
     reads: dict[str, Read] = declared.pop("reads", {"flights": flights.changes()})
     return spark_table(name, reads=reads, **grouped(**declared))(compute or one)

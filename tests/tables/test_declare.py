@@ -13,7 +13,13 @@ from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.tables.declare import spark_table, sql_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Asset, Read, ReadMode, Storage
-from lakechime_dagster.tables.sql import Unparsed, normalized, output_columns, parse_query, tables_of
+from lakechime_dagster.tables.sql import (
+    Unparsed,
+    normalized,
+    output_columns,
+    parse_query,
+    tables_of,
+)
 from lakechime_dagster.tables.tables import LakeTable, RefreshMode, SourceTable, code_digest
 from lakechime_dagster.triggers.conditions import TableName
 from lakechime_dagster.triggers.schedule import every, tick
@@ -23,7 +29,12 @@ from tests.tables.tables import HOUR, MINUTELY, REJOIN, flights, joined, make_ta
 
 
 def test_a_decorated_function_stays_callable_with_plain_frames() -> None:
-    silver = make_table(compute=joined, keys=["flight"], reads={"flights": REJOIN, "weather": weather.snapshot()}, trigger=MINUTELY)
+    silver = make_table(
+        compute=joined,
+        keys=["flight"],
+        reads={"flights": REJOIN, "weather": weather.snapshot()},
+        trigger=MINUTELY,
+    )
     assert silver("f", "w") == ("f", "w")
     assert silver(weather="w", flights="f") == ("f", "w")
     assert silver.__name__ == "joined"
@@ -31,12 +42,20 @@ def test_a_decorated_function_stays_callable_with_plain_frames() -> None:
 
 
 def test_a_trigger_without_tables_waits_for_what_is_read() -> None:
-    silver = make_table(compute=joined, keys=["flight"], reads={"flights": REJOIN, "weather": weather.snapshot()}, trigger=MINUTELY)
+    silver = make_table(
+        compute=joined,
+        keys=["flight"],
+        reads={"flights": REJOIN, "weather": weather.snapshot()},
+        trigger=MINUTELY,
+    )
     assert silver.trigger is not None
     assert silver.trigger.tables == ("bronze.flights", "bronze.weather")
 
 
-@pytest.mark.parametrize(("refresh", "read"), [("rows", flights.changes()), ("full", flights.changes()), ("full", flights.snapshot())])
+@pytest.mark.parametrize(
+    ("refresh", "read"),
+    [("rows", flights.changes()), ("full", flights.changes()), ("full", flights.snapshot())],
+)
 def test_an_input_whose_change_is_ignored_does_not_wake(refresh: str, read: Read) -> None:
     reads = {"flights": read, "weather": weather.snapshot(on_change="ignore")}
     silver = make_table(compute=joined, reads=reads, refresh=refresh, trigger=MINUTELY)
@@ -57,16 +76,26 @@ def test_context_config_and_resources_are_injected_by_signature() -> None:
 
 
 def test_sql_dependencies_are_read_from_the_sql() -> None:
-    daily = sql_table("gold.daily", sql="WITH f AS (SELECT * FROM bronze.flights) SELECT * FROM f JOIN bronze.weather USING (origin)")
+    daily = sql_table(
+        "gold.daily",
+        sql=(
+            "WITH f AS (SELECT * FROM bronze.flights) SELECT * FROM f JOIN bronze.weather USING "
+            "(origin)"
+        ),
+    )
     assert daily.inputs == ("bronze.flights", "bronze.weather")
     assert daily.refresh is RefreshMode.FULL
 
 
 def test_a_sql_file_lies_beside_the_declaring_module(tmp_path: Path) -> None:
     (tmp_path / "daily.sql").write_text(
-        "-- Flights per day.\n-- Of all airports.\nSELECT flight_date FROM bronze.flights", encoding="utf-8"
+        "-- Flights per day.\n-- Of all airports.\nSELECT flight_date FROM bronze.flights",
+        encoding="utf-8",
     )
-    code = 'from pathlib import Path\nfrom lakechime_dagster import sql_table\ndaily = sql_table("gold.daily", Path("daily.sql"))'
+    code = (
+        "from pathlib import Path\nfrom lakechime_dagster import sql_table\ndaily = "
+        'sql_table("gold.daily", Path("daily.sql"))'
+    )
     module = {"__file__": str(tmp_path / "my_lake.py"), "__name__": "my_lake"}
     exec(compile(code, module["__file__"], "exec"), module)
     daily: Any = module["daily"]
@@ -86,7 +115,13 @@ def test_tables_of_the_sql_that_the_trigger_does_not_name_are_read_whole() -> No
 
 def test_single_reads_of_sql_can_be_said_otherwise() -> None:
     sql = "SELECT f.* FROM bronze.flights f JOIN bronze.weather w USING (origin)"
-    table = sql_table("silver.f", sql=sql, refresh="rows", reads=[weather.snapshot(on_change="ignore")], trigger=MINUTELY)
+    table = sql_table(
+        "silver.f",
+        sql=sql,
+        refresh="rows",
+        reads=[weather.snapshot(on_change="ignore")],
+        trigger=MINUTELY,
+    )
     assert table.trigger is not None
     assert table.trigger.tables == ("bronze.flights",)
 
@@ -97,9 +132,17 @@ def test_affected_keys_learn_which_source_columns_give_the_key() -> None:
         FROM bronze.flights f JOIN bronze.weather w ON f.origin = w.origin AND f.day = w.day
         GROUP BY 1, target, date_trunc('month', w.day)"""
     table = sql_table(
-        "gold.n", sql=sql, keys=["origin", "target", "month"], refresh="affected_keys", reads=[weather.snapshot(on_change="ignore")]
+        "gold.n",
+        sql=sql,
+        keys=["origin", "target", "month"],
+        refresh="affected_keys",
+        reads=[weather.snapshot(on_change="ignore")],
     )
-    given = {"origin": {"f.origin": "origin"}, "target": {"f.dest": "dest"}, "month": {"w.day": "day"}}
+    given = {
+        "origin": {"f.origin": "origin"},
+        "target": {"f.dest": "dest"},
+        "month": {"w.day": "day"},
+    }
     assert table.key_columns == {"bronze.flights": given}
 
 
@@ -114,11 +157,15 @@ def rows(sql: str, **declared: Any) -> Callable[[], object]:
 
 
 def groups(sql: str, keys: list[str], **declared: Any) -> Callable[[], object]:
-    return lambda: sql_table("gold.t", sql=sql, keys=keys, refresh="affected_keys", **grouped(**declared))
+    return lambda: sql_table(
+        "gold.t", sql=sql, keys=keys, refresh="affected_keys", **grouped(**declared)
+    )
 
 
 def days(sql: str, **declared: Any) -> Callable[[], object]:
-    return lambda: sql_table("gold.t", sql=sql, refresh="partitions", **grouped(partitioned_by=DAY, **declared))
+    return lambda: sql_table(
+        "gold.t", sql=sql, refresh="partitions", **grouped(partitioned_by=DAY, **declared)
+    )
 
 
 def lake(*tables: Any) -> Callable[[], object]:
@@ -152,18 +199,30 @@ PINNED = [weather.snapshot(on_change="ignore")]
 
 
 NAMES = [
-    (lambda: SourceTable("bronze flights"), "'bronze flights', name: the part 'bronze flights' must be of letters, digits and _"),
+    (
+        lambda: SourceTable("bronze flights"),
+        "'bronze flights', name: the part 'bronze flights' must be of letters, digits and _",
+    ),
     (lambda: SourceTable("a.b/../c"), "name: the part 'b/'"),
     (lambda: SourceTable("bronze.x\n"), r"name: the part 'x\n' must be"),
-    (lambda: SourceTable("a.f__quarantine"), "a.f__quarantine, name: ends with __quarantine, which is kept for tables of refused rows"),
+    (
+        lambda: SourceTable("a.f__quarantine"),
+        "a.f__quarantine, name: ends with __quarantine, which is kept for tables of refused rows",
+    ),
     (
         lambda: SourceTable("a.b", storage=Storage(partitioned_by={"day": "datum"})),
         "a.b, partitioned_by: partition level 'day' 'datum': is not a level type",
     ),
-    (lambda: SourceTable("a.b", asset=Asset(owner="ops")), "a.b, owner: 'ops' is neither an e-mail address nor of the form 'team:name'"),
+    (
+        lambda: SourceTable("a.b", asset=Asset(owner="ops")),
+        "a.b, owner: 'ops' is neither an e-mail address nor of the form 'team:name'",
+    ),
     (
         lambda: SourceTable("a.b", asset=Asset(fresh_within=dt.timedelta(seconds=30))),
-        "a.b, fresh_within: datetime.timedelta(seconds=30) is less than a minute, the least that Dagster watches a source by",
+        (
+            "a.b, fresh_within: datetime.timedelta(seconds=30) is less than a minute, the least that "
+            "Dagster watches a source by"
+        ),
     ),
     (lambda: make_table("a." + "b" * 130), "name: has 132 characters; use at most 128"),
     (
@@ -172,35 +231,67 @@ NAMES = [
     ),
     (
         lambda: make_table(fresh_within=dt.timedelta(hours=1)),
-        "silver.flights, fresh_within: is measured by the watermark; give watermark=, the event-time column, too",
+        (
+            "silver.flights, fresh_within: is measured by the watermark; give watermark=, the "
+            "event-time column, too"
+        ),
     ),
-    (lambda: make_table(keys=["flight", "Flight"]), "silver.flights, keys: names column 'Flight' twice"),
-    (lambda: make_table(expect={"positive": "air_time >"}), "expect['positive']: 'air_time >' is not a SQL condition"),
-    (lambda: make_table(expect={"many": "count(*) > 1"}), "expect['many']: 'count(*) > 1' looks at more than one row"),
+    (
+        lambda: make_table(keys=["flight", "Flight"]),
+        "silver.flights, keys: names column 'Flight' twice",
+    ),
+    (
+        lambda: make_table(expect={"positive": "air_time >"}),
+        "expect['positive']: 'air_time >' is not a SQL condition",
+    ),
+    (
+        lambda: make_table(expect={"many": "count(*) > 1"}),
+        "expect['many']: 'count(*) > 1' looks at more than one row",
+    ),
 ]
 
 
-DAY_OF_FLIGHTS = PartitionTrigger([flights.partitions(flight_date=tick("-1d"), hour=range(24))], DAILY)
+DAY_OF_FLIGHTS = PartitionTrigger(
+    [flights.partitions(flight_date=tick("-1d"), hour=range(24))], DAILY
+)
 
 
 READS = [
     (
         lambda: make_table(trigger=DAY_OF_FLIGHTS),
-        "silver.flights, refresh='rows': would read the whole of its inputs for each key of its partition trigger; use",
+        (
+            "silver.flights, refresh='rows': would read the whole of its inputs for each key of its "
+            "partition trigger; use"
+        ),
     ),
-    (lambda: make_table("bronze.flights"), "bronze.flights, reads['flights']: reads the table itself"),
-    (lambda: make_table(compute=without_weather), "reads['flights']: is no parameter of without_weather(); its parameters are weather"),
+    (
+        lambda: make_table("bronze.flights"),
+        "bronze.flights, reads['flights']: reads the table itself",
+    ),
+    (
+        lambda: make_table(compute=without_weather),
+        "reads['flights']: is no parameter of without_weather(); its parameters are weather",
+    ),
     (lambda: make_table(compute=misspelt), "parameter 'wether': is no input; reads= names flights"),
-    (lambda: flights.changes(rejoin=weather), "bronze.flights, changes(rejoin=, on=): needs on=[columns that both tables have]"),
+    (
+        lambda: flights.changes(rejoin=weather),
+        "bronze.flights, changes(rejoin=, on=): needs on=[columns that both tables have]",
+    ),
     (
         lambda: flights.changes(rejoin=TableName("bronze.weather", cluster="eu"), on=["origin"]),
-        "bronze.flights, changes(rejoin=): names bronze.weather of the cluster 'eu'; all tables of a lake are of its own cluster",
+        (
+            "bronze.flights, changes(rejoin=): names bronze.weather of the cluster 'eu'; all tables of "
+            "a lake are of its own cluster"
+        ),
     ),
     (
         lambda: make_table(compute=joined, reads=TWO),
         "refresh='rows': reads bronze.flights and bronze.weather as changes, and a join of two",
     ),
-    (lambda: make_table(compute=joined, reads=REJOINED), "keys: is empty; rows that changes(rejoin='bronze.weather') gives again"),
+    (
+        lambda: make_table(compute=joined, reads=REJOINED),
+        "keys: is empty; rows that changes(rejoin='bronze.weather') gives again",
+    ),
     (
         lambda: make_table(keys=["a"], reads={"flights": REJOIN}),
         "changes(rejoin='bronze.weather'): needs bronze.weather in reads= too, as snapshot()",
@@ -213,31 +304,77 @@ READS = [
         lambda: make_table(compute=joined, reads=UNREJOINED, trigger=MINUTELY),
         "trigger: a change of bronze.weather wakes it, but bronze.weather is read as a",
     ),
-    (lambda: make_table(trigger=SnapshotTrigger([flights, planes])), "trigger: waits for bronze.planes, which is not read"),
-    (lambda: make_table(refresh="full", trigger=MATCHING), "trigger.only_matching: is for refresh='rows'; 'full' reads rows of other"),
+    (
+        lambda: make_table(trigger=SnapshotTrigger([flights, planes])),
+        "trigger: waits for bronze.planes, which is not read",
+    ),
+    (
+        lambda: make_table(refresh="full", trigger=MATCHING),
+        "trigger.only_matching: is for refresh='rows'; 'full' reads rows of other",
+    ),
     (
         lambda: make_table(keys=["flight"], compute=joined, reads=REJOINED, trigger=MATCHING),
-        "trigger.only_matching: cannot go with changes(rejoin='bronze.weather'), which reads rows of other commits too",
+        (
+            "trigger.only_matching: cannot go with changes(rejoin='bronze.weather'), which reads rows "
+            "of other commits too"
+        ),
     ),
     (
-        lambda: make_table(refresh="full", reads={"flights": flights.snapshot(on_change="ignore")}, trigger=MINUTELY),
-        "trigger: nothing wakes it, as the changes of all its tables are ignored; leave out on_change='ignore' of one",
+        lambda: make_table(
+            refresh="full",
+            reads={"flights": flights.snapshot(on_change="ignore")},
+            trigger=MINUTELY,
+        ),
+        (
+            "trigger: nothing wakes it, as the changes of all its tables are ignored; leave out "
+            "on_change='ignore' of one"
+        ),
     ),
-    (lambda: make_table(reads={"flights": flights.snapshot()}), "refresh='rows': reads no input as changes"),
-    (lambda: make_table(refresh="affected_keys"), "keys: is empty; refresh='affected_keys' needs the columns that name a group"),
-    (lambda: make_table(refresh="partitions"), "partitioned_by: is empty; refresh='partitions' needs"),
-    (lambda: make_table(refresh="partitions", partitioned_by=DAY, keys=["flight"]), "keys: lacks the partition column 'flight_date'"),
+    (
+        lambda: make_table(reads={"flights": flights.snapshot()}),
+        "refresh='rows': reads no input as changes",
+    ),
+    (
+        lambda: make_table(refresh="affected_keys"),
+        "keys: is empty; refresh='affected_keys' needs the columns that name a group",
+    ),
+    (
+        lambda: make_table(refresh="partitions"),
+        "partitioned_by: is empty; refresh='partitions' needs",
+    ),
+    (
+        lambda: make_table(refresh="partitions", partitioned_by=DAY, keys=["flight"]),
+        "keys: lacks the partition column 'flight_date'",
+    ),
 ]
 
 
 SQL = [
-    (lambda: sql_table("gold.t", sql=Path("nowhere.sql")), "nowhere.sql' cannot be read (FileNotFoundError)"),
-    (lambda: sql_table("gold.t", sql="SELEC * FROM x"), "gold.t, sql: is not understood, line 1, column"),
-    (lambda: sql_table("gold.t", sql="DELETE FROM a.b"), "gold.t, sql: is a DELETE statement; write one SELECT"),
+    (
+        lambda: sql_table("gold.t", sql=Path("nowhere.sql")),
+        "nowhere.sql' cannot be read (FileNotFoundError)",
+    ),
+    (
+        lambda: sql_table("gold.t", sql="SELEC * FROM x"),
+        "gold.t, sql: is not understood, line 1, column",
+    ),
+    (
+        lambda: sql_table("gold.t", sql="DELETE FROM a.b"),
+        "gold.t, sql: is a DELETE statement; write one SELECT",
+    ),
     (lambda: sql_table("gold.t", sql="SELECT 1"), "gold.t, sql: reads no table"),
-    (lambda: sql_table("gold.t", sql="SELECT * FROM gold.t"), "gold.t, sql: reads the table itself"),
-    (lambda: sql_table("gold.t", sql="SELECT * FROM a.b VERSION AS OF 3"), "b AS OF: inputs are pinned by the run; remove the clause"),
-    (lambda: sql_table("gold.t", sql="SELECT * FROM delta.`/tmp/x`"), "reads the path '/tmp/x'; declare it as a SourceTable"),
+    (
+        lambda: sql_table("gold.t", sql="SELECT * FROM gold.t"),
+        "gold.t, sql: reads the table itself",
+    ),
+    (
+        lambda: sql_table("gold.t", sql="SELECT * FROM a.b VERSION AS OF 3"),
+        "b AS OF: inputs are pinned by the run; remove the clause",
+    ),
+    (
+        lambda: sql_table("gold.t", sql="SELECT * FROM delta.`/tmp/x`"),
+        "reads the path '/tmp/x'; declare it as a SourceTable",
+    ),
     (
         lambda: sql_table("gold.t", sql="SELECT * FROM a.b", reads=[flights.changes()]),
         "reads: bronze.flights is not in the SQL, which reads a.b",
@@ -246,39 +383,82 @@ SQL = [
         lambda: sql_table("gold.t", sql="SELECT * FROM bronze.flights", reads=[REJOIN]),
         "changes(rejoin='bronze.weather'): SQL has its own joins",
     ),
-    (lambda: sql_table("gold.t", sql="SELECT a FROM a.b", keys=["k"]), "keys: 'k' is no column of the SQL; it gives a"),
-    (rows(f"SELECT f.x, w.x FROM {JOIN}", reads=[weather.snapshot()], trigger=MINUTELY), "trigger: a change of bronze.weather wakes it"),
+    (
+        lambda: sql_table("gold.t", sql="SELECT a FROM a.b", keys=["k"]),
+        "keys: 'k' is no column of the SQL; it gives a",
+    ),
+    (
+        rows(f"SELECT f.x, w.x FROM {JOIN}", reads=[weather.snapshot()], trigger=MINUTELY),
+        "trigger: a change of bronze.weather wakes it",
+    ),
     (
         rows("SELECT count(*) AS n FROM bronze.flights"),
-        "refresh='rows': cannot keep the aggregate COUNT(*) up to date; use affected_keys, partitions or full",
+        (
+            "refresh='rows': cannot keep the aggregate COUNT(*) up to date; use affected_keys, "
+            "partitions or full"
+        ),
     ),
     (rows("SELECT a, 1 FROM bronze.flights GROUP BY a"), "cannot keep GROUP BY up to date"),
     (rows("SELECT DISTINCT a FROM bronze.flights"), "cannot keep DISTINCT up to date"),
     (rows("SELECT a FROM bronze.flights LIMIT 5"), "cannot keep LIMIT up to date"),
-    (rows("SELECT row_number() OVER (ORDER BY a) AS r FROM bronze.flights"), "cannot keep the window ROW_NUMBER() OVER (ORDER BY a"),
-    (rows(f"SELECT f.x FROM {JOIN}"), "cannot keep the JOIN of two changing inputs, bronze.flights and bronze.weather, up to date"),
+    (
+        rows("SELECT row_number() OVER (ORDER BY a) AS r FROM bronze.flights"),
+        "cannot keep the window ROW_NUMBER() OVER (ORDER BY a",
+    ),
+    (
+        rows(f"SELECT f.x FROM {JOIN}"),
+        "cannot keep the JOIN of two changing inputs, bronze.flights and bronze.weather, up to date",
+    ),
     (
         rows("SELECT a.x FROM bronze.flights a JOIN bronze.flights b ON a.k = b.p"),
         "cannot keep the JOIN of two changing inputs, bronze.flights, up",
     ),
-    (rows("SELECT a FROM x.y UNION SELECT a FROM bronze.flights"), "cannot keep UNION (DISTINCT) up to date"),
     (
-        rows("SELECT w.a FROM bronze.weather w LEFT JOIN bronze.flights f ON f.o = w.o", reads=PINNED),
+        rows("SELECT a FROM x.y UNION SELECT a FROM bronze.flights"),
+        "cannot keep UNION (DISTINCT) up to date",
+    ),
+    (
+        rows(
+            "SELECT w.a FROM bronze.weather w LEFT JOIN bronze.flights f ON f.o = w.o", reads=PINNED
+        ),
         "the LEFT JOIN with a changing input on the side that",
     ),
-    (rows("SELECT a FROM bronze.weather WHERE o IN (SELECT o FROM bronze.flights)", reads=PINNED), "a subquery over a changing input"),
-    (rows("SELECT rand() AS r FROM bronze.flights"), "cannot keep RAND(), which is another value on each run, up to date"),
-    (groups("SELECT a FROM bronze.flights", ["a"]), "refresh='affected_keys': needs GROUP BY the keys: add it"),
+    (
+        rows(
+            "SELECT a FROM bronze.weather WHERE o IN (SELECT o FROM bronze.flights)", reads=PINNED
+        ),
+        "a subquery over a changing input",
+    ),
+    (
+        rows("SELECT rand() AS r FROM bronze.flights"),
+        "cannot keep RAND(), which is another value on each run, up to date",
+    ),
+    (
+        groups("SELECT a FROM bronze.flights", ["a"]),
+        "refresh='affected_keys': needs GROUP BY the keys: add it",
+    ),
     (
         groups("SELECT a, b, 1 AS n FROM bronze.flights GROUP BY a, b", ["a"]),
         "groups by b, which is no key: GROUP BY and keys must be the same",
     ),
-    (groups("SELECT a, max(b) AS b FROM bronze.flights GROUP BY a", ["a", "b"]), "does not group by the key 'b'"),
-    (groups("SELECT a, b FROM bronze.flights GROUP BY ROLLUP (a, b)", ["a", "b"]), "cannot keep ROLLUP, CUBE or GROUPING SETS up to date"),
-    (groups("SELECT a, sum(1) OVER () AS s FROM bronze.flights GROUP BY a", ["a"]), "cannot keep a window over groups up to date"),
+    (
+        groups("SELECT a, max(b) AS b FROM bronze.flights GROUP BY a", ["a", "b"]),
+        "does not group by the key 'b'",
+    ),
+    (
+        groups("SELECT a, b FROM bronze.flights GROUP BY ROLLUP (a, b)", ["a", "b"]),
+        "cannot keep ROLLUP, CUBE or GROUPING SETS up to date",
+    ),
+    (
+        groups("SELECT a, sum(1) OVER () AS s FROM bronze.flights GROUP BY a", ["a"]),
+        "cannot keep a window over groups up to date",
+    ),
     (
         groups("SELECT x, 1 FROM bronze.flights LATERAL VIEW explode(xs) v AS x GROUP BY x", ["x"]),
-        "cannot find the groups touched through LATERAL VIEW EXPLODE(xs) v AS x: compute it in a table of its own",
+        (
+            "cannot find the groups touched through LATERAL VIEW EXPLODE(xs) v AS x: compute it in a "
+            "table of its own"
+        ),
     ),
     (
         groups("SELECT a, 1 FROM bronze.flights TABLESAMPLE (10 PERCENT) GROUP BY a", ["a"]),
@@ -289,17 +469,27 @@ SQL = [
         "a change of bronze.weather does not determine 'dest': read bronze.weather as",
     ),
     (
-        groups("SELECT w.o, 1 FROM bronze.flights f LEFT JOIN bronze.weather w ON f.o = w.o GROUP BY w.o", ["o"]),
+        groups(
+            "SELECT w.o, 1 FROM bronze.flights f LEFT JOIN bronze.weather w ON f.o = w.o GROUP BY "
+            "w.o",
+            ["o"],
+        ),
         "which an outer join may leave empty",
     ),
     (
         groups("SELECT a, 1 FROM (SELECT a FROM bronze.flights) x GROUP BY a", ["a"]),
         "cannot look through the query 'x' to a changing input",
     ),
-    (groups("SELECT a, 1 FROM bronze.flights UNION ALL SELECT a, 1 FROM x.y", ["a"]), "needs one SELECT … GROUP BY, and this is a UNION"),
+    (
+        groups("SELECT a, 1 FROM bronze.flights UNION ALL SELECT a, 1 FROM x.y", ["a"]),
+        "needs one SELECT … GROUP BY, and this is a UNION",
+    ),
     (
         days("SELECT count(*) AS n FROM bronze.flights"),
-        "refresh='partitions': the partition column 'flight_date' is no column of the SQL: select it",
+        (
+            "refresh='partitions': the partition column 'flight_date' is no column of the SQL: select "
+            "it"
+        ),
     ),
     (
         days("SELECT flight_date, o FROM bronze.flights GROUP BY o"),
@@ -313,36 +503,68 @@ SQL = [
         days("SELECT date_add(flight_date, 1) AS flight_date FROM bronze.flights"),
         "takes the partition column 'flight_date' from DATE_ADD(flight_date, 1)",
     ),
-    (days(f"SELECT f.flight_date FROM {JOIN}"), "a change of bronze.weather does not determine 'flight_date'"),
+    (
+        days(f"SELECT f.flight_date FROM {JOIN}"),
+        "a change of bronze.weather does not determine 'flight_date'",
+    ),
     (
         days("SELECT max(flight_date) AS flight_date, o FROM bronze.flights GROUP BY o"),
-        "takes the partition column 'flight_date' from MAX(flight_date), and not from the inputs' column of the same name",
+        (
+            "takes the partition column 'flight_date' from MAX(flight_date), and not from the inputs' "
+            "column of the same name"
+        ),
     ),
     (
-        days("SELECT flight_date FROM bronze.flights WHERE o > (SELECT avg(o) FROM bronze.flights)"),
-        "cannot keep a subquery over a changing input up to date: write it as a join by the partition columns",
+        days(
+            "SELECT flight_date FROM bronze.flights WHERE o > (SELECT avg(o) FROM bronze.flights)"
+        ),
+        (
+            "cannot keep a subquery over a changing input up to date: write it as a join by the "
+            "partition columns"
+        ),
     ),
     (
-        days("WITH o AS (SELECT o FROM bronze.flights GROUP BY o) SELECT f.flight_date FROM bronze.flights f JOIN o USING (o)"),
+        days(
+            "WITH o AS (SELECT o FROM bronze.flights GROUP BY o) SELECT f.flight_date FROM "
+            "bronze.flights f JOIN o USING (o)"
+        ),
         "the partition column 'flight_date' is no column of the SQL in SELECT o FROM bronze.flights",
     ),
     (
-        days("SELECT flight_date FROM bronze.flights UNION ALL SELECT flight_date FROM bronze.weather ORDER BY 1 LIMIT 3"),
+        days(
+            "SELECT flight_date FROM bronze.flights UNION ALL SELECT flight_date FROM "
+            "bronze.weather ORDER BY 1 LIMIT 3"
+        ),
         "cannot keep LIMIT up to date; use affected_keys or full",
     ),
     (
-        days("SELECT flight_date, o FROM bronze.flights UNION ALL SELECT o AS x, flight_date FROM bronze.weather"),
-        "takes the partition column 'flight_date' from o, and not from the inputs' column of the same name",
+        days(
+            "SELECT flight_date, o FROM bronze.flights UNION ALL SELECT o AS x, flight_date FROM "
+            "bronze.weather"
+        ),
+        (
+            "takes the partition column 'flight_date' from o, and not from the inputs' column of the "
+            "same name"
+        ),
     ),
     (
-        days("SELECT o, flight_date FROM x.y UNION ALL (SELECT * FROM bronze.flights)", reads=[Read(table="x.y", mode=ReadMode.SNAPSHOT)]),
+        days(
+            "SELECT o, flight_date FROM x.y UNION ALL (SELECT * FROM bronze.flights)",
+            reads=[Read(table="x.y", mode=ReadMode.SNAPSHOT)],
+        ),
         "cannot know which columns SELECT * FROM bronze.flights brings to the UNION: name them",
     ),
     (
-        days("SELECT o, flight_date FROM x.y UNION ALL SELECT o FROM bronze.flights", reads=[Read(table="x.y", mode=ReadMode.SNAPSHOT)]),
+        days(
+            "SELECT o, flight_date FROM x.y UNION ALL SELECT o FROM bronze.flights",
+            reads=[Read(table="x.y", mode=ReadMode.SNAPSHOT)],
+        ),
         "has fewer columns in SELECT o FROM bronze.flights than in the first query of the UNION",
     ),
-    (days("SELECT * FROM bronze.flights TABLESAMPLE (10 PERCENT)"), "cannot look through TABLESAMPLE, PIVOT or LATERAL"),
+    (
+        days("SELECT * FROM bronze.flights TABLESAMPLE (10 PERCENT)"),
+        "cannot look through TABLESAMPLE, PIVOT or LATERAL",
+    ),
 ]
 
 
@@ -370,19 +592,45 @@ WAITS = PartitionTrigger([HOURLY_FLIGHTS.partitions(flight_date=tick("-1d"), hou
 WAITING = make_table(refresh="full", trigger=WAITS)
 
 
-WHOLE_DAYS = sql_table("gold.days", sql="SELECT flight_date FROM bronze.flights", refresh="partitions", storage=Storage(partitioned_by=DAY))
+WHOLE_DAYS = sql_table(
+    "gold.days",
+    sql="SELECT flight_date FROM bronze.flights",
+    refresh="partitions",
+    storage=Storage(partitioned_by=DAY),
+)
 
 
 LAKES = [
     (lambda: Lake("my lake", [flights]), "Lake 'my lake', name: must be of letters, digits and _"),
-    (lake(make_table()), "silver.flights, reads['flights']: reads bronze.flights, which is not in the lake; declare it as a SourceTable"),
-    (lake(A), "gold.a, sql: reads gold.b, which is not in the lake"),
-    (lake(flights, A, B, C), "gold.a, reads: is a cycle: gold.a ← gold.b ← gold.c ← gold.a; break it"),
-    (lake(flights, make_table(), make_table()), "silver.flights, name: is written by two declarations; keep one"),
-    (lake(flights, SourceTable("bronze.Flights")), "bronze.Flights, name: differs from bronze.flights in letter case only"),
-    (lake(flights, SourceTable("bronze")), "bronze.flights, name: would lie inside the folder of bronze"),
     (
-        lake(SourceTable("a.b", storage=Storage(location="/x")), SourceTable("a.c", storage=Storage(location="/x/"))),
+        lake(make_table()),
+        (
+            "silver.flights, reads['flights']: reads bronze.flights, which is not in the lake; declare "
+            "it as a SourceTable"
+        ),
+    ),
+    (lake(A), "gold.a, sql: reads gold.b, which is not in the lake"),
+    (
+        lake(flights, A, B, C),
+        "gold.a, reads: is a cycle: gold.a ← gold.b ← gold.c ← gold.a; break it",
+    ),
+    (
+        lake(flights, make_table(), make_table()),
+        "silver.flights, name: is written by two declarations; keep one",
+    ),
+    (
+        lake(flights, SourceTable("bronze.Flights")),
+        "bronze.Flights, name: differs from bronze.flights in letter case only",
+    ),
+    (
+        lake(flights, SourceTable("bronze")),
+        "bronze.flights, name: would lie inside the folder of bronze",
+    ),
+    (
+        lake(
+            SourceTable("a.b", storage=Storage(location="/x")),
+            SourceTable("a.c", storage=Storage(location="/x/")),
+        ),
         "a.c, location: is the location of a.b too",
     ),
     (
@@ -390,22 +638,44 @@ LAKES = [
         "bronze.flights is a HIVE table; computed tables read Delta tables",
     ),
     (
-        lake(flights, make_table(refresh="full", trigger=PartitionTrigger([weather.partitions(flight_date=1, hour=1)], DAILY))),
+        lake(
+            flights,
+            make_table(
+                refresh="full",
+                trigger=PartitionTrigger([weather.partitions(flight_date=1, hour=1)], DAILY),
+            ),
+        ),
         "trigger: waits for bronze.weather, which is",
     ),
-    (lake(ELSEWHERE, WAITING), "silver.flights, trigger: bronze.flights has no level 'flight_date'; its levels are day"),
+    (
+        lake(ELSEWHERE, WAITING),
+        "silver.flights, trigger: bronze.flights has no level 'flight_date'; its levels are day",
+    ),
     (
         lake(ELSEWHERE, WHOLE_DAYS),
-        "gold.days, partitioned_by: 'flight_date' is no partition level of bronze.flights (it has day), so its changes",
+        (
+            "gold.days, partitioned_by: 'flight_date' is no partition level of bronze.flights (it has "
+            "day), so its changes"
+        ),
     ),
-    (lake(STRINGS, WHOLE_DAYS), "gold.days, partitioned_by: 'flight_date' is date here and string in bronze.flights; use one type"),
+    (
+        lake(STRINGS, WHOLE_DAYS),
+        (
+            "gold.days, partitioned_by: 'flight_date' is date here and string in bronze.flights; use "
+            "one type"
+        ),
+    ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("declare", "message"), [*NAMES, *READS, *SQL, *LAKES], ids=lambda value: value[:60] if isinstance(value, str) else ""
+    ("declare", "message"),
+    [*NAMES, *READS, *SQL, *LAKES],
+    ids=lambda value: value[:60] if isinstance(value, str) else "",
 )
-def test_a_wrong_declaration_is_answered_with_table_field_and_remedy(declare: Callable[[], object], message: str) -> None:
+def test_a_wrong_declaration_is_answered_with_table_field_and_remedy(
+    declare: Callable[[], object], message: str
+) -> None:
     with pytest.raises(DeclarationError, match=re.escape(message)):
         declare()
 
@@ -417,25 +687,44 @@ def test_a_wrong_declaration_is_answered_with_table_field_and_remedy(declare: Ca
         ("SELECT * FROM a.x JOIN c.a.x USING (k)", ("a.x", "c.a.x")),
         ("WITH x AS (SELECT * FROM a.x) SELECT * FROM x", ("a.x",)),
         ("WITH x AS (SELECT * FROM x) SELECT * FROM x", ("x",)),
-        ("WITH p AS (SELECT 1 FROM a.x), q AS (SELECT * FROM p) SELECT * FROM q JOIN b.p", ("a.x", "b.p")),
-        ("SELECT (SELECT max(k) FROM b.y) FROM a.x WHERE EXISTS (SELECT 1 FROM c.z)", ("a.x", "b.y", "c.z")),
+        (
+            "WITH p AS (SELECT 1 FROM a.x), q AS (SELECT * FROM p) SELECT * FROM q JOIN b.p",
+            ("a.x", "b.p"),
+        ),
+        (
+            "SELECT (SELECT max(k) FROM b.y) FROM a.x WHERE EXISTS (SELECT 1 FROM c.z)",
+            ("a.x", "b.y", "c.z"),
+        ),
         ("SELECT * FROM range(10) r JOIN a.x ON r.id = x.k", ("a.x",)),
         ("SELECT * FROM VALUES (1) v(k) JOIN a.x USING (k)", ("a.x",)),
         ("SELECT * FROM a.x LATERAL VIEW explode(z) t AS q", ("a.x",)),
         ("SELECT 1 FROM a.x UNION ALL SELECT 2 FROM b.y", ("a.x", "b.y")),
         ("SELECT * FROM `a`.`x`", ("a.x",)),
-        ("SELECT /*+ BROADCAST(y), REPARTITION(3) */ * FROM a.x JOIN b.y y USING (k)", ("a.x", "b.y")),
+        (
+            "SELECT /*+ BROADCAST(y), REPARTITION(3) */ * FROM a.x JOIN b.y y USING (k)",
+            ("a.x", "b.y"),
+        ),
         ("SELECT parse_json(s):a[0] FROM a.x", ("a.x",)),
-        ("WITH RECURSIVE r AS (SELECT k FROM a.x UNION ALL SELECT k + 1 FROM r) SELECT * FROM r", ("a.x",)),
+        (
+            "WITH RECURSIVE r AS (SELECT k FROM a.x UNION ALL SELECT k + 1 FROM r) SELECT * FROM r",
+            ("a.x",),
+        ),
     ],
 )
-def test_the_tables_of_a_query_are_those_that_lie_in_the_lake(sql: str, tables: tuple[str, ...]) -> None:
+def test_the_tables_of_a_query_are_those_that_lie_in_the_lake(
+    sql: str, tables: tuple[str, ...]
+) -> None:
     assert set(tables_of(parse_query("t", sql))) == set(tables)
     assert len(tables_of(parse_query("t", sql))) == len(tables)
 
 
-@pytest.mark.parametrize(("sql", "columns"), [("SELECT a, b.c, d AS e FROM x.y b", ("a", "c", "e")), ("SELECT a, b.* FROM x.y b", None)])
-def test_the_columns_of_a_query_are_known_unless_a_star_hides_them(sql: str, columns: tuple[str, ...] | None) -> None:
+@pytest.mark.parametrize(
+    ("sql", "columns"),
+    [("SELECT a, b.c, d AS e FROM x.y b", ("a", "c", "e")), ("SELECT a, b.* FROM x.y b", None)],
+)
+def test_the_columns_of_a_query_are_known_unless_a_star_hides_them(
+    sql: str, columns: tuple[str, ...] | None
+) -> None:
     query = parse_query("t", sql)
     assert not isinstance(query, Unparsed)
     assert output_columns(query) == columns
@@ -444,28 +733,56 @@ def test_the_columns_of_a_query_are_known_unless_a_star_hides_them(sql: str, col
 @pytest.mark.parametrize(
     ("sql", "tables"),
     [
-        ("SELECT extract(DAY FROM a.at) FROM a.x JOIN `b`.`y` y ON k IS DISTINCT FROM y.k GROUP BY window(at, '1 h')", ("a.x", "b.y")),
         (
-            "WITH p AS (SELECT 1 FROM a.x), q(n) AS (TABLE b.y) SELECT n FROM q ANTI JOIN c.a.z JOIN s.f(1) |> LIMIT 1",
+            (
+                "SELECT extract(DAY FROM a.at) FROM a.x JOIN `b`.`y` y ON k IS DISTINCT FROM y.k GROUP "
+                "BY window(at, '1 h')"
+            ),
+            ("a.x", "b.y"),
+        ),
+        (
+            (
+                "WITH p AS (SELECT 1 FROM a.x), q(n) AS (TABLE b.y) SELECT n FROM q ANTI JOIN c.a.z "
+                "JOIN s.f(1) |> LIMIT 1"
+            ),
             ("a.x", "b.y", "c.a.z"),
         ),
-        ("FROM a.x |> JOIN b.y USING (k) |> AGGREGATE sum(k), sum(z) GROUP BY k |> UNION ALL TABLE c.z", ("a.x", "b.y", "c.z")),
+        (
+            (
+                "FROM a.x |> JOIN b.y USING (k) |> AGGREGATE sum(k), sum(z) GROUP BY k |> UNION ALL "
+                "TABLE c.z"
+            ),
+            ("a.x", "b.y", "c.z"),
+        ),
     ],
 )
-def test_of_a_query_that_only_spark_can_parse_the_tables_are_the_names_behind_from_and_join(sql: str, tables: tuple[str, ...]) -> None:
+def test_of_a_query_that_only_spark_can_parse_the_tables_are_the_names_behind_from_and_join(
+    sql: str, tables: tuple[str, ...]
+) -> None:
     query = parse_query("t", sql)
     assert isinstance(query, Unparsed)
     assert query.tables == tables
 
 
 def test_what_reads_names_is_read_too_where_only_spark_can_parse_the_query() -> None:
-    windows = "SELECT count(*) AS n FROM bronze.x, f(1, TABLE(bronze.y)) GROUP BY window(at, '1 hour')"
+    windows = (
+        "SELECT count(*) AS n FROM bronze.x, f(1, TABLE(bronze.y)) GROUP BY window(at, '1 hour')"
+    )
     reads = [SourceTable("bronze.y").snapshot()]
     table = sql_table("gold.n", sql=windows, reads=reads)
-    assert {read.table: read.mode for read in table.reads.values()} == {"bronze.x": ReadMode.CHANGES, "bronze.y": ReadMode.SNAPSHOT}
-    with pytest.raises(DeclarationError, match=r"cannot be checked, as the SQL is not understood: line 1, .*; use full"):
+    assert {read.table: read.mode for read in table.reads.values()} == {
+        "bronze.x": ReadMode.CHANGES,
+        "bronze.y": ReadMode.SNAPSHOT,
+    }
+    with pytest.raises(
+        DeclarationError,
+        match=r"cannot be checked, as the SQL is not understood: line 1, .*; use full",
+    ):
         sql_table("gold.n", sql=windows, reads=reads, refresh="rows")
-    with pytest.raises(DeclarationError, match=r"gold.n, sql: is not understood, .*; name its tables, such as reads="):
+    with pytest.raises(
+        DeclarationError,
+        match=r"gold.n, sql: is not understood, .*; name its tables, such as reads=",
+    ):
         sql_table("gold.n", sql="FROM orders |> WHERE k > 1")
 
 
@@ -485,7 +802,14 @@ def test_a_table_named_by_an_expression_is_refused_where_it_is_declared(sql: str
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("parse_json(s)", "s"), ("'a\\'b'", "'ab'"), ("'O''B'", "'O' 'B'"), ("r'\\d'", "'\\d'"), ("1L", "1")]
+    ("one", "other"),
+    [
+        ("parse_json(s)", "s"),
+        ("'a\\'b'", "'ab'"),
+        ("'O''B'", "'O' 'B'"),
+        ("r'\\d'", "'\\d'"),
+        ("1L", "1"),
+    ],
 )
 def test_texts_that_say_something_else_are_not_normalized_to_one(one: str, other: str) -> None:
     assert normalized(f"SELECT {one} AS z FROM a.x") != normalized(f"SELECT {other} AS z FROM a.x")
@@ -495,7 +819,11 @@ orders = SourceTable("bronze.orders")
 
 
 def of(function: Any, **fields: Any) -> str:
-    return code_digest(spark_table("silver.paid", keys=["id"], reads={"orders": orders.changes()}, **grouped(**fields))(function))
+    return code_digest(
+        spark_table(
+            "silver.paid", keys=["id"], reads={"orders": orders.changes()}, **grouped(**fields)
+        )(function)
+    )
 
 
 def plain() -> Callable[..., Any]:
@@ -540,7 +868,11 @@ def test_a_declared_code_version_is_the_digest_of_a_function() -> None:
     assert of(plain(), dagster=first) == of(other(), dagster=first) != of(plain(), dagster=second)
 
 
-SAME_AND_OTHER = ("SELECT 1 AS id FROM bronze.orders", "select 1 as id -- one\nfrom bronze.orders", "SELECT 2 AS id FROM bronze.orders")
+SAME_AND_OTHER = (
+    "SELECT 1 AS id FROM bronze.orders",
+    "select 1 as id -- one\nfrom bronze.orders",
+    "SELECT 2 AS id FROM bronze.orders",
+)
 
 
 def test_the_digest_of_sql_is_that_of_what_it_says() -> None:

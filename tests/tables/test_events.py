@@ -51,7 +51,9 @@ def of_rows(table: str = "bronze.raw") -> EventStream:
 
 def replaced() -> LakeTable:
     """A table of raw events that is written anew as a whole."""
-    return sql_table("bronze.raw", sql="SELECT payload FROM a.raw", refresh="full", trigger=SnapshotTrigger())
+    return sql_table(
+        "bronze.raw", sql="SELECT payload FROM a.raw", refresh="full", trigger=SnapshotTrigger()
+    )
 
 
 GAME = stream()
@@ -79,19 +81,55 @@ def test_a_stream_brings_a_table_of_its_events_that_its_source_wakes() -> None:
         asset=Asset(owner="team:game"),
     )
     table = game.table
-    assert (table.name, table.location, table.owner, table.group) == ("game.events", "/lake/game", "team:game", "game")
+    assert (table.name, table.location, table.owner, table.group) == (
+        "game.events",
+        "/lake/game",
+        "team:game",
+        "game",
+    )
     assert (table.type_field, table.producer_field) == (("header", "type"), ("title",))
-    assert (table.inputs, table.trigger.tables, str(table.trigger.every)) == ((), (), "every 5 minutes")
+    assert (table.inputs, table.trigger.tables, str(table.trigger.every)) == (
+        (),
+        (),
+        "every 5 minutes",
+    )
 
 
 def test_a_type_is_of_the_group_that_says_most_of_its_name() -> None:
-    several = [group("all", match="*"), group("shop"), group("buys", match="shop.buy*"), group("buy", match="shop.buy")]
-    assert owners(several, "jump", "shop.sell", "shop.buyer", "shop.buy") == ["all", "shop", "buys", "buy"]
-    assert owners(several[::-1], "jump", "shop.sell", "shop.buyer", "shop.buy") == ["all", "shop", "buys", "buy"]
+    several = [
+        group("all", match="*"),
+        group("shop"),
+        group("buys", match="shop.buy*"),
+        group("buy", match="shop.buy"),
+    ]
+    assert owners(several, "jump", "shop.sell", "shop.buyer", "shop.buy") == [
+        "all",
+        "shop",
+        "buys",
+        "buy",
+    ]
+    assert owners(several[::-1], "jump", "shop.sell", "shop.buyer", "shop.buy") == [
+        "all",
+        "shop",
+        "buys",
+        "buy",
+    ]
 
 
 def test_patterns_of_many_stars_are_compared_soon() -> None:
-    assert len(Lake("ev", [GAME, group("first", match="*a" * 20 + "b"), group("second", match="*a" * 20 + "c")]).groups) == 3
+    assert (
+        len(
+            Lake(
+                "ev",
+                [
+                    GAME,
+                    group("first", match="*a" * 20 + "b"),
+                    group("second", match="*a" * 20 + "c"),
+                ],
+            ).groups
+        )
+        == 3
+    )
 
 
 PATTERNS = st.text("ab*", min_size=1, max_size=5)
@@ -100,10 +138,14 @@ PATTERNS = st.text("ab*", min_size=1, max_size=5)
 @given(patterns=st.lists(PATTERNS, min_size=1, max_size=4), name=st.text("ab", max_size=6))
 def test_what_is_taken_leaves_no_type_without_one_owner(patterns: list[str], name: str) -> None:
     try:
-        several = checked_groups(GAME, [group(f"g{at}", match=pattern) for at, pattern in enumerate(patterns)])
+        several = checked_groups(
+            GAME, [group(f"g{at}", match=pattern) for at, pattern in enumerate(patterns)]
+        )
     except DeclarationError:
         return
-    matching = sorted((specificity(one.match) for one in several if is_matched(one.match, name)), reverse=True)
+    matching = sorted(
+        (specificity(one.match) for one in several if is_matched(one.match, name)), reverse=True
+    )
     assert matching.count(matching[0]) == 1
     assert specificity(owner_of(several, name).match) == matching[0]
 
@@ -119,32 +161,68 @@ def test_the_table_of_a_type_is_a_source_for_others() -> None:
 
 
 STREAMS = [
-    (lambda: stream("my game"), "event_stream 'my game', name: is no single word of letters, digits and _, such as 'game'"),
+    (
+        lambda: stream("my game"),
+        "event_stream 'my game', name: is no single word of letters, digits and _, such as 'game'",
+    ),
     (
         lambda: stream(source="in"),
-        "game, source: 'in' is none of JsonLines(folder), KafkaTopic(topic, bootstrap=…) and TableRows(table, payload=…)",
+        (
+            "game, source: 'in' is none of JsonLines(folder), KafkaTopic(topic, bootstrap=…) and "
+            "TableRows(table, payload=…)"
+        ),
     ),
     (
         lambda: TableRows(TableName("bronze.raw", cluster="eu")),
         "TableRows, table: names bronze.raw of the cluster 'eu'; all tables of a lake",
     ),
-    (lambda: stream(type_field="type"), "game, type_field: 'type' leads to no field; write such as '$.type' or '$.header.type'"),
-    (lambda: stream(producer_field="$.items[0]"), "game, producer_field: '$.items[0]' leads to no field"),
-    (lambda: stream(storage=Storage(partitioned_by={"day": "date"})), "game.events, partitioned_by: PartitionLevels"),
+    (
+        lambda: stream(type_field="type"),
+        "game, type_field: 'type' leads to no field; write such as '$.type' or '$.header.type'",
+    ),
+    (
+        lambda: stream(producer_field="$.items[0]"),
+        "game, producer_field: '$.items[0]' leads to no field",
+    ),
+    (
+        lambda: stream(storage=Storage(partitioned_by={"day": "date"})),
+        "game.events, partitioned_by: PartitionLevels",
+    ),
 ]
 
 
 GROUPS = [
-    (lambda: group("my shop"), "event_group 'my shop', name: is no single word of at most 40 letters, digits and _, such as 'shop'"),
-    (lambda: group("game"), "game, name: is the stream's own name, whose table is game.events; choose another"),
+    (
+        lambda: group("my shop"),
+        (
+            "event_group 'my shop', name: is no single word of at most 40 letters, digits and _, such "
+            "as 'shop'"
+        ),
+    ),
+    (
+        lambda: group("game"),
+        "game, name: is the stream's own name, whose table is game.events; choose another",
+    ),
     (lambda: group(match=["a", "b"]), "shop, match: ['a', 'b'] is no pattern of types"),
-    (lambda: group(options=GroupOptions(spark="second:7077")), "GroupOptions, spark: 'second:7077' is no driver; use warm, local, or a"),
-    (lambda: Contract(pins={"price": "double"}), "Contract, pins: 'price' is no path; write such as '/price' or '/items[]/price'"),
+    (
+        lambda: group(options=GroupOptions(spark="second:7077")),
+        "GroupOptions, spark: 'second:7077' is no driver; use warm, local, or a",
+    ),
+    (
+        lambda: Contract(pins={"price": "double"}),
+        "Contract, pins: 'price' is no path; write such as '/price' or '/items[]/price'",
+    ),
     (
         lambda: Contract(pins={"/price": "number"}),
-        "Contract, pins: 'number' of /price is none of bool, long, bigint, double, string, json, ignore",
+        (
+            "Contract, pins: 'number' of /price is none of bool, long, bigint, double, string, json, "
+            "ignore"
+        ),
     ),
-    (lambda: group(types={"jump": Contract()}), "shop, types: 'jump' is not matched by 'shop.*'; it is of another group"),
+    (
+        lambda: group(types={"jump": Contract()}),
+        "shop, types: 'jump' is not matched by 'shop.*'; it is of another group",
+    ),
 ]
 
 
@@ -155,55 +233,113 @@ def lake(*declared: Any) -> Callable[[], object]:
 LAKES = [
     (lake(group()), "shop, stream: game is not in the lake; add it to the list"),
     (lake(stream("chat"), group()), "shop, stream: game is not in the lake; add it to the list"),
-    (lake(GAME, group(), group(match="buy.*")), "shop, name: is the name of two groups; rename one of them"),
-    (lake(GAME, group(), group("Shop")), "Shop, name: is the name of two groups; rename one of them"),
+    (
+        lake(GAME, group(), group(match="buy.*")),
+        "shop, name: is the name of two groups; rename one of them",
+    ),
+    (
+        lake(GAME, group(), group("Shop")),
+        "Shop, name: is the name of two groups; rename one of them",
+    ),
     (
         lake(GAME, stream("chat"), group("said", match="game*"), group("said", of=stream("chat"))),
         "said, name: is the name of two groups",
     ),
-    (lake(GAME, stream(type_field="$.kind")), "game.events, name: is written by two declarations; keep one"),
-    (lake(GAME, group(), SourceTable("shop")), "shop, name: is the name of a group of types too; rename one of them"),
-    (lake(GAME, group(), SourceTable("Shop")), "Shop, name: is the name of a group of types too; rename one of them"),
-    (lake(GAME, SourceTable("game_other")), "game_other, name: is the name of a group of types too; rename one of them"),
     (
-        lake(GAME, group(), sql_table("shop.total", sql="SELECT count(*) AS n FROM game.events", refresh="full")),
-        "shop.total, name: would lie among the tables of group shop, which has one for each type; rename one of them",
+        lake(GAME, stream(type_field="$.kind")),
+        "game.events, name: is written by two declarations; keep one",
+    ),
+    (
+        lake(GAME, group(), SourceTable("shop")),
+        "shop, name: is the name of a group of types too; rename one of them",
+    ),
+    (
+        lake(GAME, group(), SourceTable("Shop")),
+        "Shop, name: is the name of a group of types too; rename one of them",
+    ),
+    (
+        lake(GAME, SourceTable("game_other")),
+        "game_other, name: is the name of a group of types too; rename one of them",
+    ),
+    (
+        lake(
+            GAME,
+            group(),
+            sql_table("shop.total", sql="SELECT count(*) AS n FROM game.events", refresh="full"),
+        ),
+        (
+            "shop.total, name: would lie among the tables of group shop, which has one for each type; "
+            "rename one of them"
+        ),
     ),
     (
         lake(GAME, stream("chat"), group("chat")),
-        "chat.events, name: would lie among the tables of group chat, which has one for each type; rename one of them",
+        (
+            "chat.events, name: would lie among the tables of group chat, which has one for each type; "
+            "rename one of them"
+        ),
     ),
-    (lake(OF_ROWS), "game.events, source: reads bronze.raw, which is not in the lake; declare it as a SourceTable"),
+    (
+        lake(OF_ROWS),
+        (
+            "game.events, source: reads bronze.raw, which is not in the lake; declare it as a "
+            "SourceTable"
+        ),
+    ),
     (
         lake(OF_ROWS, SourceTable("bronze.raw", storage=Storage(format="iceberg"))),
         "game.events, source: bronze.raw is of ICEBERG; a stream reads Delta",
     ),
-    (lake(OF_ROWS, replaced(), SourceTable("a.raw")), "game.events, source: rows of bronze.raw are replaced; a stream takes"),
     (
-        lake(of_rows("shop.shop__buy"), group(of=of_rows("shop.shop__buy")), SourceTable("shop.shop__buy")),
-        "game.events, source: shop.shop__buy is written from the stream itself; it would wake itself for ever",
+        lake(OF_ROWS, replaced(), SourceTable("a.raw")),
+        "game.events, source: rows of bronze.raw are replaced; a stream takes",
+    ),
+    (
+        lake(
+            of_rows("shop.shop__buy"),
+            group(of=of_rows("shop.shop__buy")),
+            SourceTable("shop.shop__buy"),
+        ),
+        (
+            "game.events, source: shop.shop__buy is written from the stream itself; it would wake "
+            "itself for ever"
+        ),
     ),
     (
         lake(GAME, stream("again", source=TableRows(GAME.table))),
-        "again.events, source: game.events is a stream's own table, in which reprocessing adds payloads again; read in/*.jsonl instead",
+        (
+            "again.events, source: game.events is a stream's own table, in which reprocessing adds "
+            "payloads again; read in/*.jsonl instead"
+        ),
     ),
     (lake(GAME.table), "Lake ev, tables: EventTable("),
 ]
 
 
-@pytest.mark.parametrize(("declare", "answer"), [*STREAMS, *GROUPS, *LAKES], ids=[answer for _, answer in (*STREAMS, *GROUPS, *LAKES)])
-def test_a_wrong_declaration_says_where_it_is_and_what_to_do(declare: Callable[[], object], answer: str) -> None:
+@pytest.mark.parametrize(
+    ("declare", "answer"),
+    [*STREAMS, *GROUPS, *LAKES],
+    ids=[answer for _, answer in (*STREAMS, *GROUPS, *LAKES)],
+)
+def test_a_wrong_declaration_says_where_it_is_and_what_to_do(
+    declare: Callable[[], object], answer: str
+) -> None:
     with pytest.raises(DeclarationError) as raised:
         declare()
     assert str(raised.value).startswith(answer)
 
 
-def test_a_table_in_the_folder_of_a_group_fails_that_group_alone_when_a_location_is_loaded() -> None:
+def test_a_table_in_the_folder_of_a_group_fails_that_group_alone_when_a_location_is_loaded() -> (
+    None
+):
     total = sql_table("shop.total", sql="SELECT count(*) AS n FROM game.events", refresh="full")
     with failures_kept():
         loaded = Lake("ev", [GAME, group(), group("jump", match="jump.*"), total])
     assert {one.name: one.problem.partition(";")[0] for one in loaded.groups if one.problem} == {
-        "shop": "shop.total, name: would lie among the tables of group shop, which has one for each type"
+        "shop": (
+            "shop.total, name: would lie among the tables of group shop, which has one for each "
+            "type"
+        )
     }
 
 
@@ -218,11 +354,20 @@ STREAM = event_stream("game", source=JsonLines("in"))
 
 
 def test_types_are_named_once_by_a_contract_or_in_the_list_of_tables() -> None:
-    shop = event_group("shop", STREAM, match="shop.*", types={"shop.buy": Contract(columns="freeze"), "shop.sell": Contract()})
+    shop = event_group(
+        "shop",
+        STREAM,
+        match="shop.*",
+        types={"shop.buy": Contract(columns="freeze"), "shop.sell": Contract()},
+    )
     buy = SourceTable("shop.shop__buy", asset=Asset(owner="team:other"))
     lake = Lake("ev", [STREAM, shop, buy, shop.table("shop.gift"), SourceTable("bronze.orders")])
     found = {table.name: table.owner for table in named_types(lake, shop)}
-    assert found == {"shop.shop__buy": "team:other", "shop.shop__gift": None, "shop.shop__sell": None}
+    assert found == {
+        "shop.shop__buy": "team:other",
+        "shop.shop__gift": None,
+        "shop.shop__sell": None,
+    }
     assert [table.name for table in foreign_sources(lake)] == ["bronze.orders"]
     other = next(group for group in lake.groups if group.name == "game_other")
     assert named_types(lake, other) == ()
@@ -262,7 +407,9 @@ def test_a_field_is_read_back_from_its_column(field: str) -> None:
 
 
 @given(FIELDS, FIELDS, st.sampled_from(["long", "string"]))
-def test_no_field_has_the_column_of_another_or_of_a_variant(one: str, other: str, kind: str) -> None:
+def test_no_field_has_the_column_of_another_or_of_a_variant(
+    one: str, other: str, kind: str
+) -> None:
     assert (column_of(one) == column_of(other)) == (one == other)
     assert column_of(one) != f"{column_of(other)}{VARIANT}{kind}"
 
@@ -276,6 +423,11 @@ def test_a_column_needs_no_mapping_and_is_no_technical_one(field: str) -> None:
 
 def test_what_a_person_decides_holds_against_what_is_declared() -> None:
     declared = Contract(kinds="freeze", pins={"/a": "long"})
-    shop = group_with(declared).with_hints([Hint(type="buy", of="kinds", says="evolve"), Hint(type="buy", of="/a", says="double")])
-    assert (shop.contract_of("buy").kinds, shop.contract_of("buy").pins) == (Mode.EVOLVE, {"/a": Pin.DOUBLE})
+    shop = group_with(declared).with_hints(
+        [Hint(type="buy", of="kinds", says="evolve"), Hint(type="buy", of="/a", says="double")]
+    )
+    assert (shop.contract_of("buy").kinds, shop.contract_of("buy").pins) == (
+        Mode.EVOLVE,
+        {"/a": Pin.DOUBLE},
+    )
     assert shop.contract_of("sell") == declared

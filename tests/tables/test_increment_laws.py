@@ -1,4 +1,5 @@
-"""Laws of the refresh modes: SQL that a mode accepts is kept equal to a full recomputation, checked in DuckDB.
+"""Laws of the refresh modes: SQL that a mode accepts is kept equal to a full recomputation, checked
+in DuckDB.
 
 Good and bad queries are put together from parts; those that are refused are left out.
 """
@@ -22,11 +23,17 @@ from lakechime_dagster.tables.options import Read, ReadMode, Storage
 from lakechime_dagster.tables.tables import LakeTable
 
 ROWS = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("v", pa.int64())])
-LAW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+LAW = settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 Rows = list[tuple[int | None, int | None, int | None]]
 
 cells = st.one_of(st.none(), st.integers(0, 1))
-some_rows: st.SearchStrategy[Rows] = st.lists(st.tuples(cells, cells, cells), min_size=1, max_size=5)
+some_rows: st.SearchStrategy[Rows] = st.lists(
+    st.tuples(cells, cells, cells), min_size=1, max_size=5
+)
 
 JOINS = [
     "",
@@ -42,7 +49,12 @@ JOINS = [
     "LEFT SEMI JOIN s.w w ON f.a = w.a",
     "LEFT ANTI JOIN s.w w ON f.a = w.a",
 ]
-FILTERS = ["", "WHERE f.b IS NULL", "WHERE f.a > (SELECT min(v) FROM s.w)", "WHERE EXISTS (SELECT 1 FROM s.f g WHERE g.b > f.b)"]
+FILTERS = [
+    "",
+    "WHERE f.b IS NULL",
+    "WHERE f.a > (SELECT min(v) FROM s.w)",
+    "WHERE EXISTS (SELECT 1 FROM s.f g WHERE g.b > f.b)",
+]
 
 
 @dataclass(frozen=True)
@@ -68,7 +80,10 @@ def changes(draw: st.DrawFn) -> Change:
     states: list[Rows] = []
     for _ in range(2):
         old = draw(some_rows)
-        gone, came = draw(st.integers(0, 2 * len(old))), draw(st.lists(st.tuples(cells, cells, cells), max_size=1))
+        gone, came = (
+            draw(st.integers(0, 2 * len(old))),
+            draw(st.lists(st.tuples(cells, cells, cells), max_size=1)),
+        )
         states += [old, [row for checkpoint, row in enumerate(old) if checkpoint != gone] + came]
     return Change(*states)
 
@@ -77,10 +92,14 @@ class State:
     """Spark SQL over one state of both tables, in DuckDB."""
 
     def __init__(self, f: Rows, w: Rows) -> None:
-        self._connection = duckdb.connect(config={"threads": 1})  # small tables; and windows over them race in 1.5.5
+        self._connection = duckdb.connect(
+            config={"threads": 1}
+        )  # small tables; and windows over them race in 1.5.5
         self._connection.execute("CREATE SCHEMA s")
         for name, rows in (("f", f), ("w", w)):
-            columns = [pa.array([row[checkpoint] for row in rows], pa.int64()) for checkpoint in range(3)]
+            columns = [
+                pa.array([row[checkpoint] for row in rows], pa.int64()) for checkpoint in range(3)
+            ]
             self._connection.register("rows", pa.table(columns, schema=ROWS))
             self._connection.execute(f"CREATE TABLE s.{name} AS FROM rows")
 
@@ -91,7 +110,9 @@ class State:
         self._connection.close()
 
     def bag(self, sql: str) -> "Counter[tuple[object, ...]]":
-        """The rows that a query gives, each as often as it does; none for text that is no valid SQL in any engine."""
+        """The rows that a query gives, each as often as it does; none for text that is no valid SQL
+        in any engine.
+        """
         try:
             return Counter(self._connection.execute(as_duckdb(sql)).fetchall())
         except duckdb.BinderException:
@@ -109,14 +130,19 @@ def as_duckdb(sql: str) -> str:
 def keys_over(table: LakeTable, name: str) -> str:
     """The keys of a table as terms over the columns of one input that give them."""
     query = sqlglot.parse_one(str(table.sql), dialect="spark", into=exp.Select)
-    terms = {projection.alias: exp.Paren(this=projection.unalias().copy()) for projection in query.selects}
+    terms = {
+        projection.alias: exp.Paren(this=projection.unalias().copy())
+        for projection in query.selects
+    }
     for key, own in table.key_columns[name].items():
         for column in list(terms[key].find_all(exp.Column)):
             column.replace(exp.column(own[f"{column.table}.{column.name}"]))
     return ", ".join(terms[key].sql("spark") for key in table.keys)
 
 
-def accepted(sql: str, refresh: str, keys: tuple[str, ...] = (), pinned: str = "", partition: str = "") -> LakeTable | None:
+def accepted(
+    sql: str, refresh: str, keys: tuple[str, ...] = (), pinned: str = "", partition: str = ""
+) -> LakeTable | None:
     """The declaration, or None when it is refused."""
     reads = [Read(table=pinned, mode=ReadMode.SNAPSHOT)] if pinned else []
     try:
@@ -139,14 +165,22 @@ def changed_rows(old: Rows, new: Rows) -> Rows:
 
 
 PLAIN = ["f.a, f.b", "f.a, (SELECT count(*) FROM s.w) AS n"]
-FOLDING = ["max(f.v) AS m", "DISTINCT f.b", "sum(f.v) OVER (PARTITION BY f.b) AS s", "f.a, (SELECT count(*) FROM s.f) AS n"]
+FOLDING = [
+    "max(f.v) AS m",
+    "DISTINCT f.b",
+    "sum(f.v) OVER (PARTITION BY f.b) AS s",
+    "f.a, (SELECT count(*) FROM s.f) AS n",
+]
 
 
 @cache
 def row_queries() -> list[str]:
     """What `rows` accepts with w pinned."""
     tails = ["", "LIMIT 2", "UNION SELECT a, b FROM s.w"]
-    several = [f"SELECT {' '.join(parts)}" for parts in product(PLAIN + FOLDING, ["FROM s.f f"], JOINS, FILTERS, tails)]
+    several = [
+        f"SELECT {' '.join(parts)}"
+        for parts in product(PLAIN + FOLDING, ["FROM s.f f"], JOINS, FILTERS, tails)
+    ]
     return [sql for sql in several if accepted(sql, "rows", pinned="s.w" if "s.w" in sql else "")]
 
 
@@ -155,7 +189,11 @@ def row_queries() -> list[str]:
 @LAW
 def test_sql_that_rows_accepts_gives_for_more_rows_just_more_rows(change: Change) -> None:
     came = list((Counter(change.new_f) - Counter(change.old_f)).elements())
-    with State(change.old_f, change.old_w) as old, State(came, change.new_w) as more, State(change.new_f, change.new_w) as new:
+    with (
+        State(change.old_f, change.old_w) as old,
+        State(came, change.new_w) as more,
+        State(change.new_f, change.new_w) as new,
+    ):
         wrong = [sql for sql in row_queries() if new.bag(sql) != old.bag(sql) + more.bag(sql)]
     assert wrong == []
 
@@ -163,12 +201,26 @@ def test_sql_that_rows_accepts_gives_for_more_rows_just_more_rows(change: Change
 @cache
 def group_queries() -> list[LakeTable]:
     """What `affected_keys` accepts."""
-    terms = [["f.a"], ["f.b"], ["w.a"], ["w.b"], ["f.a", "f.b"], ["f.a + f.b"], ["f.a", "w.b"], ["coalesce(f.a, 0)"]]
+    terms = [
+        ["f.a"],
+        ["f.b"],
+        ["w.a"],
+        ["w.b"],
+        ["f.a", "f.b"],
+        ["f.a + f.b"],
+        ["f.a", "w.b"],
+        ["coalesce(f.a, 0)"],
+    ]
     several = []
-    for grouped, join, where, tail in product(terms, JOINS, FILTERS, ["", "HAVING count(*) > 1", "LIMIT 1"]):
+    for grouped, join, where, tail in product(
+        terms, JOINS, FILTERS, ["", "HAVING count(*) > 1", "LIMIT 1"]
+    ):
         keys = tuple(f"k{checkpoint}" for checkpoint in range(len(grouped)))
         columns = ", ".join(f"{term} AS {key}" for term, key in zip(grouped, keys, strict=True))
-        sql = f"SELECT {columns}, count(*) AS n, sum(f.v) AS s FROM s.f f {join} {where} GROUP BY {', '.join(grouped)} {tail}"
+        sql = (
+            f"SELECT {columns}, count(*) AS n, sum(f.v) AS s FROM s.f f {join} {where} GROUP BY "
+            f"{', '.join(grouped)} {tail}"
+        )
         several.append(accepted(sql, "affected_keys", keys=keys))
     return [table for table in several if table is not None]
 
@@ -177,8 +229,15 @@ def group_queries() -> list[LakeTable]:
 @given(changes())
 @LAW
 def test_groups_that_differ_are_among_those_that_changed_rows_tell(change: Change) -> None:
-    rows = {"s.f": changed_rows(change.old_f, change.new_f), "s.w": changed_rows(change.old_w, change.new_w)}
-    with State(change.old_f, change.old_w) as old, State(change.new_f, change.new_w) as new, State(rows["s.f"], rows["s.w"]) as changed:
+    rows = {
+        "s.f": changed_rows(change.old_f, change.new_f),
+        "s.w": changed_rows(change.old_w, change.new_w),
+    }
+    with (
+        State(change.old_f, change.old_w) as old,
+        State(change.new_f, change.new_w) as new,
+        State(rows["s.f"], rows["s.w"]) as changed,
+    ):
         wrong = []
         for table in group_queries():
             touched: set[tuple[object, ...]] = set()
@@ -201,9 +260,13 @@ def partition_queries() -> list[str]:
         ("sum(f.v) OVER () AS s", ""),
     ]
     several = []
-    for column, (measure, tail), join, where in product(columns, [*measures, ("f.b", "LIMIT 2"), ("f.b", "GROUP BY f.b")], JOINS, FILTERS):
+    for column, (measure, tail), join, where in product(
+        columns, [*measures, ("f.b", "LIMIT 2"), ("f.b", "GROUP BY f.b")], JOINS, FILTERS
+    ):
         several.append(f"SELECT {column}, {measure} FROM s.f f {join} {where} {tail}")
-    nested = "SELECT a, max(b) AS b FROM (SELECT * FROM s.f UNION ALL SELECT * FROM s.w) u GROUP BY a"
+    nested = (
+        "SELECT a, max(b) AS b FROM (SELECT * FROM s.f UNION ALL SELECT * FROM s.w) u GROUP BY a"
+    )
     return [sql for sql in [nested, *several] if accepted(sql, "partitions", partition="a")]
 
 
@@ -211,11 +274,16 @@ def partition_queries() -> list[str]:
 @given(changes())
 @LAW
 def test_partitions_that_differ_are_among_those_that_changed_rows_lie_in(change: Change) -> None:
-    rows = {"s.f": changed_rows(change.old_f, change.new_f), "s.w": changed_rows(change.old_w, change.new_w)}
+    rows = {
+        "s.f": changed_rows(change.old_f, change.new_f),
+        "s.w": changed_rows(change.old_w, change.new_w),
+    }
     wrong = []
     with State(change.old_f, change.old_w) as old, State(change.new_f, change.new_w) as new:
         for sql in partition_queries():
             before, after = old.bag(sql), new.bag(sql)
             touched = {row[0] for name, several in rows.items() if name in sql for row in several}
-            wrong += [] if {row[0] for row in (before - after) + (after - before)} <= touched else [sql]
+            wrong += (
+                [] if {row[0] for row in (before - after) + (after - before)} <= touched else [sql]
+            )
     assert wrong == []

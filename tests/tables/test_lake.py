@@ -22,10 +22,14 @@ from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import SourceTable
 from tests.tables.tables import REJOIN, flights, joined, make_table, weather
 
-SILVER = make_table(compute=joined, keys=["flight"], reads={"flights": REJOIN, "weather": weather.snapshot()})
+SILVER = make_table(
+    compute=joined, keys=["flight"], reads={"flights": REJOIN, "weather": weather.snapshot()}
+)
 
 
-GOLD = sql_table("gold.routes", sql="SELECT * FROM silver.flights JOIN bronze.weather USING (origin)")
+GOLD = sql_table(
+    "gold.routes", sql="SELECT * FROM silver.flights JOIN bronze.weather USING (origin)"
+)
 
 
 def test_tables_come_in_an_order_in_which_inputs_are_first() -> None:
@@ -37,7 +41,9 @@ def test_tables_come_in_an_order_in_which_inputs_are_first() -> None:
     assert set(lake.sources) == {flights, weather}
 
 
-GRAPHS = st.dictionaries(st.sampled_from("abcdefgh"), st.lists(st.sampled_from("abcdefgh"), max_size=4), max_size=8)
+GRAPHS = st.dictionaries(
+    st.sampled_from("abcdefgh"), st.lists(st.sampled_from("abcdefgh"), max_size=4), max_size=8
+)
 
 
 @given(GRAPHS)
@@ -46,7 +52,12 @@ def test_a_graph_has_either_a_cycle_or_an_order(inputs: dict[str, list[str]]) ->
     if cycle is None:
         order = topological(inputs)
         assert sorted(order) == sorted(inputs)
-        assert all(order.index(name) < order.index(table) for table in order for name in inputs[table] if name in inputs)
+        assert all(
+            order.index(name) < order.index(table)
+            for table in order
+            for name in inputs[table]
+            if name in inputs
+        )
     else:
         assert cycle[0] == cycle[-1]
         assert len(set(cycle)) == len(cycle) - 1
@@ -56,7 +67,9 @@ def test_a_graph_has_either_a_cycle_or_an_order(inputs: dict[str, list[str]]) ->
 def test_alarms_are_urls_or_variables_and_are_not_shown() -> None:
     lake = Lake("shop", [SourceTable("bronze.orders")], alarms=["$OPS", "mailto://ada:secret@mail"])
     assert (lake.alarms, "secret" in repr(lake)) == (("$OPS", "mailto://ada:secret@mail"), False)
-    with pytest.raises(DeclarationError, match=r"Lake shop, alarms\[1\]: is neither a URL of apprise") as refused:
+    with pytest.raises(
+        DeclarationError, match=r"Lake shop, alarms\[1\]: is neither a URL of apprise"
+    ) as refused:
         Lake("shop", [], alarms=["$OPS", "my secret"])
     assert "secret" not in str(refused.value)
 
@@ -64,7 +77,10 @@ def test_alarms_are_urls_or_variables_and_are_not_shown() -> None:
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("no.such.package:lake", "names no module no.such.package; is it installed or on PYTHONPATH"),
+        (
+            "no.such.package:lake",
+            "names no module no.such.package; is it installed or on PYTHONPATH",
+        ),
         ("tests.e2e.lake:pond", "tests.e2e.lake has no Lake of the name pond"),
         ("json:dumps", "json has no Lake of the name dumps"),
     ],
@@ -88,7 +104,9 @@ lake = Lake("play", [
 """
 
 
-def test_a_group_whose_declaration_is_wrong_fails_alone_and_keeps_its_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_whose_declaration_is_wrong_fails_alone_and_keeps_its_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "groups_lake.py").write_text(GROUPS)
     monkeypatch.syspath_prepend(tmp_path)
     lake = load_lake("groups_lake:lake")
@@ -101,9 +119,16 @@ def test_a_group_whose_declaration_is_wrong_fails_alone_and_keeps_its_types(tmp_
         "fights": "",
         "game_other": "",
     }
-    assert [owner_of(lake.groups, kind).name for kind in ("shop.buy", "level.up", "other")] == ["shop", "levels", "game_other"]
+    assert [owner_of(lake.groups, kind).name for kind in ("shop.buy", "level.up", "other")] == [
+        "shop",
+        "levels",
+        "game_other",
+    ]
     graph = build_definitions(lake).resolve_asset_graph()
-    assert [graph.get(dg.AssetKey(name)).is_executable for name in ("shop", "fights")] == [False, True]
+    assert [graph.get(dg.AssetKey(name)).is_executable for name in ("shop", "fights")] == [
+        False,
+        True,
+    ]
     with pytest.raises(DeclarationError, match="frezee"):
         exec(GROUPS, {})
 
@@ -131,33 +156,60 @@ def test_an_alias_that_means_nothing_is_refused(said: str, meant: str, problem: 
         Lake("shop", [ORDERS], aliases={said: meant})
 
 
-WRITER = Account("shop-writer", {"fs.s3a.access.key": "$SHOP_KEY", "fs.s3a.endpoint": "https://store"})
+WRITER = Account(
+    "shop-writer", {"fs.s3a.access.key": "$SHOP_KEY", "fs.s3a.endpoint": "https://store"}
+)
 
 
 def test_a_session_gets_the_settings_and_a_file_system_of_its_own() -> None:
     found = WRITER.confs("s3a://lake/shop/orders", {"SHOP_KEY": "secret"})
-    assert found == {"fs.s3a.impl.disable.cache": "true", "fs.s3a.access.key": "secret", "fs.s3a.endpoint": "https://store"}
+    assert found == {
+        "fs.s3a.impl.disable.cache": "true",
+        "fs.s3a.access.key": "secret",
+        "fs.s3a.endpoint": "https://store",
+    }
     assert "fs.s3a" not in repr(WRITER)
 
 
-@pytest.mark.parametrize("location", ["/lake/orders", "lake/orders", "file:///lake/orders", "hdfs://names/lake/orders"])
+@pytest.mark.parametrize(
+    "location", ["/lake/orders", "lake/orders", "file:///lake/orders", "hdfs://names/lake/orders"]
+)
 def test_an_account_that_has_no_effect_is_refused(location: str) -> None:
     settings = {"fs.permissions.umask-mode": "077", **WRITER.settings}
     writer = Account("shop-writer", settings)
-    with pytest.raises(DeclarationError, match=r"a\.b, write_as: fs\.s3a\.access\.key of Account\('shop-writer'\) has no effect at"):
-        sql_table("a.b", sql="SELECT n FROM a.c", storage=Storage(write_as=writer, location=location))
+    with pytest.raises(
+        DeclarationError,
+        match=r"a\.b, write_as: fs\.s3a\.access\.key of Account\('shop-writer'\) has no effect at",
+    ):
+        sql_table(
+            "a.b", sql="SELECT n FROM a.c", storage=Storage(write_as=writer, location=location)
+        )
     with pytest.raises(DeclarationError, match="has no effect"):
         writer.confs(location, {"SHOP_KEY": "secret"})
-    assert Account("shop-writer", {"fs.permissions.umask-mode": "077"}).confs(location, {})["fs.permissions.umask-mode"] == "077"
+    assert (
+        Account("shop-writer", {"fs.permissions.umask-mode": "077"}).confs(location, {})[
+            "fs.permissions.umask-mode"
+        ]
+        == "077"
+    )
 
 
 WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: Account(" ", {"fs.a": "b"}), "Account, name: ' ' is no name, such as shop-writer"),
-    (lambda: Account("a", {}), "Account, settings: is no map of settings, such as {'fs.s3a.access.key': '$SHOP_KEY'}"),
-    (lambda: Account("a", {"spark.x": "b"}), "Account, settings: 'spark.x' is none of a file system's, which begin with fs."),
-    (lambda: Account("a", {"fs.x": 5}), "Account, settings: the value of fs.x is no text, or $NAME of a variable"),  # type: ignore[dict-item]
     (
-        lambda: sql_table("a.b", sql="SELECT n FROM a.c", storage=Storage(write_as="x")),  # type: ignore[arg-type]
+        lambda: Account("a", {}),
+        "Account, settings: is no map of settings, such as {'fs.s3a.access.key': '$SHOP_KEY'}",
+    ),
+    (
+        lambda: Account("a", {"spark.x": "b"}),
+        "Account, settings: 'spark.x' is none of a file system's, which begin with fs.",
+    ),
+    (
+        lambda: Account("a", {"fs.x": 5}),  # pyright: ignore[reportArgumentType]
+        "Account, settings: the value of fs.x is no text, or $NAME of a variable",
+    ),
+    (
+        lambda: sql_table("a.b", sql="SELECT n FROM a.c", storage=Storage(write_as="x")),  # pyright: ignore[reportArgumentType]
         "a.b, write_as: 'x' is no Account(name, {'fs.…': …})",
     ),
 ]

@@ -1,4 +1,6 @@
-"""Which columns are personal is said of every kind of table, and what would give their values away is refused."""
+"""Which columns are personal is said of every kind of table, and what would give their values away
+is refused.
+"""
 
 import re
 from collections.abc import Callable
@@ -23,7 +25,10 @@ GAME = event_stream("game", source=JsonLines("in"))
 
 def followed(**options: Any) -> CDCTable:
     return cdc_table(
-        "silver.people", source=JsonLines("in"), envelope=Debezium(), **grouped(**{"merge": CDCMerge(keys=("id",)), **options})
+        "silver.people",
+        source=JsonLines("in"),
+        envelope=Debezium(),
+        **grouped(**{"merge": CDCMerge(keys=("id",)), **options}),
     )
 
 
@@ -32,10 +37,14 @@ def sql(text: str = "SELECT id, email FROM bronze.people", **options: Any) -> An
 
 
 def test_columns_of_every_kind_of_table_are_tagged() -> None:
-    assert SourceTable("bronze.people", asset=Asset(columns={"email": EMAIL})).personal == {"email": EMAIL}
+    assert SourceTable("bronze.people", asset=Asset(columns={"email": EMAIL})).personal == {
+        "email": EMAIL
+    }
     assert sql(columns={"email": EMAIL}).personal == {"email": Personal("email")}
     assert make_table(columns={"email": EMAIL}).personal == {"email": EMAIL}
-    assert event_group("shop", GAME, columns={"/user/email": EMAIL}).personal == {"/user/email": EMAIL}
+    assert event_group("shop", GAME, columns={"/user/email": EMAIL}).personal == {
+        "/user/email": EMAIL
+    }
 
 
 def test_a_column_of_a_followed_table_may_be_renamed_and_personal() -> None:
@@ -47,39 +56,84 @@ def test_a_column_of_a_followed_table_may_be_renamed_and_personal() -> None:
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: personal("E-Mail"), "personal(), category: 'E-Mail' is no word of small letters"),
     (lambda: personal(""), "personal(), category: ''"),
-    (lambda: SourceTable("a.b", asset=Asset(columns={"email": "email"})), "a.b, columns: 'email' of 'email' is no personal("),  # type: ignore[dict-item]
-    (lambda: SourceTable("a.b", asset=Asset(columns=["email"])), "a.b, columns: ['email'] is no map of columns"),  # type: ignore[arg-type]
-    (lambda: SourceTable("a.b", asset=Asset(columns={"email": EMAIL, "EMAIL": EMAIL})), "names column 'EMAIL' twice"),
-    (lambda: SourceTable("a.b", asset=Asset(columns={"payload:user": EMAIL})), "'payload:user' is no column; write such as"),
     (
-        lambda: SourceTable("a.b", storage=Storage(partitioned_by={"email": "string"}), asset=Asset(columns={"Email": EMAIL})),
+        lambda: SourceTable("a.b", asset=Asset(columns={"email": "email"})),  # pyright: ignore[reportArgumentType]
+        "a.b, columns: 'email' of 'email' is no personal(",
+    ),
+    (
+        lambda: SourceTable("a.b", asset=Asset(columns=["email"])),  # pyright: ignore[reportArgumentType]
+        "a.b, columns: ['email'] is no map of columns",
+    ),
+    (
+        lambda: SourceTable("a.b", asset=Asset(columns={"email": EMAIL, "EMAIL": EMAIL})),
+        "names column 'EMAIL' twice",
+    ),
+    (
+        lambda: SourceTable("a.b", asset=Asset(columns={"payload:user": EMAIL})),
+        "'payload:user' is no column; write such as",
+    ),
+    (
+        lambda: SourceTable(
+            "a.b",
+            storage=Storage(partitioned_by={"email": "string"}),
+            asset=Asset(columns={"Email": EMAIL}),
+        ),
         "'Email' is a partition level",
     ),
     (
-        lambda: SourceTable("a.b", storage=Storage(partitioned_by={"kapi": "string"}), asset=Asset(columns={"kapı": EMAIL})),
+        lambda: SourceTable(
+            "a.b",
+            storage=Storage(partitioned_by={"kapi": "string"}),
+            asset=Asset(columns={"kapı": EMAIL}),
+        ),
         "is a partition level",
     ),
     (
         lambda: SourceTable("a.b", asset=Asset(columns={"email": EMAIL}, public=True)),
         "a.b, public: is for everybody, and 'email' is personal",
     ),
-    (lambda: SourceTable("a.b", asset=Asset(public="yes")), "a.b, public: 'yes' is neither True nor False"),  # type: ignore[arg-type]
-    (lambda: sql(columns={"mail": EMAIL}), "silver.people, columns: 'mail' is no column of it; it has id, email"),
-    (lambda: sql(columns={"email": EMAIL}, public=True), "silver.people, public: is for everybody"),
-    (lambda: make_table(columns={"born": personal("birth_date")}, watermark="born"), "watermark: names 'born', which is personal"),
-    (lambda: followed(columns={"email": EMAIL}, cluster_by=["email"]), "cluster_by: names 'email', which is personal"),
-    (lambda: followed(columns={"email": EMAIL}, public=True), "silver.people, public: is for everybody"),
     (
-        lambda: followed(columns={"email": EMAIL}, merge=CDCMerge(keys=("id",), except_column_list=("email",))),
+        lambda: SourceTable("a.b", asset=Asset(public="yes")),  # pyright: ignore[reportArgumentType]
+        "a.b, public: 'yes' is neither True nor False",
+    ),
+    (
+        lambda: sql(columns={"mail": EMAIL}),
+        "silver.people, columns: 'mail' is no column of it; it has id, email",
+    ),
+    (lambda: sql(columns={"email": EMAIL}, public=True), "silver.people, public: is for everybody"),
+    (
+        lambda: make_table(columns={"born": personal("birth_date")}, watermark="born"),
+        "watermark: names 'born', which is personal",
+    ),
+    (
+        lambda: followed(columns={"email": EMAIL}, cluster_by=["email"]),
+        "cluster_by: names 'email', which is personal",
+    ),
+    (
+        lambda: followed(columns={"email": EMAIL}, public=True),
+        "silver.people, public: is for everybody",
+    ),
+    (
+        lambda: followed(
+            columns={"email": EMAIL}, merge=CDCMerge(keys=("id",), except_column_list=("email",))
+        ),
         "'email' is personal, and merge.column_list leaves it out",
     ),
-    (lambda: event_group("shop", GAME, columns={"$.email": EMAIL}), "shop, columns: '$.email' is no path; write such as '/user/email'"),
-    (lambda: event_group("shop", GAME, columns={"/email": "email"}), "'email' of '/email' is no personal("),  # type: ignore[dict-item]
+    (
+        lambda: event_group("shop", GAME, columns={"$.email": EMAIL}),
+        "shop, columns: '$.email' is no path; write such as '/user/email'",
+    ),
+    (
+        lambda: event_group("shop", GAME, columns={"/email": "email"}),  # pyright: ignore[reportArgumentType]
+        "'email' of '/email' is no personal(",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("declare", "message"), REFUSED, ids=[message for _, message in REFUSED])
-def test_what_cannot_be_is_refused_with_the_field(declare: Callable[[], object], message: str) -> None:
+def test_what_cannot_be_is_refused_with_the_field(
+    declare: Callable[[], object], message: str
+) -> None:
     with pytest.raises(DeclarationError, match=re.escape(message)):
         declare()
 

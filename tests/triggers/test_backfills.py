@@ -1,4 +1,6 @@
-"""Orders over a real ledger: held until what their inputs' orders made can be read, taken by the next claim, closed by its end."""
+"""Orders over a real ledger: held until what their inputs' orders made can be read, taken by the
+next claim, closed by its end.
+"""
 
 from typing import Any
 
@@ -34,8 +36,15 @@ GOLD = a_subscription("gold", "silver.requests", reads=("silver.requests",))
 
 def daily(**fields: Any) -> Subscription:
     """A subscription per day that ignores what comes late."""
-    condition = PartitionCondition.of("bronze.requests", {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
-    return Subscription(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-04"), **fields))
+    condition = PartitionCondition.of(
+        "bronze.requests", {"day": tick("-1d")}, PartitionLevels.of({"day": "date"})
+    )
+    return Subscription(
+        name="daily",
+        trigger=PartitionTrigger(
+            condition, every(days=1, start="2013-01-02", until="2013-01-04"), **fields
+        ),
+    )
 
 
 def caught_up(world: World, *subscriptions: Subscription) -> None:
@@ -68,14 +77,18 @@ def complete(world: World, execution: Execution) -> None:
     world.ledger.complete(execution, None)
 
 
-def test_a_consumer_runs_for_an_order_though_nothing_came_and_its_end_closes_the_order(world: World) -> None:
+def test_a_consumer_runs_for_an_order_though_nothing_came_and_its_end_closes_the_order(
+    world: World,
+) -> None:
     caught_up(world, SILVER)
     assert not world.decide(SILVER).fires
     backfill = order(world, BackfillRequest(number=0, subscription="silver", span=SPAN))
     assert world.decide(SILVER).reasons == (f"requested by backfill {backfill}",)
     execution = one(world.fire(SILVER))
     assert (execution.step, execution.backfill, execution.ranges()) == (2, backfill, {})
-    assert [one.span for one in Backfills(world.ledger).requests_of(execution.execution_id)] == [SPAN]
+    assert [one.span for one in Backfills(world.ledger).requests_of(execution.execution_id)] == [
+        SPAN
+    ]
     assert states(world, backfill) == [RequestState.TAKEN]
     complete(world, execution)
     assert states(world, backfill) == [RequestState.DONE]
@@ -106,22 +119,36 @@ def test_an_order_that_came_after_the_look_is_not_passed_by_a_claim(world: World
     assert states(world, backfill) == [RequestState.WAITING]
 
 
-def test_a_claim_never_reads_up_to_before_what_the_order_of_its_input_made(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newest position is read after it is seen that no order of an input is open, never before."""
+def test_a_claim_never_reads_up_to_before_what_the_order_of_its_input_made(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest position is read after it is seen that no order of an input is open, never
+    before.
+    """
     caught_up(world, SILVER, GOLD)
     chain(world)
     silver = one(world.fire(SILVER))
     row = world.evaluator.activate(GOLD)
     order_of_reading: list[str] = []
     look, read = type(world.evaluator).requests, type(world.evaluator).end_of
-    monkeypatch.setattr(type(world.evaluator), "requests", lambda *given: order_of_reading.append("requests") or look(*given))
-    monkeypatch.setattr(type(world.evaluator), "end_of", lambda *given: order_of_reading.append("end") or read(*given))
+    monkeypatch.setattr(
+        type(world.evaluator),
+        "requests",
+        lambda *given: order_of_reading.append("requests") or look(*given),
+    )
+    monkeypatch.setattr(
+        type(world.evaluator),
+        "end_of",
+        lambda *given: order_of_reading.append("end") or read(*given),
+    )
     complete(world, silver)
     world.evaluator.fire(GOLD, row, world.evaluator.evaluate(GOLD, row), nothing_committed)
     assert order_of_reading == ["requests", "end"]
 
 
-def test_the_next_attempt_of_a_lost_one_still_has_the_order_and_takes_no_other(world: World) -> None:
+def test_the_next_attempt_of_a_lost_one_still_has_the_order_and_takes_no_other(
+    world: World,
+) -> None:
     caught_up(world, SILVER)
     first = order(world, BackfillRequest(number=0, subscription="silver", span=SPAN))
     execution = one(world.fire(SILVER))
@@ -130,10 +157,15 @@ def test_the_next_attempt_of_a_lost_one_still_has_the_order_and_takes_no_other(w
     assert following is not None
     assert (following.attempt, following.backfill) == (2, first)
     complete(world, following)
-    assert (states(world, first), states(world, second)) == ([RequestState.DONE], [RequestState.WAITING])
+    assert (states(world, first), states(world, second)) == (
+        [RequestState.DONE],
+        [RequestState.WAITING],
+    )
 
 
-def test_a_step_that_a_person_gives_up_ends_its_order_and_lets_the_readers_go_on(world: World) -> None:
+def test_a_step_that_a_person_gives_up_ends_its_order_and_lets_the_readers_go_on(
+    world: World,
+) -> None:
     caught_up(world, SILVER, GOLD)
     backfill = chain(world)
     world.people.skip(one(world.fire(SILVER)), ME)
@@ -146,18 +178,28 @@ def test_of_claims_at_once_no_more_than_may_be_in_flight_take_an_order(world: Wo
     caught_up(world, *others)
     order(
         world,
-        *(BackfillRequest(number=number, subscription=subscription.name, span=SPAN) for number, subscription in enumerate(others)),
+        *(
+            BackfillRequest(number=number, subscription=subscription.name, span=SPAN)
+            for number, subscription in enumerate(others)
+        ),
         most=1,
     )
     rows = [world.evaluator.activate(subscription) for subscription in others]
-    looks = [(row, world.ledger.consumers(row)[""], world.evaluator.requests(row, "").ids) for row in rows]
-    [first, second] = [(row, consumer, Claim(end=checkpoint(9), requests=ids)) for row, consumer, ids in looks]
+    looks = [
+        (row, world.ledger.consumers(row)[""], world.evaluator.requests(row, "").ids)
+        for row in rows
+    ]
+    [first, second] = [
+        (row, consumer, Claim(end=checkpoint(9), requests=ids)) for row, consumer, ids in looks
+    ]
     world.ledger.claim(*first)
     with pytest.raises(ConsumerConflictError, match="has 1 consumers in flight"):
         world.ledger.claim(*second)
 
 
-def test_a_decision_that_was_made_before_an_order_claims_nothing_that_is_held_back(world: World) -> None:
+def test_a_decision_that_was_made_before_an_order_claims_nothing_that_is_held_back(
+    world: World,
+) -> None:
     caught_up(world, SILVER, GOLD)
     world.change("silver.requests", 1)
     row, decision = world.evaluator.activate(GOLD), world.decide(GOLD)
@@ -178,13 +220,18 @@ def test_cancelling_drops_what_is_not_taken(world: World) -> None:
     assert Backfills(world.ledger).cancel(backfill, ME) == 0
 
 
-def test_a_fired_key_is_run_once_more_with_what_came_late_though_it_ignores_that(world: World) -> None:
+def test_a_fired_key_is_run_once_more_with_what_came_late_though_it_ignores_that(
+    world: World,
+) -> None:
     subscription = daily()
     caught_up(world, subscription)
     world.change("bronze.requests", 1, partition=["2013-01-01"])
     assert not world.decide(subscription).fires
     backfill = order(world, BackfillRequest(number=0, subscription="daily", key="day=2013-01-01"))
-    assert world.decide(subscription).reasons[0] == f"day=2013-01-01 is requested by backfill {backfill}"
+    assert (
+        world.decide(subscription).reasons[0]
+        == f"day=2013-01-01 is requested by backfill {backfill}"
+    )
     execution = one(world.fire(subscription))
     assert (execution.step, execution.backfill) == (2, backfill)
     complete(world, execution)
@@ -193,16 +240,27 @@ def test_a_fired_key_is_run_once_more_with_what_came_late_though_it_ignores_that
 
 def of_day(day: str, *, waits_for: tuple[int, ...] = (0,)) -> BackfillRequest:
     """An order of a key whose partition was not there when it was planned."""
-    return BackfillRequest(number=1, subscription="daily", key=f"day={day}", waits_for=waits_for, state=RequestState.LATER)
+    return BackfillRequest(
+        number=1,
+        subscription="daily",
+        key=f"day={day}",
+        waits_for=waits_for,
+        state=RequestState.LATER,
+    )
 
 
 def test_a_key_that_is_complete_while_its_input_is_ordered_fires_after_it(world: World) -> None:
     """It ignores what comes late, so that it would miss what the order of its input makes."""
     subscription = daily()
     caught_up(world, subscription, SILVER)
-    backfill = order(world, BackfillRequest(number=0, subscription="silver", span=SPAN), of_day("2013-01-02"))
+    backfill = order(
+        world, BackfillRequest(number=0, subscription="silver", span=SPAN), of_day("2013-01-02")
+    )
     world.change("bronze.requests", 1, partition=["2013-01-02"])
-    assert f"day=2013-01-02: backfill {backfill} requested it, after silver" in world.decide(subscription).reasons
+    assert (
+        f"day=2013-01-02: backfill {backfill} requested it, after silver"
+        in world.decide(subscription).reasons
+    )
     silver = one(world.fire(SILVER))
     assert world.fire(subscription) == []
     complete(world, silver)
@@ -212,7 +270,9 @@ def test_a_key_that_is_complete_while_its_input_is_ordered_fires_after_it(world:
     assert states(world, backfill) == [RequestState.DONE, RequestState.CANCELLED]
 
 
-def test_a_key_that_was_looked_at_before_a_backfill_that_is_done_by_now_is_not_claimed_up_to_then(world: World) -> None:
+def test_a_key_that_was_looked_at_before_a_backfill_that_is_done_by_now_is_not_claimed_up_to_then(
+    world: World,
+) -> None:
     subscription = daily()
     caught_up(world, subscription, SILVER)
     world.change("bronze.requests", 1, partition=["2013-01-02"])
@@ -225,18 +285,28 @@ def test_a_key_that_was_looked_at_before_a_backfill_that_is_done_by_now_is_not_c
     assert one(world.fire(subscription)).consumer.key == "day=2013-01-02"
 
 
-def test_nobody_waits_for_a_key_that_may_never_fire_and_cancelling_drops_its_order(world: World) -> None:
+def test_nobody_waits_for_a_key_that_may_never_fire_and_cancelling_drops_its_order(
+    world: World,
+) -> None:
     subscription = daily()
     caught_up(world, subscription, GOLD)
-    backfill = order(world, of_day("2013-01-02", waits_for=()), BackfillRequest(number=2, subscription="gold", waits_for=(1,), span=SPAN))
+    backfill = order(
+        world,
+        of_day("2013-01-02", waits_for=()),
+        BackfillRequest(number=2, subscription="gold", waits_for=(1,), span=SPAN),
+    )
     assert one(world.fire(GOLD)).backfill == backfill
     assert Backfills(world.ledger).cancel(backfill, ME) == 1
     assert states(world, backfill) == [RequestState.CANCELLED, RequestState.TAKEN]
 
 
-def test_a_subscription_that_rested_is_decided_when_it_is_ordered_and_again_when_it_is_free(world: World) -> None:
+def test_a_subscription_that_rested_is_decided_when_it_is_ordered_and_again_when_it_is_free(
+    world: World,
+) -> None:
     caught_up(world, SILVER, GOLD)
-    other = a_subscription("other", "bronze.requests")  # which is decided together with all that read nothing else
+    other = a_subscription(
+        "other", "bronze.requests"
+    )  # which is decided together with all that read nothing else
     world.tick_of_the_sensor(other)
     sweep = Sweep(world.evaluator, [SILVER, GOLD, other])
     while sweep.decisions():
@@ -244,8 +314,14 @@ def test_a_subscription_that_rested_is_decided_when_it_is_ordered_and_again_when
     backfill = chain(world)
     order(world, BackfillRequest(number=0, subscription="other"))
     found = sweep.decisions()
-    assert {name: decision.fires for name, decision in found.items()} == {"silver": True, "gold": False, "other": True}
-    [execution] = world.evaluator.fire(SILVER, sweep.rows["silver"], found["silver"], nothing_committed)
+    assert {name: decision.fires for name, decision in found.items()} == {
+        "silver": True,
+        "gold": False,
+        "other": True,
+    }
+    [execution] = world.evaluator.fire(
+        SILVER, sweep.rows["silver"], found["silver"], nothing_committed
+    )
     assert not sweep.decisions()["gold"].fires
     complete(world, execution)
     assert sweep.decisions()["gold"].reasons == (f"requested by backfill {backfill}",)
@@ -260,8 +336,12 @@ def test_a_subscription_that_is_forgotten_holds_no_order(world: World) -> None:
 
 
 @pytest.mark.services
-def test_a_consumer_waits_until_what_the_order_of_its_input_made_can_be_read(postgres_engine: Engine) -> None:
-    """A transaction that began before holds back the source: until it ends, the newest position is before the input's commit."""
+def test_a_consumer_waits_until_what_the_order_of_its_input_made_can_be_read(
+    postgres_engine: Engine,
+) -> None:
+    """A transaction that began before holds back the source: until it ends, the newest position is
+    before the input's commit.
+    """
     world = World(postgres_engine)
     caught_up(world, SILVER, GOLD)
     chain(world)

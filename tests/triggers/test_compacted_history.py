@@ -1,4 +1,6 @@
-"""Readers that start after retention compacted the history of a table start from it all the same."""
+"""Readers that start after retention compacted the history of a table start from it all the
+same.
+"""
 
 import pytest
 
@@ -26,7 +28,11 @@ COMPLETE = {"complete": "true"}
 
 def compact(world: World) -> None:
     """Compact all that no live consumer needs."""
-    expire(world.engine, FAR, needed={name: need.position for name, need in needs(world.engine).items()})
+    expire(
+        world.engine,
+        FAR,
+        needed={name: need.position for name, need in needs(world.engine).items()},
+    )
 
 
 def from_now(tags: dict[str, str] | None = None) -> Subscription:
@@ -35,7 +41,9 @@ def from_now(tags: dict[str, str] | None = None) -> Subscription:
 
 def start_of(world: World, subscription: Subscription) -> tuple[str | None, str | None]:
     """The uid and snapshot of the table at which a subscription stands."""
-    checkpoint = world.evaluator.activate(subscription).start.sources.get(ORDERS, SnapshotCheckpoint())
+    checkpoint = world.evaluator.activate(subscription).start.sources.get(
+        ORDERS, SnapshotCheckpoint()
+    )
     return checkpoint.table_uid, checkpoint.snapshot_id
 
 
@@ -48,7 +56,9 @@ def test_the_head_does_not_go_back_when_everything_is_compacted(world: World) ->
     assert world.store.feed(Position.ORIGIN).through >= position
 
 
-def test_a_subscription_that_starts_now_reads_only_what_comes_after_the_compacted_snapshots(world: World) -> None:
+def test_a_subscription_that_starts_now_reads_only_what_comes_after_the_compacted_snapshots(
+    world: World,
+) -> None:
     for version in range(3):
         world.change(version=version)
     compact(world)
@@ -61,7 +71,9 @@ def test_a_subscription_that_starts_now_reads_only_what_comes_after_the_compacte
     assert (range_.start, range_.end) == ("2", "3")
 
 
-def test_a_uid_that_becomes_known_later_is_that_of_the_compacted_snapshots_too(world: World) -> None:
+def test_a_uid_that_becomes_known_later_is_that_of_the_compacted_snapshots_too(
+    world: World,
+) -> None:
     world.change(version=5)
     compact(world)
     world.change(version=2, table_uid=TableUid("u"))
@@ -69,7 +81,9 @@ def test_a_uid_that_becomes_known_later_is_that_of_the_compacted_snapshots_too(w
     assert start_of(world, from_now()) == ("u", "5")
 
 
-def test_compacted_snapshots_of_a_table_that_was_created_again_are_not_its_own(world: World) -> None:
+def test_compacted_snapshots_of_a_table_that_was_created_again_are_not_its_own(
+    world: World,
+) -> None:
     world.change(version=7, table_uid=TableUid("old"))
     compact(world)
     anew = Seen(table=ORDERS, cluster="", table_uid=TableUid("new"), snapshot_id=SnapshotId("0"))
@@ -90,7 +104,9 @@ def test_a_mark_vouches_for_a_snapshot_that_was_looked_through_and_compacted(wor
     assert one(world.fire(subscription)).end.sources[ORDERS].snapshot_id == "5"
 
 
-def test_a_tag_that_was_there_before_is_no_news_after_it_was_changed_and_compacted(world: World) -> None:
+def test_a_tag_that_was_there_before_is_no_news_after_it_was_changed_and_compacted(
+    world: World,
+) -> None:
     subscription = a_subscription("silver", trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
     world.change(version=1, tags=COMPLETE)
     assert world.tick_of_the_sensor(subscription).fires
@@ -106,14 +122,19 @@ def test_a_tag_that_was_there_before_is_no_news_after_it_was_changed_and_compact
     assert sweep.decisions() == {}
 
 
-def test_a_subscription_that_begins_with_a_compacted_history_fires_for_it_at_once(world: World) -> None:
+def test_a_subscription_that_begins_with_a_compacted_history_fires_for_it_at_once(
+    world: World,
+) -> None:
     for version in range(3):
         world.change(version=version)
     compact(world)
     subscription = a_subscription()
     tagged = a_subscription("tagged", trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
     assert Sweep(world.evaluator, [subscription, tagged]).decisions()[subscription.name].fires
-    assert (world.decide(subscription).sentence, world.decide(tagged).fires) == ("3 events arrived (3 of bronze.orders)", False)
+    assert (world.decide(subscription).sentence, world.decide(tagged).fires) == (
+        "3 events arrived (3 of bronze.orders)",
+        False,
+    )
 
     execution = one(world.fire(subscription))
     assert (execution.ranges()[ORDERS].start, execution.ranges()[ORDERS].end) == (None, "2")
@@ -126,25 +147,43 @@ def test_a_subscription_that_begins_with_a_compacted_history_fires_for_it_at_onc
 # Repeats of what was compacted
 
 
-def test_a_repeat_of_a_compacted_event_stays_a_duplicate_when_levels_are_declared(world: World) -> None:
-    sent, keyed = make_event(partition=["05"], snapshot_id="1"), make_event(partition=["05"], snapshot_id="2", event_key="mine")
+def test_a_repeat_of_a_compacted_event_stays_a_duplicate_when_levels_are_declared(
+    world: World,
+) -> None:
+    sent, keyed = (
+        make_event(partition=["05"], snapshot_id="1"),
+        make_event(partition=["05"], snapshot_id="2", event_key="mine"),
+    )
     world.store.register([sent, make_event(partition=[5], snapshot_id="1"), keyed])
     compact(world)
     world.store.declare(ORDERS, PartitionLevels.of({"hour": "int"}))
 
-    assert world.store.register([sent, make_event(partition=[5], snapshot_id="1"), keyed]).registered == ()
+    assert (
+        world.store.register([sent, make_event(partition=[5], snapshot_id="1"), keyed]).registered
+        == ()
+    )
 
 
 @pytest.mark.dialect
-def test_the_tags_of_versions_of_a_partition_are_found_after_they_were_compacted(world: World) -> None:
+def test_the_tags_of_versions_of_a_partition_are_found_after_they_were_compacted(
+    world: World,
+) -> None:
     levels = PartitionLevels.of({"day": "date"})
     condition = PartitionCondition.of(ORDERS, {"day": tick("-1d")}, levels)
-    days = PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-03"), tags={"ready": "yes", "by": "shop"})
+    days = PartitionTrigger(
+        condition,
+        every(days=1, start="2013-01-02", until="2013-01-03"),
+        tags={"ready": "yes", "by": "shop"},
+    )
     world.change(version=1, partition=["2013-01-01"], tags={"by": "shop"})
-    world.change(version=1, partition=["2013-01-01"], tags={"ready": "yes"})  # an amendment has the tags of both
+    world.change(
+        version=1, partition=["2013-01-01"], tags={"ready": "yes"}
+    )  # an amendment has the tags of both
     world.change(version=2, partition=["2013-01-02"], tags={"ready": "yes", "by": "web"})
     compact(world)
-    assert [firing.key for firing in world.decide(Subscription(name="days", trigger=days)).firings] == ["day=2013-01-01"]
+    assert [
+        firing.key for firing in world.decide(Subscription(name="days", trigger=days)).firings
+    ] == ["day=2013-01-01"]
     world.change(version=3, partition=["2013-01-01"], operation_type="DELETE")
     compact(world)
     assert not world.decide(Subscription(name="days", trigger=days)).fires

@@ -1,9 +1,10 @@
-"""One consumer under every interleaving that hypothesis finds: the real ledger, a real Delta table, and what breaks without each rule.
+"""One consumer under every interleaving that hypothesis finds: the real ledger, a real Delta table,
+and what breaks without each rule.
 
-Source commits are 1..n; the range (start, end] appends a row per commit to the target, but for the pairs in which the
-second commit undoes the first: a range of nothing but such pairs has no net effect, which makes the fence necessary.
-Whatever crashes, is called lost, goes on as a zombie or is forgotten: the target never holds a commit twice, and when
-all is quiet it holds each one.
+Source commits are 1..n; the range (start, end] appends a row per commit to the target, but for the
+pairs in which the second commit undoes the first: a range of nothing but such pairs has no net
+effect, which makes the fence necessary. Whatever crashes, is called lost, goes on as a zombie or is
+forgotten: the target never holds a commit twice, and when all is quiet it holds each one.
 """
 
 import shutil
@@ -19,16 +20,34 @@ import sqlalchemy as sa
 from deltalake import DeltaTable
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from sqlalchemy import Engine
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.schema import lc_consumer_partition, metadata
 from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
 from lakechime_dagster.formats.delta import DeltaLog
-from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerId, Execution, ExecutionState
+from lakechime_dagster.triggers.consumers import (
+    CommitMetadata,
+    Committed,
+    ConsumerId,
+    Execution,
+    ExecutionState,
+)
 from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS, Beside, Ledger
-from lakechime_dagster.triggers.schema import lc_attempt, lc_consumer, lc_execution, lc_intervention, lc_subscription
+from lakechime_dagster.triggers.schema import (
+    lc_attempt,
+    lc_consumer,
+    lc_execution,
+    lc_intervention,
+    lc_subscription,
+)
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.tables import rows, write
@@ -103,7 +122,9 @@ class ConsumerMachine(RuleBasedStateMachine):
     def the_sensor_claims_and_launches(self) -> None:
         row = self.world.evaluator.activate(SUBSCRIPTION)
         decision = self.world.evaluator.evaluate(SUBSCRIPTION, row)
-        for execution in self.world.evaluator.fire(SUBSCRIPTION, row, decision, self.last_committed):
+        for execution in self.world.evaluator.fire(
+            SUBSCRIPTION, row, decision, self.last_committed
+        ):
             self.launch(execution)
 
     @precondition(lambda self: self.may_be_lost() and len(self.runs) < MAX_RUNS)
@@ -116,7 +137,9 @@ class ConsumerMachine(RuleBasedStateMachine):
         row = self.world.evaluator.activate(SUBSCRIPTION)
         consumer = self.world.ledger.consumers(row)[""]
         end = self.world.evaluator.end_of(SUBSCRIPTION, row, consumer) if is_widened else None
-        following = self.world.ledger.lose(execution, "its lease was over", end=end, immediately=True)
+        following = self.world.ledger.lose(
+            execution, "its lease was over", end=end, immediately=True
+        )
         if following is not None:  # else it is held
             self.launch(following)
 
@@ -162,7 +185,10 @@ class ConsumerMachine(RuleBasedStateMachine):
     def advance(self, run: Run) -> None:
         try:
             if run.at == "launched":
-                run.execution, run.at = self.world.ledger.begin(run.execution.execution_id, run.name), "begun"
+                run.execution, run.at = (
+                    self.world.ledger.begin(run.execution.execution_id, run.name),
+                    "begun",
+                )
             elif run.at == "begun":
                 self.look(run)
             elif run.at == "looked":
@@ -181,7 +207,9 @@ class ConsumerMachine(RuleBasedStateMachine):
             run.at = "looked"
 
     def write(self, run: Run) -> None:
-        """As a run does: complete without a commit if it may, else commit unless the target has this version already."""
+        """As a run does: complete without a commit if it may, else commit unless the target has
+        this version already.
+        """
         first, last = bounds(run.execution)
         commits = [] if is_undone(first, last) else list(range(first + 1, last + 1))
         if not commits and self.completed_empty(run):
@@ -191,10 +219,18 @@ class ConsumerMachine(RuleBasedStateMachine):
         if (self.reached() or 0) >= run.txn:
             return  # Spark skips it
         commit_metadata = CommitMetadata(
-            consumer=run.execution.consumer, step=run.execution.step, attempt=run.execution.attempt, end=run.execution.end
+            consumer=run.execution.consumer,
+            step=run.execution.step,
+            attempt=run.execution.attempt,
+            end=run.execution.end,
         )
         data = rows(*[(commit,) for commit in commits], schema=SCHEMA)
-        write(self.log.location, data, transaction=(commit_metadata.txn_app_id, run.txn), user_metadata=commit_metadata.to_text())
+        write(
+            self.log.location,
+            data,
+            transaction=(commit_metadata.txn_app_id, run.txn),
+            user_metadata=commit_metadata.to_text(),
+        )
 
     def completed_empty(self, run: Run) -> bool:
         try:
@@ -221,7 +257,9 @@ class ConsumerMachine(RuleBasedStateMachine):
         if self.is_quiet():
             missing = set(range(1, self.head + 1)) - set(held)
             missing -= {commit for pair in UNDONE if not set(pair) & set(held) for commit in pair}
-            assert not missing, f"lost or half applied: {sorted(missing)}; the target has {sorted(held)}"
+            assert not missing, (
+                f"lost or half applied: {sorted(missing)}; the target has {sorted(held)}"
+            )
 
     def teardown(self) -> None:
         """From wherever it is, the consumer comes to rest with nothing lost."""
@@ -249,7 +287,14 @@ class ConsumerMachine(RuleBasedStateMachine):
         return self.runs[which % len(self.runs)]
 
     def opened(self) -> Execution | None:
-        return next(iter(self.world.ledger.executions(subscription=SUBSCRIPTION.name, state=ExecutionState.OPEN)), None)
+        return next(
+            iter(
+                self.world.ledger.executions(
+                    subscription=SUBSCRIPTION.name, state=ExecutionState.OPEN
+                )
+            ),
+            None,
+        )
 
     def may_be_lost(self) -> bool:
         """Whether an attempt is left, and one more for the end."""
@@ -264,7 +309,13 @@ class ConsumerMachine(RuleBasedStateMachine):
         return not self.runs and self.opened() is None and at == self.head
 
     def reached(self) -> int | None:
-        return DeltaTable(self.log.location).transaction_version(str(ConsumerId("test", SUBSCRIPTION.name))) if self.log.exists() else None
+        return (
+            DeltaTable(self.log.location).transaction_version(
+                str(ConsumerId("test", SUBSCRIPTION.name))
+            )
+            if self.log.exists()
+            else None
+        )
 
     def held(self) -> list[int]:
         if not self.log.exists():
@@ -315,13 +366,22 @@ class OwnEnd(ConsumerMachine):
 
 
 class _WithoutFence(Ledger):
-    def complete(self, execution: Execution, committed: Committed | None, *, reason: str = "", beside: Beside | None = None) -> bool:
+    def complete(
+        self,
+        execution: Execution,
+        committed: Committed | None,
+        *,
+        reason: str = "",
+        beside: Beside | None = None,
+    ) -> bool:
         if committed is not None:
             return super().complete(execution, committed, reason=reason, beside=beside)
         with writing(self.engine) as connection:
             current = self.locked(connection, execution.execution_id)
             if current.state is ExecutionState.OPEN:
-                self.close(connection, current, ExecutionState.COMPLETED, execution.end, None, reason)
+                self.close(
+                    connection, current, ExecutionState.COMPLETED, execution.end, None, reason
+                )
         return True
 
 
@@ -343,7 +403,8 @@ class FreshFromZero(ConsumerMachine):
 
 
 def go(machine: ConsumerMachine, *steps: str) -> tuple[int, ...]:
-    """Take steps by name: `source`, `claim`, `lost` (widened), `ledger lost`, or `run-2` (that run's next step).
+    """Take steps by name: `source`, `claim`, `lost` (widened), `ledger lost`, or `run-2` (that
+    run's next step).
 
     Returns the commits that the target holds when the consumer has come to rest.
     """
@@ -365,18 +426,71 @@ def go(machine: ConsumerMachine, *steps: str) -> tuple[int, ...]:
     return machine.applied
 
 
-TWO_ATTEMPTS_COMMIT = ["source", "claim", "run-1", "lost", "run-1", "run-1", "run-2", "run-2", "run-2"]
-A_LATER_ATTEMPT_READS_FURTHER = ["source", "source", "claim", "source", "run-1", "lost", "run-1", "run-1", "lost"]
+TWO_ATTEMPTS_COMMIT = [
+    "source",
+    "claim",
+    "run-1",
+    "lost",
+    "run-1",
+    "run-1",
+    "run-2",
+    "run-2",
+    "run-2",
+]
+A_LATER_ATTEMPT_READS_FURTHER = [
+    "source",
+    "source",
+    "claim",
+    "source",
+    "run-1",
+    "lost",
+    "run-1",
+    "run-1",
+    "lost",
+]
 NOTHING_TO_DO_BESIDE_ANOTHER_ATTEMPT = [
-    *("source", "source", "claim", "source", "run-1", "lost", "run-1", "run-2", "run-2", "run-1", "claim"),
+    *(
+        "source",
+        "source",
+        "claim",
+        "source",
+        "run-1",
+        "lost",
+        "run-1",
+        "run-2",
+        "run-2",
+        "run-1",
+        "claim",
+    ),
     *("run-3", "run-3", "run-2", "run-3"),
 ]
 A_STEP_WITHOUT_COMMIT_THEN_THE_LEDGER_IS_LOST = [
-    *("source", "source", "claim", *["run-1"] * 3, "source", "claim", *["run-2"] * 4, "ledger lost"),
+    *(
+        "source",
+        "source",
+        "claim",
+        *["run-1"] * 3,
+        "source",
+        "claim",
+        *["run-2"] * 4,
+        "ledger lost",
+    ),
     *("source", "source", "source", "claim"),
 ]
 A_ZOMBIE_OF_A_LOST_LEDGER = [
-    *("source", "source", "source", "claim", *["run-1"] * 4, "source", "claim", "run-2", "run-2", "ledger lost", "source"),
+    *(
+        "source",
+        "source",
+        "source",
+        "claim",
+        *["run-1"] * 4,
+        "source",
+        "claim",
+        "run-2",
+        "run-2",
+        "ledger lost",
+        "source",
+    ),
     *("claim", "claim", "run-3", "run-3", "run-2", "run-3"),
 ]
 FEW = settings(
@@ -387,7 +501,11 @@ FEW = settings(
     database=None,
     print_blob=False,
     report_multiple_bugs=False,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+        HealthCheck.filter_too_much,
+    ],
 )
 
 
@@ -410,7 +528,9 @@ def test_each_source_commit_is_applied_once_whatever_happens(consumer_engine: En
     few = FEW if consumer_engine.dialect.name == "sqlite" else settings(FEW, max_examples=5)
     before = ConsumerMachine.rested
     run_state_machine_as_test(ConsumerMachine, settings=few)
-    assert ConsumerMachine.rested > before, "no machine came to rest: this test no longer proves anything"
+    assert ConsumerMachine.rested > before, (
+        "no machine came to rest: this test no longer proves anything"
+    )
 
 
 TWINS = [

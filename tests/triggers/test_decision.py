@@ -1,4 +1,6 @@
-"""The decisions as tables: evidence in, sentence out; the sentences stand in golden/decisions.txt."""
+"""The decisions as tables: evidence in, sentence out; the sentences stand in
+golden/decisions.txt.
+"""
 
 import datetime as dt
 import os
@@ -37,24 +39,50 @@ BLOCKED = "daily is BLOCKED: disk full; `lakechime execution retry` goes on"
 DROPPED = AtomState(available=False, seen=True, dropped=True)
 
 
-def snapshot(trigger: SnapshotTrigger, *waiting: Waiting, opened: str = "", blocked: str = "") -> Decision:
-    return decide_snapshot("silver", trigger, ConsumerView(open=opened, blocked=blocked), waiting, now_ms=NOON, through=Position(0, 9))
+def snapshot(
+    trigger: SnapshotTrigger, *waiting: Waiting, opened: str = "", blocked: str = ""
+) -> Decision:
+    return decide_snapshot(
+        "silver",
+        trigger,
+        ConsumerView(open=opened, blocked=blocked),
+        waiting,
+        now_ms=NOON,
+        through=Position(0, 9),
+    )
 
 
-def came(count: int, table: str = "a", *, minutes_ago: float = 1, last: float | None = None, unmatched: int = 0) -> Waiting:
+def came(
+    count: int,
+    table: str = "a",
+    *,
+    minutes_ago: float = 1,
+    last: float | None = None,
+    unmatched: int = 0,
+) -> Waiting:
     last = minutes_ago if last is None else last
-    first_ts, last_ts = (int(NOON - minutes * MINUTE) if count else None for minutes in (minutes_ago, last))
-    return Waiting(table=table, count=count, unmatched=unmatched, first_ts=first_ts, last_ts=last_ts)
+    first_ts, last_ts = (
+        int(NOON - minutes * MINUTE) if count else None for minutes in (minutes_ago, last)
+    )
+    return Waiting(
+        table=table, count=count, unmatched=unmatched, first_ts=first_ts, last_ts=last_ts
+    )
 
 
 def unread(count: int, *columns: str, table: str = "a", minutes_ago: float = 1) -> Waiting:
     first_ts = int(NOON - minutes_ago * MINUTE)
-    return Waiting(table=table, unread=Unread(count=count, columns=columns, first_ts=first_ts, last_ts=NOON - MINUTE))
+    return Waiting(
+        table=table,
+        unread=Unread(count=count, columns=columns, first_ts=first_ts, last_ts=NOON - MINUTE),
+    )
 
 
 def trigger_of(*tables: str, **fields: object) -> PartitionTrigger:
     grid = every(days=1, start="2013-01-02", until="2013-01-03")
-    conditions = [PartitionCondition.of(table, {"day": tick("-1d"), "hour": range(2)}, HOUR) for table in tables]
+    conditions = [
+        PartitionCondition.of(table, {"day": tick("-1d"), "hour": range(2)}, HOUR)
+        for table in tables
+    ]
     return PartitionTrigger(conditions, grid, **fields)  # type: ignore[arg-type]
 
 
@@ -68,10 +96,18 @@ def partition(
     activated_ms: int = NOON,
     accepts: Callable[[Firing], bool] = lambda firing: True,
 ) -> Decision:
-    """The decision when the partitions of every key are in these states; `first` and `last` tell what is special of the two keys."""
+    """The decision when the partitions of every key are in these states; `first` and `last` tell
+    what is special of the two keys.
+    """
     keys = []
-    for special, key in zip((first, last), trigger.keys(dt.datetime.fromtimestamp(NOON / 1000, dt.timezone.utc)), strict=True):
-        atoms = {atom: state for atom, state in zip(key.atoms, states, strict=True) if state is not None}
+    for special, key in zip(
+        (first, last),
+        trigger.keys(dt.datetime.fromtimestamp(NOON / 1000, dt.timezone.utc)),
+        strict=True,
+    ):
+        atoms = {
+            atom: state for atom, state in zip(key.atoms, states, strict=True) if state is not None
+        }
         keys.append(KeyEvidence(key=key, atoms=atoms, **(special or {})))
     return decide_partition(
         "daily",
@@ -90,7 +126,9 @@ def table_of_decisions() -> dict[str, Decision]:
     """Every way a decision can go, by what was there."""
     plain, tagged = SnapshotTrigger("a"), SnapshotTrigger(["a", "b"], tags=TAGS)
     hourly = SnapshotTrigger("a", every(hours=1))
-    patient = SnapshotTrigger("a", wait_after_last=dt.timedelta(minutes=5), max_wait=dt.timedelta(hours=1))
+    patient = SnapshotTrigger(
+        "a", wait_after_last=dt.timedelta(minutes=5), max_wait=dt.timedelta(hours=1)
+    )
     daily = SnapshotTrigger("a", every(days=1, start="2013-01-01"))
     two, refire = trigger_of("a"), trigger_of("a", late="refire")
     fired = {"fired": True}
@@ -98,53 +136,101 @@ def table_of_decisions() -> dict[str, Decision]:
         "nothing came": snapshot(plain, came(0)),
         "one event": snapshot(plain, came(1)),
         "events of two tables": snapshot(tagged, came(2), came(3, "b")),
-        "events without the tags": snapshot(tagged, came(0, unmatched=2), came(0, "b", unmatched=1)),
+        "events without the tags": snapshot(
+            tagged, came(0, unmatched=2), came(0, "b", unmatched=1)
+        ),
         "an event before its grid point": snapshot(hourly, came(1, minutes_ago=-1)),
         "an event after its grid point": snapshot(hourly, came(1, minutes_ago=30)),
         "events that still come": snapshot(patient, came(4, minutes_ago=20, last=2)),
         "events that stopped coming": snapshot(patient, came(4, minutes_ago=20, last=6)),
         "events that never stop": snapshot(patient, came(90, minutes_ago=61, last=0)),
         "events of what is not read": snapshot(plain, came(0), unread(2, "note", table="b")),
-        "an event of what is not read beside one of what is": snapshot(plain, came(1), unread(1, "note", table="b")),
-        "events of what is not read, of which one is a day old": snapshot(plain, came(0), unread(2, "note", minutes_ago=24 * 60)),
-        "an event of what is not read, after the last grid point of its day": snapshot(hourly, unread(1, "note", minutes_ago=23 * 60 + 30)),
-        "an event of what is not read, at the last grid point of its day": snapshot(hourly, unread(1, "note", minutes_ago=24 * 60 - 0.5)),
-        "an event of what is not read, with a grid point a day": snapshot(daily, unread(1, "note", minutes_ago=23 * 60)),
+        "an event of what is not read beside one of what is": snapshot(
+            plain, came(1), unread(1, "note", table="b")
+        ),
+        "events of what is not read, of which one is a day old": snapshot(
+            plain, came(0), unread(2, "note", minutes_ago=24 * 60)
+        ),
+        "an event of what is not read, after the last grid point of its day": snapshot(
+            hourly, unread(1, "note", minutes_ago=23 * 60 + 30)
+        ),
+        "an event of what is not read, at the last grid point of its day": snapshot(
+            hourly, unread(1, "note", minutes_ago=24 * 60 - 0.5)
+        ),
+        "an event of what is not read, with a grid point a day": snapshot(
+            daily, unread(1, "note", minutes_ago=23 * 60)
+        ),
         "events of what is not read of a consumer that is open": snapshot(
             plain, unread(1, "note"), opened="execution 3 is running in run 12ab"
         ),
-        "a consumer that is open": snapshot(plain, came(1), opened="execution 3 is running in run 12ab (attempt 1)"),
-        "a consumer that is held": snapshot(plain, came(14), blocked="silver is BLOCKED: disk full; `lakechime execution retry` goes on"),
+        "a consumer that is open": snapshot(
+            plain, came(1), opened="execution 3 is running in run 12ab (attempt 1)"
+        ),
+        "a consumer that is held": snapshot(
+            plain,
+            came(14),
+            blocked="silver is BLOCKED: disk full; `lakechime execution retry` goes on",
+        ),
         "a subscription that is paused": snapshot(plain, came(0), blocked="paused: month end"),
         "all partitions there": partition(two, THERE, THERE),
         "one partition missing": partition(two, THERE, None),
         "a partition without the tag": partition(trigger_of("a", tags=TAGS), THERE, SEEN),
         "a partition that was dropped": partition(two, DROPPED, THERE),
-        "a partition whose table has others": partition(two, THERE, AtomState(available=False, newest='["2013-01-01","1"]')),
+        "a partition whose table has others": partition(
+            two, THERE, AtomState(available=False, newest='["2013-01-01","1"]')
+        ),
         "two tables, one missing": partition(trigger_of("a", "b"), THERE, THERE, THERE, None),
         "a key that fired": partition(two, THERE, THERE, first=fired),
-        "a key that is open": partition(two, THERE, THERE, first=fired | {"consumer": ConsumerView(open="open")}),
-        "a key that is held": partition(two, THERE, THERE, first=fired | {"consumer": ConsumerView(open="open", blocked=BLOCKED)}),
+        "a key that is open": partition(
+            two, THERE, THERE, first=fired | {"consumer": ConsumerView(open="open")}
+        ),
+        "a key that is held": partition(
+            two,
+            THERE,
+            THERE,
+            first=fired | {"consumer": ConsumerView(open="open", blocked=BLOCKED)},
+        ),
         "a key that is held behind others that wait": partition(
-            trigger_of("a", late="refire"), THERE, None, last=fired | {"consumer": ConsumerView(open="open", blocked=BLOCKED)}
+            trigger_of("a", late="refire"),
+            THERE,
+            None,
+            last=fired | {"consumer": ConsumerView(open="open", blocked=BLOCKED)},
         ),
         "late events, ignored": partition(two, THERE, None, first=fired | {"late_events": 2}),
-        "late events, fired again": partition(refire, THERE, None, first=fired | {"late_events": 2}),
+        "late events, fired again": partition(
+            refire, THERE, None, first=fired | {"late_events": 2}
+        ),
         "late events of a consumer that is stale": partition(
-            refire, THERE, None, first=fired | {"late_events": 2, "consumer": ConsumerView(blocked="daily is STALE: events were purged")}
+            refire,
+            THERE,
+            None,
+            first=fired
+            | {
+                "late_events": 2,
+                "consumer": ConsumerView(blocked="daily is STALE: events were purged"),
+            },
         ),
         "more keys than may run": partition(trigger_of("a", max_in_flight=1), THERE, THERE),
         "no room at all": partition(two, THERE, THERE, in_flight=4),
-        "keys that expired": partition(trigger_of("a", deadline=dt.timedelta(hours=1)), THERE, None, activated_ms=0),
-        "a deadline that counts from the activation": partition(trigger_of("a", deadline=dt.timedelta(hours=1)), THERE, None),
-        "a complete key past its deadline": partition(trigger_of("a", deadline=dt.timedelta(hours=1)), THERE, THERE, activated_ms=0),
-        "complete keys of a paused subscription": partition(two, THERE, THERE, blocked="paused: month end"),
+        "keys that expired": partition(
+            trigger_of("a", deadline=dt.timedelta(hours=1)), THERE, None, activated_ms=0
+        ),
+        "a deadline that counts from the activation": partition(
+            trigger_of("a", deadline=dt.timedelta(hours=1)), THERE, None
+        ),
+        "a complete key past its deadline": partition(
+            trigger_of("a", deadline=dt.timedelta(hours=1)), THERE, THERE, activated_ms=0
+        ),
+        "complete keys of a paused subscription": partition(
+            two, THERE, THERE, blocked="paused: month end"
+        ),
     }
 
 
 def test_every_decision_is_what_the_table_says() -> None:
     lines = [
-        f"{case}\n  {'fires' if decision.fires else 'waits' if decision.waits else 'rests'}: {decision.sentence}\n"
+        f"{case}\n  {'fires' if decision.fires else 'waits' if decision.waits else 'rests'}: "
+        f"{decision.sentence}\n"
         for case, decision in table_of_decisions().items()
     ]
     text = "\n".join(lines)
@@ -154,19 +240,33 @@ def test_every_decision_is_what_the_table_says() -> None:
 
 
 def test_what_fires_names_the_consumers_that_the_decision_saw() -> None:
-    decision = partition(trigger_of("a"), THERE, THERE, first={"consumer": ConsumerView(completed=3)})
-    assert [(firing.key, firing.completed) for firing in decision.firings] == [("day=2013-01-01", 3), ("day=2013-01-02", 0)]
+    decision = partition(
+        trigger_of("a"), THERE, THERE, first={"consumer": ConsumerView(completed=3)}
+    )
+    assert [(firing.key, firing.completed) for firing in decision.firings] == [
+        ("day=2013-01-01", 3),
+        ("day=2013-01-02", 0),
+    ]
 
 
 def test_keys_that_cannot_be_launched_take_no_room_of_those_behind_them() -> None:
-    decision = partition(trigger_of("a", max_in_flight=1), THERE, THERE, accepts=lambda firing: firing.key != "day=2013-01-01")
+    decision = partition(
+        trigger_of("a", max_in_flight=1),
+        THERE,
+        THERE,
+        accepts=lambda firing: firing.key != "day=2013-01-01",
+    )
     assert [firing.key for firing in decision.firings] == ["day=2013-01-02"]
     assert [firing.key for firing in decision.refused] == ["day=2013-01-01"]
     assert decision.reasons == ("all 2 partitions of day=2013-01-02 are there", "0 of 2 keys fired")
 
 
 @given(
-    waiting=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3 * 24 * 60)), min_size=1, max_size=3),
+    waiting=st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3 * 24 * 60)),
+        min_size=1,
+        max_size=3,
+    ),
     hours=st.sampled_from([None, 1, 6, 24, 48]),
 )
 def test_what_is_not_read_waits_for_a_day_at_most_and_never_holds_back_what_is(
@@ -174,12 +274,19 @@ def test_what_is_not_read_waits_for_a_day_at_most_and_never_holds_back_what_is(
 ) -> None:
     trigger = SnapshotTrigger("a", every(hours=hours, start="2013-01-01") if hours else None)
     tables = [
-        replace(came(needed, minutes_ago=minutes), unread=unread(aside, "note", minutes_ago=minutes).unread if aside else NOTHING_UNREAD)
+        replace(
+            came(needed, minutes_ago=minutes),
+            unread=unread(aside, "note", minutes_ago=minutes).unread if aside else NOTHING_UNREAD,
+        )
         for needed, aside, minutes in waiting
     ]
     decision = snapshot(trigger, *tables)
     needed, all_read = (
-        snapshot(trigger, *some) for some in ([replace(one, unread=NOTHING_UNREAD) for one in tables], [one.woken for one in tables])
+        snapshot(trigger, *some)
+        for some in (
+            [replace(one, unread=NOTHING_UNREAD) for one in tables],
+            [one.woken for one in tables],
+        )
     )
     assert needed.fires <= decision.fires <= all_read.fires
     assert decision.waits == all_read.waits

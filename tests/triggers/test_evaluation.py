@@ -1,4 +1,6 @@
-"""Evaluation over a real store: when a subscription fires, what it gets, and why it does not fire (laws 9 to 11)."""
+"""Evaluation over a real store: when a subscription fires, what it gets, and why it does not fire
+(laws 9 to 11).
+"""
 
 import datetime as dt
 from dataclasses import replace
@@ -9,7 +11,14 @@ import sqlalchemy as sa
 
 from lakechime_dagster.dce.contract import EventQuery, Seen
 from lakechime_dagster.dce.engine import writing
-from lakechime_dagster.dce.events import CHANGED_TAG, OperationType, RegisteredEvent, SnapshotId, TableFormat, TableUid
+from lakechime_dagster.dce.events import (
+    CHANGED_TAG,
+    OperationType,
+    RegisteredEvent,
+    SnapshotId,
+    TableFormat,
+    TableUid,
+)
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import dce_event, metadata
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
@@ -60,7 +69,10 @@ def test_a_claim_takes_so_many_commits_at_most_and_the_next_one_follows(world: W
         ranges.append(snapshots(execution)["bronze.orders"])
         world.ledger.complete(execution, None)
     assert ranges == [("1", "3"), ("3", "5"), ("5", "6")]
-    assert world.ledger.consumers(world.evaluator.activate(subscription))[""].checkpoint.position > last.position
+    assert (
+        world.ledger.consumers(world.evaluator.activate(subscription))[""].checkpoint.position
+        > last.position
+    )
 
 
 def test_any_of_the_tables_fires_and_each_has_its_range(world: World) -> None:
@@ -76,7 +88,10 @@ def test_a_table_that_is_only_read_is_pinned_but_does_not_fire(world: World) -> 
     world.change("bronze.rates", 3)
     assert not world.decide(subscription).fires
     world.change("bronze.orders", 0)
-    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": (None, "0"), "bronze.rates": (None, "3")}
+    assert snapshots(one(world.fire(subscription))) == {
+        "bronze.orders": (None, "0"),
+        "bronze.rates": (None, "3"),
+    }
 
 
 def test_tags_decide_when_and_commits_between_are_read_too(world: World) -> None:
@@ -91,16 +106,26 @@ def test_tags_decide_when_and_commits_between_are_read_too(world: World) -> None
 
 
 def test_tags_match_by_equality_whatever_they_hold(world: World) -> None:
-    for number, odd in enumerate(["it's", 'quo"te', "back\\slash", "drei €", "a.b", "$[0]", "%", "100%_", "?", "{}"]):
-        subscription = a_subscription(f"odd-{number}", f"odd.{number}", trigger=SnapshotTrigger(f"odd.{number}", tags={odd: odd}))
+    for number, odd in enumerate(
+        ["it's", 'quo"te', "back\\slash", "drei €", "a.b", "$[0]", "%", "100%_", "?", "{}"]
+    ):
+        subscription = a_subscription(
+            f"odd-{number}",
+            f"odd.{number}",
+            trigger=SnapshotTrigger(f"odd.{number}", tags={odd: odd}),
+        )
         world.change(f"odd.{number}", 0, tags={odd: odd + "x", "k": odd})
         assert not world.decide(subscription).fires, odd
         world.change(f"odd.{number}", 1, tags={odd: odd})
         assert world.decide(subscription).fires, odd
 
 
-def test_a_mark_vouches_also_for_what_came_before_the_checkpoint_but_was_not_read(world: World) -> None:
-    subscription = a_subscription("joined", trigger=SnapshotTrigger(["bronze.orders", "bronze.items"], tags=COMPLETE))
+def test_a_mark_vouches_also_for_what_came_before_the_checkpoint_but_was_not_read(
+    world: World,
+) -> None:
+    subscription = a_subscription(
+        "joined", trigger=SnapshotTrigger(["bronze.orders", "bronze.items"], tags=COMPLETE)
+    )
     world.change("bronze.orders", 0, tags=COMPLETE)
     world.ledger.complete(one(world.fire(subscription)), None)
     world.change("bronze.orders", 1)
@@ -110,7 +135,9 @@ def test_a_mark_vouches_also_for_what_came_before_the_checkpoint_but_was_not_rea
     assert snapshots(one(world.fire(subscription))) == {"bronze.orders": ("0", "1")}
 
 
-def test_an_amendment_that_repeats_the_tags_does_not_fire_again_nor_vouch_for_what_came_since(world: World) -> None:
+def test_an_amendment_that_repeats_the_tags_does_not_fire_again_nor_vouch_for_what_came_since(
+    world: World,
+) -> None:
     subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
     sweep = Sweep(world.evaluator, [subscription])
     world.change(version=0, tags=COMPLETE)
@@ -132,13 +159,17 @@ def test_an_amendment_that_repeats_the_tags_does_not_fire_again_nor_vouch_for_wh
     assert one(world.fire(subscription)).reason == "1 event arrived (1 of bronze.orders)"
 
 
-def test_delta_versions_count_as_numbers_in_whatever_order_they_are_registered(world: World) -> None:
+def test_delta_versions_count_as_numbers_in_whatever_order_they_are_registered(
+    world: World,
+) -> None:
     for version in (8, 10, 9):
         world.change(version=version)
     assert snapshots(one(world.fire(a_subscription()))) == {"bronze.orders": (None, "10")}
 
 
-def test_an_older_version_that_is_registered_late_does_not_move_the_checkpoint_back(world: World) -> None:
+def test_an_older_version_that_is_registered_late_does_not_move_the_checkpoint_back(
+    world: World,
+) -> None:
     world.change(version=10)
     world.ledger.complete(one(world.fire(a_subscription())), None)
     world.change(version=9)
@@ -147,7 +178,9 @@ def test_an_older_version_that_is_registered_late_does_not_move_the_checkpoint_b
     assert execution.end.sources["bronze.orders"].snapshot_id == "10"
 
 
-def test_iceberg_snapshots_are_ordered_by_their_time_and_one_without_a_time_is_no_newer(world: World) -> None:
+def test_iceberg_snapshots_are_ordered_by_their_time_and_one_without_a_time_is_no_newer(
+    world: World,
+) -> None:
     for snapshot, time in (("77", 2_000), ("12", 1_000), ("99", None)):
         world.change(table_format=TableFormat.ICEBERG, snapshot_id=snapshot, snapshot_ts=time)
     assert snapshots(one(world.fire(a_subscription()))) == {"bronze.orders": (None, "77")}
@@ -160,7 +193,9 @@ def test_a_recreated_table_is_read_from_its_new_self(world: World) -> None:
     world.store.register([], [Seen("bronze.orders", TableUid("new"), SnapshotId("0"))])
     world.change(version=1, table_uid="new")
     execution = one(world.fire(a_subscription()))
-    assert execution.end.sources["bronze.orders"] == SnapshotCheckpoint(table_uid=TableUid("new"), snapshot_id=SnapshotId("1"))
+    assert execution.end.sources["bronze.orders"] == SnapshotCheckpoint(
+        table_uid=TableUid("new"), snapshot_id=SnapshotId("1")
+    )
     assert execution.ranges()["bronze.orders"].is_recreated
 
 
@@ -169,7 +204,10 @@ def test_missed_grid_points_collapse_into_one_evaluation(world: World) -> None:
     subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", every(days=decade)))
     for version in range(3):
         world.change(version=version)
-    assert "3 events wait (3 of bronze.orders); the next tick is" in world.decide(subscription).sentence
+    assert (
+        "3 events wait (3 of bronze.orders); the next tick is"
+        in world.decide(subscription).sentence
+    )
     world.let_pass(2 * decade * 86_400_000)
     assert snapshots(one(world.fire(subscription))) == {"bronze.orders": (None, "2")}
     assert world.fire(subscription) == []
@@ -192,7 +230,9 @@ def test_a_subscription_starts_from_a_position(world: World) -> None:
     assert snapshots(one(world.fire(subscription))) == {"bronze.orders": ("1", "2")}
 
 
-def test_a_subscription_that_starts_from_a_time_is_handed_whatever_was_registered_since_also_before_an_older_event(world: World) -> None:
+def test_a_subscription_that_starts_from_a_time_is_handed_whatever_was_registered_since_also_before_an_older_event(
+    world: World,
+) -> None:
     world.change(version=0)
     waited = world.change(version=1)  # its registration began first and then waited for a lock
     world.change(version=2)
@@ -216,7 +256,10 @@ def test_a_consumer_that_the_ledger_lost_goes_on_from_its_targets_commit(world: 
     end = checkpoint(0, bronze__orders=1)
 
     def target(consumer: Any) -> Committed:
-        return Committed(version=SnapshotId("4"), commit_metadata=CommitMetadata(consumer=consumer, step=3, attempt=1, end=end))
+        return Committed(
+            version=SnapshotId("4"),
+            commit_metadata=CommitMetadata(consumer=consumer, step=3, attempt=1, end=end),
+        )
 
     assert world.evaluator.fire(subscription, row, world.decide(subscription), target) == []
     execution = one(world.fire(subscription))
@@ -242,7 +285,10 @@ def test_the_id_of_an_iceberg_snapshot_says_nothing_of_its_order(world: World, s
     world.ledger.complete(first, None)
     iceberg(world, second, snapshot_ts=2, prev_snapshot_id="9000000000000000001")
     (following,) = world.fire(subscription)
-    assert (following.ranges()[ICE].start, following.ranges()[ICE].end) == ("9000000000000000001", second)
+    assert (following.ranges()[ICE].start, following.ranges()[ICE].end) == (
+        "9000000000000000001",
+        second,
+    )
 
 
 DAY = PartitionLevels.of({"day": "date"})
@@ -253,11 +299,16 @@ DAYS = every(days=1, start="2013-01-02", until="2013-01-04")  # keys 2013-01-01,
 
 def days(*tables: str, schedule: Any = DAYS, **fields: Any) -> Subscription:
     """A subscription per day that waits for that day's partition of all tables."""
-    conditions = [PartitionCondition.of(table, {"day": tick("-1d")}, DAY) for table in tables or ("bronze.orders",)]
+    conditions = [
+        PartitionCondition.of(table, {"day": tick("-1d")}, DAY)
+        for table in tables or ("bronze.orders",)
+    ]
     return Subscription(name="daily", trigger=PartitionTrigger(conditions, schedule, **fields))
 
 
-def arrive(world: World, day: str, version: int, table: str = "bronze.orders", **fields: Any) -> None:
+def arrive(
+    world: World, day: str, version: int, table: str = "bronze.orders", **fields: Any
+) -> None:
     world.change(table, version, partition=[day], **fields)
 
 
@@ -270,7 +321,10 @@ def test_a_key_fires_when_all_its_partitions_are_there_and_only_once(world: Worl
     arrive(world, "2013-01-01", 0)
     decision = world.decide(subscription)
     assert not decision.fires
-    assert decision.reasons[0] == 'day=2013-01-01: 1 of 2 partitions; bronze.items["2013-01-01"] has no event yet'
+    assert (
+        decision.reasons[0]
+        == 'day=2013-01-01: 1 of 2 partitions; bronze.items["2013-01-01"] has no event yet'
+    )
     arrive(world, "2013-01-01", 0, "bronze.items")
     execution = one(world.fire(subscription))
     assert (execution.consumer.key, execution.cause) == ("day=2013-01-01", Cause.TRIGGER)
@@ -278,7 +332,9 @@ def test_a_key_fires_when_all_its_partitions_are_there_and_only_once(world: Worl
     assert world.fire(subscription) == []
 
 
-def test_tags_that_come_after_a_drop_for_a_version_before_it_do_not_bring_the_partition_back(world: World) -> None:
+def test_tags_that_come_after_a_drop_for_a_version_before_it_do_not_bring_the_partition_back(
+    world: World,
+) -> None:
     arrive(world, "2013-01-01", 1)
     arrive(world, "2013-01-01", 2, operation_type=OperationType.DELETE)
     arrive(world, "2013-01-01", 1, tags=COMPLETE)
@@ -324,7 +380,11 @@ def test_late_is_counted_from_the_end_of_the_claim_that_committed(world: World) 
     arrive(world, "2013-01-01", 1)
     row = world.evaluator.activate(subscription)
     widened = world.ledger.lose(
-        execution, "it died", end=world.evaluator.end_of(subscription, row, world.ledger.consumers(row)[execution.consumer.key])
+        execution,
+        "it died",
+        end=world.evaluator.end_of(
+            subscription, row, world.ledger.consumers(row)[execution.consumer.key]
+        ),
     )
     assert widened is not None
     world.ledger.complete(widened, committed(execution, end=before))
@@ -334,11 +394,16 @@ def test_late_is_counted_from_the_end_of_the_claim_that_committed(world: World) 
 # Deadline
 
 
-def test_a_late_change_is_known_when_the_levels_are_declared_after_the_key_fired(world: World) -> None:
+def test_a_late_change_is_known_when_the_levels_are_declared_after_the_key_fired(
+    world: World,
+) -> None:
     def subscription(levels: PartitionLevels | None) -> Subscription:
         condition = PartitionCondition.of("bronze.orders", {"hour": "5"}, levels)
         return Subscription(
-            name="hours", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-01", until="2013-01-01"), late="refire")
+            name="hours",
+            trigger=PartitionTrigger(
+                condition, every(days=1, start="2013-01-01", until="2013-01-01"), late="refire"
+            ),
         )
 
     world.change(version=0, partition=["5"])
@@ -351,7 +416,9 @@ def test_a_late_change_is_known_when_the_levels_are_declared_after_the_key_fired
 
 
 def handed(world: World, subscription: Subscription) -> dict[str, list[RegisteredEvent]]:
-    """What each execution that the subscription fires now is handed, by its key; all of them are completed."""
+    """What each execution that the subscription fires now is handed, by its key; all of them are
+    completed.
+    """
     found = {}
     for execution in world.fire(subscription):
         found[execution.consumer.key] = events_of(world.engine, subscription, execution)
@@ -362,12 +429,21 @@ def handed(world: World, subscription: Subscription) -> dict[str, list[Registere
 def test_a_key_is_handed_the_events_of_its_own_partitions_in_commit_order(world: World) -> None:
     subscription = days("bronze.orders", "bronze.items")
     first, second = "2013-01-01", "2013-01-02"
-    arrived = [world.change(table, 1, partition=[day]) for day in (first, second) for table in ("bronze.orders", "bronze.items")]
+    arrived = [
+        world.change(table, 1, partition=[day])
+        for day in (first, second)
+        for table in ("bronze.orders", "bronze.items")
+    ]
     world.change("bronze.returns", 1, partition=[first])
-    assert handed(world, subscription) == {f"day={first}": arrived[:2], f"day={second}": arrived[2:]}
+    assert handed(world, subscription) == {
+        f"day={first}": arrived[:2],
+        f"day={second}": arrived[2:],
+    }
 
 
-def test_a_key_that_fires_again_is_handed_changes_that_came_late_without_its_tags(world: World) -> None:
+def test_a_key_that_fires_again_is_handed_changes_that_came_late_without_its_tags(
+    world: World,
+) -> None:
     """They make it fire again, whatever their tags."""
     subscription = days("bronze.orders", tags=COMPLETE, late="refire")
     world.change(version=1, partition=["2013-01-01"])
@@ -378,9 +454,15 @@ def test_a_key_that_fires_again_is_handed_changes_that_came_late_without_its_tag
     assert handed(world, subscription) == {"day=2013-01-01": [late, again]}
 
 
-def test_a_snapshot_trigger_is_handed_the_changes_of_all_its_tables_in_its_cluster(world: World) -> None:
+def test_a_snapshot_trigger_is_handed_the_changes_of_all_its_tables_in_its_cluster(
+    world: World,
+) -> None:
     subscription = a_subscription("silver", "bronze.orders", "bronze.items", cluster="east")
-    changes = [world.change(table, 1, partition=[day], cluster="east") for table in ("bronze.items", "bronze.orders") for day in "ab"]
+    changes = [
+        world.change(table, 1, partition=[day], cluster="east")
+        for table in ("bronze.items", "bronze.orders")
+        for day in "ab"
+    ]
     world.change("bronze.orders", 1)
     world.change("bronze.returns", 1, cluster="east")
     assert handed(world, subscription) == {"": changes}
@@ -400,8 +482,12 @@ def test_snapshots_are_found_by_table_uid_tags_and_position(world: World) -> Non
     through = world.change(version=5, table_uid="A").position
     world.change(version=5, tags=WEB, table_uid="A")
     asked = [SnapshotId(str(version)) for version in range(7)]
-    assert matched_before(world.engine, CLUSTER_AND_TABLE, TableUid("A"), WEB, asked, through) == {"1"}
-    assert matched_before(world.engine, CLUSTER_AND_TABLE, TableUid("A"), WEB, asked, world.store.head()) == {"1", "5"}
+    assert matched_before(world.engine, CLUSTER_AND_TABLE, TableUid("A"), WEB, asked, through) == {
+        "1"
+    }
+    assert matched_before(
+        world.engine, CLUSTER_AND_TABLE, TableUid("A"), WEB, asked, world.store.head()
+    ) == {"1", "5"}
 
 
 def test_a_commit_stays_matched_when_its_events_are_compacted(world: World) -> None:
@@ -412,7 +498,9 @@ def test_a_commit_stays_matched_when_its_events_are_compacted(world: World) -> N
     expire(world.engine, world.store.now() + 1_000, needed={})
     assert world.store.fetch(EventQuery()) == []
     asked = [SnapshotId("1"), SnapshotId("2"), SnapshotId("3")]
-    assert matched_before(world.engine, CLUSTER_AND_TABLE, None, WEB, asked, world.store.head()) == {"1", "3"}
+    assert matched_before(
+        world.engine, CLUSTER_AND_TABLE, None, WEB, asked, world.store.head()
+    ) == {"1", "3"}
 
 
 ORDERS = "bronze.orders"
@@ -442,12 +530,17 @@ def begun(world: World) -> World:
     return world
 
 
-def test_an_event_of_columns_that_are_not_read_wakes_nobody_and_is_in_the_next_range(begun: World) -> None:
+def test_an_event_of_columns_that_are_not_read_wakes_nobody_and_is_in_the_next_range(
+    begun: World,
+) -> None:
     change(begun, 1, "Note")
     change(begun, 2, "note", "city, town")
     decision = begun.tick_of_the_sensor(reader())
     assert (decision.fires, decision.waits) == (False, True)
-    said = "2 events changed only what paid does not read (bronze.orders.city, town, bronze.orders.note); they are read with the next"
+    said = (
+        "2 events changed only what paid does not read (bronze.orders.city, town, "
+        "bronze.orders.note); they are read with the next"
+    )
     assert decision.sentence.startswith(said)
     change(begun, 3, "note", "amount")
     change(begun, 4, "note")
@@ -457,7 +550,9 @@ def test_an_event_of_columns_that_are_not_read_wakes_nobody_and_is_in_the_next_r
     assert (found.start, found.end) == ("0", "4")
 
 
-@pytest.mark.parametrize("tag", ['["amount"]', '["note","amount"]', "[]", "note", '{"note":1}', "[1]", None])
+@pytest.mark.parametrize(
+    "tag", ['["amount"]', '["note","amount"]', "[]", "note", '{"note":1}', "[1]", None]
+)
 def test_what_is_read_or_not_told_wakes_as_ever(begun: World, tag: str | None) -> None:
     begun.change(version=1, tags={} if tag is None else {CHANGED_TAG: tag})
     assert begun.decide(reader()).fires
@@ -474,19 +569,28 @@ def test_tags_that_are_asked_for_wake_whatever_changed(begun: World) -> None:
 
 def hourly(now: dt.datetime) -> Subscription:
     """A subscription whose only grid point is the hour that has begun."""
-    condition = PartitionCondition.of(ORDERS, {"hour": tick("+0h", "%Y-%m-%dT%H")}, PartitionLevels.of({"hour": "string"}))
-    return Subscription(name="hourly", trigger=PartitionTrigger(condition, every(hours=1, start=f"{now:%Y-%m-%dT%H:00}")))
+    condition = PartitionCondition.of(
+        ORDERS, {"hour": tick("+0h", "%Y-%m-%dT%H")}, PartitionLevels.of({"hour": "string"})
+    )
+    return Subscription(
+        name="hourly",
+        trigger=PartitionTrigger(condition, every(hours=1, start=f"{now:%Y-%m-%dT%H:00}")),
+    )
 
 
 @pytest.mark.dialect
-def test_a_grid_point_that_came_is_not_forgotten_when_its_evaluation_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_grid_point_that_came_is_not_forgotten_when_its_evaluation_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = dt.datetime.fromtimestamp(world.store.now() / 1000, dt.timezone.utc)
     sweep = Sweep(world.evaluator, [hourly(now)])
     before = now - dt.timedelta(hours=1)
     world.change(version=0, partition=[f"{now:%Y-%m-%dT%H}"])
     rests = {"hourly": Decision(trigger="hourly", fires=False, reasons=("nothing new",))}
     with monkeypatch.context() as patched:
-        patched.setattr("lakechime_dagster.triggers.sweep.from_milliseconds", lambda milliseconds: before)
+        patched.setattr(
+            "lakechime_dagster.triggers.sweep.from_milliseconds", lambda milliseconds: before
+        )
         patched.setattr(Evaluator, "evaluate_all", lambda *_: rests)
         assert sweep.decisions() == {}
 
@@ -501,10 +605,17 @@ def test_a_grid_point_that_came_is_not_forgotten_when_its_evaluation_fails(world
 
 
 @pytest.mark.dialect
-def test_a_subscription_whose_keys_cannot_be_resolved_says_so_and_hinders_no_other(world: World) -> None:
+def test_a_subscription_whose_keys_cannot_be_resolved_says_so_and_hinders_no_other(
+    world: World,
+) -> None:
     day = PartitionLevels.of({"day": "date"})
     good, bad = (
-        Subscription(name=name, trigger=PartitionTrigger(PartitionCondition.of(ORDERS, {"day": tick("-1d", form)}, day), days))
+        Subscription(
+            name=name,
+            trigger=PartitionTrigger(
+                PartitionCondition.of(ORDERS, {"day": tick("-1d", form)}, day), days
+            ),
+        )
         for name, form, days in [
             ("good", "%Y-%m-%d", every(days=1, start="2013-01-02", until="2013-01-02")),
             ("bad", "%d.%m.", every(days=1, start="2013-01-02", until="2013-01-02")),
@@ -539,5 +650,8 @@ def test_a_store_that_was_made_anew_is_looked_at_from_its_beginning(world: World
     assert sweep.decisions() == {}
     emptied(world)
     world.change(version=0)
-    assert {name: decision.fires for name, decision in sweep.decisions().items()} == {"a": True, "b": True}
+    assert {name: decision.fires for name, decision in sweep.decisions().items()} == {
+        "a": True,
+        "b": True,
+    }
     assert [len(world.fire(subscription)) for subscription in subscriptions] == [1, 1]

@@ -47,7 +47,9 @@ def snapshot_of(world: World, row: SubscriptionRow) -> str | None:
     return source.snapshot_id if source else None
 
 
-@pytest.mark.parametrize(("who", "reason"), [("", "why"), ("ada", ""), ("ada", "a\x00b"), ("x" * 200, "why")])
+@pytest.mark.parametrize(
+    ("who", "reason"), [("", "why"), ("ada", ""), ("ada", "a\x00b"), ("x" * 200, "why")]
+)
 def test_who_and_why_are_required(who: str, reason: str) -> None:
     with pytest.raises(InvalidValueError):
         By(who=who, reason=reason)
@@ -75,7 +77,10 @@ def test_resuming_at_the_latest_passes_over_what_waited(world: World) -> None:
     assert world.fire(a_subscription()) == []
     world.change(version=2)
     (execution,) = world.fire(a_subscription())
-    assert (execution.ranges()["bronze.orders"].start, execution.ranges()["bronze.orders"].end) == ("1", "2")
+    assert (execution.ranges()["bronze.orders"].start, execution.ranges()["bronze.orders"].end) == (
+        "1",
+        "2",
+    )
 
 
 def test_a_seek_puts_a_consumer_back_and_its_range_is_read_again(world: World) -> None:
@@ -92,23 +97,34 @@ def test_a_seek_of_a_consumer_that_is_open_is_refused_and_changes_nothing(world:
     row = consumed(world, 0)
     world.change(version=1)
     world.fire(a_subscription())
-    with pytest.raises(ConsumerConflictError, match="has an open execution; wait for it, or skip it first"):
+    with pytest.raises(
+        ConsumerConflictError, match="has an open execution; wait for it, or skip it first"
+    ):
         world.people.seek(row, "", ADA, at(world, "beginning"))
     assert snapshot_of(world, row) == "0"
     assert world.people.history(row) == []
 
 
-def test_a_held_execution_that_is_skipped_lets_the_consumer_go_on_after_its_range(world: World) -> None:
+def test_a_held_execution_that_is_skipped_lets_the_consumer_go_on_after_its_range(
+    world: World,
+) -> None:
     row, execution = held(world)
     world.people.skip(execution, ADA)
     consumer = world.ledger.consumers(row)[""]
-    assert (consumer.state, consumer.completed, snapshot_of(world, row)) == (ConsumerState.ACTIVE, 1, "0")
+    assert (consumer.state, consumer.completed, snapshot_of(world, row)) == (
+        ConsumerState.ACTIVE,
+        1,
+        "0",
+    )
     skipped = world.ledger.execution(execution.execution_id)
     assert skipped is not None
     assert (skipped.state, skipped.reason) == (ExecutionState.SKIPPED, "skipped by ada: month end")
     kept = world.people.history(row)[0]
     assert (kept.action, kept.execution_id) == (Action.SKIP, execution.execution_id)
-    assert (kept.before["checkpoint"]["sources"], kept.after["checkpoint"]["sources"]["bronze.orders"][1]) == ({}, "0")
+    assert (
+        kept.before["checkpoint"]["sources"],
+        kept.after["checkpoint"]["sources"]["bronze.orders"][1],
+    ) == ({}, "0")
 
 
 def test_a_held_execution_that_is_retried_gets_another_attempt_at_once(world: World) -> None:
@@ -133,27 +149,44 @@ def test_what_a_live_run_is_at_is_not_retried(world: World) -> None:
 def test_no_consumer_is_put_past_what_was_registered(world: World) -> None:
     row = consumed(world, 0)
     beyond = at(world, "99999999-1")
-    for move in (lambda: world.people.seek(row, None, ADA, beyond), lambda: world.people.resume(row, ADA, beyond)):
-        with pytest.raises(InvalidValueError, match=f"position '99999999-1': the store has reached {world.store.head()} only"):
+    for move in (
+        lambda: world.people.seek(row, None, ADA, beyond),
+        lambda: world.people.resume(row, ADA, beyond),
+    ):
+        with pytest.raises(
+            InvalidValueError,
+            match=f"position '99999999-1': the store has reached {world.store.head()} only",
+        ):
             move()
     assert snapshot_of(world, row) == "0"
 
 
-def test_a_subscription_that_is_forgotten_holds_retention_back_no_longer_and_is_gone(world: World) -> None:
+def test_a_subscription_that_is_forgotten_holds_retention_back_no_longer_and_is_gone(
+    world: World,
+) -> None:
     row = consumed(world, 0)
     world.change(version=1)
     assert needs(world.engine)["bronze.orders"].subscription == "silver"
     forgotten = world.people.forget(row, ADA)
     assert [consumer.completed for consumer in forgotten] == [1]
     assert needs(world.engine) == {}
-    assert (world.ledger.subscriptions(), world.ledger.subscription("silver"), overview(world.ledger), world.ledger.executions()) == (
+    assert (
+        world.ledger.subscriptions(),
+        world.ledger.subscription("silver"),
+        overview(world.ledger),
+        world.ledger.executions(),
+    ) == (
         [],
         None,
         [],
         [],
     )
     kept = world.people.history(row)[0]
-    assert (kept.action, kept.who, kept.before["checkpoints"][0][1]["sources"]["bronze.orders"][1]) == (Action.FORGET, "ada", "0")
+    assert (
+        kept.action,
+        kept.who,
+        kept.before["checkpoints"][0][1]["sources"]["bronze.orders"][1],
+    ) == (Action.FORGET, "ada", "0")
 
 
 def test_a_subscription_with_an_open_execution_is_not_forgotten(world: World) -> None:
@@ -161,7 +194,9 @@ def test_a_subscription_with_an_open_execution_is_not_forgotten(world: World) ->
     world.change(version=1)
     world.fire(a_subscription())
     for dry_run in (True, False):
-        with pytest.raises(ConsumerConflictError, match="has an open execution; wait for it, or skip it first"):
+        with pytest.raises(
+            ConsumerConflictError, match="has an open execution; wait for it, or skip it first"
+        ):
             world.people.forget(row, ADA, dry_run=dry_run)
     assert list(world.ledger.consumers(row)) == [""]
 
@@ -169,11 +204,15 @@ def test_a_subscription_with_an_open_execution_is_not_forgotten(world: World) ->
 def test_a_subscription_whose_sensor_is_at_work_is_not_forgotten(world: World) -> None:
     row = consumed(world, 0)
     world.ledger.note_tick([row], world.store.now())
-    with pytest.raises(ConsumerConflictError, match="the sensor of silver ticked less than 2 minutes ago"):
+    with pytest.raises(
+        ConsumerConflictError, match="the sensor of silver ticked less than 2 minutes ago"
+    ):
         world.people.forget(row, ADA)
     assert world.people.history(row) == []
     with writing(world.engine) as connection:
-        connection.execute(sa.update(lc_subscription).values(ticked_ts=world.store.now() - 3 * TICK_NOTE_MS))
+        connection.execute(
+            sa.update(lc_subscription).values(ticked_ts=world.store.now() - 3 * TICK_NOTE_MS)
+        )
     assert world.people.forget(row, ADA)
 
 
@@ -201,7 +240,9 @@ def lost_five_times(world: World, subscription: Subscription) -> str:
     return execution.execution_id
 
 
-def test_a_consumer_is_held_from_its_last_attempt_until_somebody_lets_it_go_on(world: World) -> None:
+def test_a_consumer_is_held_from_its_last_attempt_until_somebody_lets_it_go_on(
+    world: World,
+) -> None:
     subscription = a_subscription()
     world.change(version=0)
     execution_id = lost_five_times(world, subscription)
@@ -237,7 +278,13 @@ def test_a_consumer_stood_where_it_was_before_somebody_put_it_elsewhere(world: W
     world.change(version=0)
     world.ledger.complete(one(world.fire(subscription)), None)
     world.let_pass(MINUTE)
-    world.people.seek(row, "", ADA, world.evaluator.checkpoint_at(subscription, StartFrom("beginning")))
+    world.people.seek(
+        row, "", ADA, world.evaluator.checkpoint_at(subscription, StartFrom("beginning"))
+    )
     world.let_pass(MINUTE)
     world.people.resume(row, ADA, world.evaluator.checkpoint_at(subscription, StartFrom("now")))
-    assert [world.decide(subscription, at_ms=ended(world, ago)).fires for ago in (2, 1, 0)] == [False, True, False]
+    assert [world.decide(subscription, at_ms=ended(world, ago)).fires for ago in (2, 1, 0)] == [
+        False,
+        True,
+        False,
+    ]

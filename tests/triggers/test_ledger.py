@@ -1,4 +1,6 @@
-"""The ledger on both databases: who may claim, begin, complete, and what happens when a run is lost (laws 5 to 8, 20)."""
+"""The ledger on both databases: who may claim, begin, complete, and what happens when a run is lost
+(laws 5 to 8, 20).
+"""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +12,13 @@ from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import ConsumerConflictError
-from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, ConsumerState, Execution, ExecutionState
+from lakechime_dagster.triggers.consumers import (
+    CommitMetadata,
+    Committed,
+    ConsumerState,
+    Execution,
+    ExecutionState,
+)
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.ledger import BACKOFF_MS, MAX_ATTEMPTS, Claim
 from lakechime_dagster.triggers.progress import ConsumerAt, consumers_at
@@ -22,17 +30,25 @@ from tests.support.world import World, a_subscription, checkpoint, committed, co
 def test_a_claim_takes_the_next_step_with_its_range_frozen(world: World) -> None:
     row = world.ledger.ensure_subscription(a_subscription())
     world.ledger.complete(world.claim(row, 3), None)
-    execution = world.ledger.claim(row, world.ledger.consumers(row)[""], Claim(end=checkpoint(8, bronze__orders=5), reason="2 events wait"))
+    execution = world.ledger.claim(
+        row,
+        world.ledger.consumers(row)[""],
+        Claim(end=checkpoint(8, bronze__orders=5), reason="2 events wait"),
+    )
     assert (execution.step, execution.attempt, execution.state) == (2, 1, ExecutionState.OPEN)
     assert (execution.start, execution.end) == (checkpoint(3), checkpoint(8, bronze__orders=5))
     assert execution.reason == "2 events wait"
     assert world.ledger.execution(execution.execution_id) == execution
 
 
-def test_a_claim_of_a_consumer_that_a_person_put_elsewhere_meanwhile_is_refused(world: World) -> None:
+def test_a_claim_of_a_consumer_that_a_person_put_elsewhere_meanwhile_is_refused(
+    world: World,
+) -> None:
     row = world.ledger.ensure_subscription(a_subscription())
     consumer = world.ledger.ensure_consumer(row, "")
-    world.people.seek(row, None, By(who="me", reason="replay"), lambda connection, consumer: checkpoint(5))
+    world.people.seek(
+        row, None, By(who="me", reason="replay"), lambda connection, consumer: checkpoint(5)
+    )
     with pytest.raises(ConsumerConflictError, match="moved on"):
         world.ledger.claim(row, consumer, Claim(end=checkpoint(3)))
 
@@ -77,7 +93,9 @@ def test_of_many_runs_that_begin_at_once_one_is_at_it(world: World) -> None:
 
 @pytest.mark.dialect
 @pytest.mark.several_connections
-def test_of_many_that_make_a_subscription_and_its_consumer_at_once_all_get_the_same(world: World) -> None:
+def test_of_many_that_make_a_subscription_and_its_consumer_at_once_all_get_the_same(
+    world: World,
+) -> None:
     start = threading.Barrier(6)
 
     def race(number: int) -> tuple[int, int]:
@@ -99,7 +117,10 @@ def test_a_second_run_takes_the_next_attempt_once_the_lease_is_over(world: World
     second = world.ledger.begin(execution.execution_id, "run-2")
     assert (second.attempt, second.run_id) == (2, "run-2")
     assert not world.ledger.renew(execution.execution_id, first.attempt, "run-1")
-    assert [(one.number, one.outcome) for one in world.ledger.attempts(execution.execution_id)] == [(1, "lost"), (2, None)]
+    assert [(one.number, one.outcome) for one in world.ledger.attempts(execution.execution_id)] == [
+        (1, "lost"),
+        (2, None),
+    ]
 
 
 def test_the_pause_before_the_next_attempt_grows(world: World) -> None:
@@ -110,7 +131,9 @@ def test_the_pause_before_the_next_attempt_grows(world: World) -> None:
         execution = world.ledger.lose(execution, "it died")
         assert execution is not None
         pauses.append((execution.next_attempt_ts or 0) - now)
-    assert all(0 <= pause - planned < 5_000 for pause, planned in zip(pauses, BACKOFF_MS[1:], strict=True))
+    assert all(
+        0 <= pause - planned < 5_000 for pause, planned in zip(pauses, BACKOFF_MS[1:], strict=True)
+    )
 
 
 def test_after_the_fifth_lost_attempt_the_consumer_is_held_with_the_reason(world: World) -> None:
@@ -126,7 +149,9 @@ def test_after_the_fifth_lost_attempt_the_consumer_is_held_with_the_reason(world
     assert consumer.state is ConsumerState.BLOCKED
     assert "disk full" in consumer.state_reason
     assert newest is not None
-    with pytest.raises(ConsumerConflictError, match=r"BLOCKED.*disk full.*lakechime execution retry"):
+    with pytest.raises(
+        ConsumerConflictError, match=r"BLOCKED.*disk full.*lakechime execution retry"
+    ):
         world.ledger.begin(newest.execution_id, "run-9")
 
 
@@ -143,19 +168,28 @@ def test_an_error_that_no_store_can_hold_is_kept_as_far_as_it_can_be(world: Worl
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_stale_consumer_stays_stale_when_its_open_step_completes_or_is_lost(world: World, commit: bool) -> None:
+def test_a_stale_consumer_stays_stale_when_its_open_step_completes_or_is_lost(
+    world: World, commit: bool
+) -> None:
     row = world.ledger.ensure_subscription(a_subscription())
     execution: Execution | None = world.claim(row)
     assert execution is not None
     with writing(world.engine) as connection:
-        connection.execute(sa.update(lc_consumer).values(state=ConsumerState.STALE.value, state_reason="events were expired by force"))
+        connection.execute(
+            sa.update(lc_consumer).values(
+                state=ConsumerState.STALE.value, state_reason="events were expired by force"
+            )
+        )
     if commit:
         assert world.ledger.complete(execution, committed(execution))
     else:
         while execution is not None:
             execution = world.ledger.lose(execution, "disk full")
     consumer = world.ledger.consumers(row)[""]
-    assert (consumer.state, consumer.state_reason) == (ConsumerState.STALE, "events were expired by force")
+    assert (consumer.state, consumer.state_reason) == (
+        ConsumerState.STALE,
+        "events were expired by force",
+    )
 
 
 def test_a_held_consumer_goes_on_when_a_commit_of_its_step_is_found(world: World) -> None:
@@ -183,38 +217,60 @@ def test_a_consumer_has_committed_once_a_step_of_it_was_completed_by_a_commit(wo
     assert not world.ledger.has_committed(world.claim(row, 3, "2013-01-01"))
 
 
-def test_a_later_attempt_of_a_subscription_without_a_target_completes_by_its_success(world: World) -> None:
+def test_a_later_attempt_of_a_subscription_without_a_target_completes_by_its_success(
+    world: World,
+) -> None:
     row = world.ledger.ensure_subscription(a_subscription())
     second = world.ledger.lose(world.claim(row, 3), "it died")
     assert second is not None
     assert world.ledger.complete(second, None)
 
 
-def test_a_commit_whose_commit_metadata_is_lost_completes_by_the_ledgers_own_end_if_there_was_one_attempt(world: World) -> None:
+def test_a_commit_whose_commit_metadata_is_lost_completes_by_the_ledgers_own_end_if_there_was_one_attempt(
+    world: World,
+) -> None:
     row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     execution = world.claim(row, 3)
     found = committed(execution, end=checkpoint(0))
-    lost = type(found)(version=found.version, commit_metadata=found.commit_metadata, is_commit_metadata_lost=True)
+    lost = type(found)(
+        version=found.version, commit_metadata=found.commit_metadata, is_commit_metadata_lost=True
+    )
     assert world.ledger.complete(execution, lost)
     assert world.ledger.consumers(row)[""].checkpoint == checkpoint(3)
 
 
-def test_a_commit_whose_commit_metadata_is_lost_needs_a_person_if_there_were_several_attempts(world: World) -> None:
+def test_a_commit_whose_commit_metadata_is_lost_needs_a_person_if_there_were_several_attempts(
+    world: World,
+) -> None:
     row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     second = world.ledger.lose(world.claim(row, 3), "it died", end=checkpoint(9))
     assert second is not None
     found = committed(second)
-    remedy = rf"lakechime execution skip {second.execution_id}`, then `lakechime trigger seek silver --to"
+    remedy = (
+        rf"lakechime execution skip {second.execution_id}`, then `lakechime trigger seek silver "
+        rf"--to"
+    )
     for _ in range(2):
         with pytest.raises(ConsumerConflictError, match=remedy):
             world.ledger.complete(
-                second, type(found)(version=found.version, commit_metadata=found.commit_metadata, is_commit_metadata_lost=True)
+                second,
+                type(found)(
+                    version=found.version,
+                    commit_metadata=found.commit_metadata,
+                    is_commit_metadata_lost=True,
+                ),
             )
     consumer = world.ledger.consumers(row)[""]
-    assert (consumer.state, "no longer says up to where" in consumer.state_reason) == (ConsumerState.BLOCKED, True)
+    assert (consumer.state, "no longer says up to where" in consumer.state_reason) == (
+        ConsumerState.BLOCKED,
+        True,
+    )
     by = By(who="me", reason="the log was cleaned up")
     world.people.skip(second, by)
-    assert [moved for _, moved in world.people.seek(row, "", by, lambda connection, consumer: checkpoint(3))] == [checkpoint(3)]
+    assert [
+        moved
+        for _, moved in world.people.seek(row, "", by, lambda connection, consumer: checkpoint(3))
+    ] == [checkpoint(3)]
 
 
 @pytest.mark.dialect
@@ -248,25 +304,43 @@ def test_completing_races_with_losing_and_one_of_them_wins(world: World) -> None
 # Subscriptions and deployments
 def test_a_subscription_is_activated_once_and_keeps_its_start(world: World) -> None:
     first = world.ledger.ensure_subscription(a_subscription(), lambda connection: checkpoint(5))
-    again = world.ledger.ensure_subscription(a_subscription("silver", "bronze.other"), lambda connection: checkpoint(9))
-    assert (again.subscription_id, again.activated_ts, again.start) == (first.subscription_id, first.activated_ts, checkpoint(5))
+    again = world.ledger.ensure_subscription(
+        a_subscription("silver", "bronze.other"), lambda connection: checkpoint(9)
+    )
+    assert (again.subscription_id, again.activated_ts, again.start) == (
+        first.subscription_id,
+        first.activated_ts,
+        checkpoint(5),
+    )
     assert again.tables == ("bronze.other",)
 
 
-def test_a_consumer_of_which_the_target_no_longer_says_where_it_stands_waits_for_a_person(world: World) -> None:
+def test_a_consumer_of_which_the_target_no_longer_says_where_it_stands_waits_for_a_person(
+    world: World,
+) -> None:
     world.change(version=0)
     subscription = a_subscription(target="silver.orders")
     row = world.evaluator.activate(subscription)
-    commit_metadata = CommitMetadata(consumer=consumer_id("silver"), step=7, attempt=0, end=checkpoint(0))
-    lost = Committed(version=SnapshotId("9"), commit_metadata=commit_metadata, is_commit_metadata_lost=True)
-    assert world.evaluator.fire(subscription, row, world.decide(subscription), lambda consumer: lost) == []
+    commit_metadata = CommitMetadata(
+        consumer=consumer_id("silver"), step=7, attempt=0, end=checkpoint(0)
+    )
+    lost = Committed(
+        version=SnapshotId("9"), commit_metadata=commit_metadata, is_commit_metadata_lost=True
+    )
+    assert (
+        world.evaluator.fire(subscription, row, world.decide(subscription), lambda consumer: lost)
+        == []
+    )
     consumer = world.ledger.consumers(row)[""]
     assert (consumer.completed, consumer.state) == (7, ConsumerState.BLOCKED)
     assert world.decide(subscription).reasons[0] == (
         "silver is BLOCKED: its target holds execution 7, but its log no longer says up to where; "
-        "`lakechime execution retry` or `skip` goes on, where no execution is open `lakechime trigger seek silver`"
+        "`lakechime execution retry` or `skip` goes on, where no execution is open `lakechime "
+        "trigger seek silver`"
     )
-    world.people.seek(row, None, By(who="me", reason="looked it up"), lambda connection, consumer: checkpoint(0))
+    world.people.seek(
+        row, None, By(who="me", reason="looked it up"), lambda connection, consumer: checkpoint(0)
+    )
     assert world.fire(subscription)[0].step == 8
 
 
@@ -284,13 +358,18 @@ def version(found: SnapshotCheckpoint | None) -> str | None:
     return found.snapshot_id if found else None
 
 
-def test_a_consumer_needs_what_came_after_its_checkpoint_and_one_of_another_deployment_too(world: World) -> None:
+def test_a_consumer_needs_what_came_after_its_checkpoint_and_one_of_another_deployment_too(
+    world: World,
+) -> None:
     world.change(ORDERS, 1)
     world.tick_of_the_sensor(a_subscription())
     world.change(ORDERS, 2)
     elsewhere(world, "production").evaluator.activate(a_subscription("slow"))
     found = at(world)
-    assert {name: (version(consumer.read), consumer.writes, consumer.open_since) for name, consumer in found.items()} == {
+    assert {
+        name: (version(consumer.read), consumer.writes, consumer.open_since)
+        for name, consumer in found.items()
+    } == {
         "test/silver": ("1", False, None),
         "production/slow": (None, False, None),
     }
@@ -301,4 +380,9 @@ def test_those_who_write_the_table_are_at_it_and_one_that_is_held_says_why(world
     consumer = world.ledger.ensure_consumer(subscription, "")
     assert world.ledger.block(subscription, consumer, "a column changed")
     (found,) = consumers_at(world.engine, "silver.orders")
-    assert (found.writes, found.state, found.state_reason, found.read) == (True, ConsumerState.BLOCKED, "a column changed", None)
+    assert (found.writes, found.state, found.state_reason, found.read) == (
+        True,
+        ConsumerState.BLOCKED,
+        "a column changed",
+        None,
+    )

@@ -1,4 +1,6 @@
-"""Law 11: what SQL narrows down to is decided as the whole history would be, after any history of events and ticks."""
+"""Law 11: what SQL narrows down to is decided as the whole history would be, after any history of
+events and ticks.
+"""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -16,7 +18,15 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import metadata
 from lakechime_dagster.triggers.conditions import Atom, PartitionCondition
 from lakechime_dagster.triggers.consumers import Checkpoint, Execution
-from lakechime_dagster.triggers.decision import AtomState, ConsumerView, Firing, KeyEvidence, Waiting, decide_partition, decide_snapshot
+from lakechime_dagster.triggers.decision import (
+    AtomState,
+    ConsumerView,
+    Firing,
+    KeyEvidence,
+    Waiting,
+    decide_partition,
+    decide_snapshot,
+)
 from lakechime_dagster.triggers.registry import ConsumerRow
 from lakechime_dagster.triggers.retention import expire, needed_after
 from lakechime_dagster.triggers.schedule import every, tick
@@ -40,12 +50,16 @@ events = st.builds(
     version=st.one_of(st.none(), st.integers(0, 6)),
     partition=st.sampled_from(DAYS).map(lambda day: [day]),
     tags=st.sampled_from(TAGS),
-    operation_type=st.sampled_from([OperationType.APPEND, OperationType.APPEND, OperationType.DELETE]),
+    operation_type=st.sampled_from(
+        [OperationType.APPEND, OperationType.APPEND, OperationType.DELETE]
+    ),
 )
 steps = st.lists(
     st.one_of(
         events.map(lambda event: ("register", event)),
-        st.sampled_from(["tick", "tick", "complete", "lose", "compact"]).map(lambda action: (action, {})),
+        st.sampled_from(["tick", "tick", "complete", "lose", "compact"]).map(
+            lambda action: (action, {})
+        ),
     ),
     min_size=8,
     max_size=16,
@@ -53,15 +67,25 @@ steps = st.lists(
 
 
 def partitioned(*tables: str, **fields: Any) -> PartitionTrigger:
-    return PartitionTrigger([PartitionCondition.of(table, {"day": tick("-1d")}, LEVELS) for table in tables], GRID, **fields)
+    return PartitionTrigger(
+        [PartitionCondition.of(table, {"day": tick("-1d")}, LEVELS) for table in tables],
+        GRID,
+        **fields,
+    )
 
 
 TRIGGERS = [
     *(SnapshotTrigger(TABLES, tags=tags) for tags in TAGS),
-    *(partitioned("a", tags=tags, late=late) for tags, late in zip(TAGS, ("refire", "ignore", "refire", "refire"), strict=True)),
+    *(
+        partitioned("a", tags=tags, late=late)
+        for tags, late in zip(TAGS, ("refire", "ignore", "refire", "refire"), strict=True)
+    ),
     partitioned("a", "b", tags=TAGS[1], late="refire", max_in_flight=1),
 ]
-SUBSCRIPTIONS = [Subscription(name=f"subscription {number}", trigger=trigger) for number, trigger in enumerate(TRIGGERS)]
+SUBSCRIPTIONS = [
+    Subscription(name=f"subscription {number}", trigger=trigger)
+    for number, trigger in enumerate(TRIGGERS)
+]
 
 
 @settings(max_examples=8, deadline=None, derandomize=True)
@@ -71,9 +95,16 @@ def test_the_evaluation_fires_what_the_whole_history_fires(history: list[tuple[s
 
 
 @pytest.mark.services
-@settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=5,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(history=steps)
-def test_the_evaluation_fires_what_the_whole_history_fires_on_postgresql(postgres_engine: Engine, history: list[tuple[str, dict]]) -> None:
+def test_the_evaluation_fires_what_the_whole_history_fires_on_postgresql(
+    postgres_engine: Engine, history: list[tuple[str, dict]]
+) -> None:
     check(World(postgres_engine), SUBSCRIPTIONS, history)
 
 
@@ -90,16 +121,32 @@ def in_memory() -> World:
 
 
 def test_an_evaluation_that_moves_on_too_early_is_caught() -> None:
-    first, late = ({"table": "a", "partition": ["2013-01-01"], "version": version} for version in (0, 1))
+    first, late = (
+        {"table": "a", "partition": ["2013-01-01"], "version": version} for version in (0, 1)
+    )
     subscriptions = [Subscription(name="subscription", trigger=partitioned("a", late="refire"))]
-    history = [("register", first), ("tick", {}), ("register", late), ("tick", {}), ("complete", {})]
+    history = [
+        ("register", first),
+        ("tick", {}),
+        ("register", late),
+        ("tick", {}),
+        ("complete", {}),
+    ]
     check(in_memory(), subscriptions, history)
     with pytest.raises(AssertionError):
         check(in_memory(), subscriptions, history, is_hasty=True)
 
 
-def check(world: World, subscriptions: Sequence[Subscription], history: list[tuple[str, dict]], *, is_hasty: bool = False) -> None:
-    """Go through a history; at each tick all decisions must be the same. The hasty twin forgets what still waits."""
+def check(
+    world: World,
+    subscriptions: Sequence[Subscription],
+    history: list[tuple[str, dict]],
+    *,
+    is_hasty: bool = False,
+) -> None:
+    """Go through a history; at each tick all decisions must be the same. The hasty twin forgets
+    what still waits.
+    """
     with writing(world.engine) as connection:
         for table in reversed(metadata.sorted_tables):
             connection.execute(table.delete())
@@ -110,7 +157,9 @@ def check(world: World, subscriptions: Sequence[Subscription], history: list[tup
             _tick(world, subscriptions, sweep, every_event, is_hasty)
         elif action == "register":
             registered = world.change(**event)
-            every_event += [] if registered.position in {one.position for one in every_event} else [registered]
+            every_event += (
+                [] if registered.position in {one.position for one in every_event} else [registered]
+            )
         elif action == "compact":
             expire(world.engine, world.store.now() + 1, needed=needed_after)
         else:
@@ -120,15 +169,23 @@ def check(world: World, subscriptions: Sequence[Subscription], history: list[tup
 
 
 def _tick(
-    world: World, subscriptions: Sequence[Subscription], sweep: Sweep, every_event: Sequence[RegisteredEvent], is_hasty: bool
+    world: World,
+    subscriptions: Sequence[Subscription],
+    sweep: Sweep,
+    every_event: Sequence[RegisteredEvent],
+    is_hasty: bool,
 ) -> None:
-    """Each subscription decides as the whole history says, and a sweep over all of them comes to that too, whatever it looked at before."""
+    """Each subscription decides as the whole history says, and a sweep over all of them comes to
+    that too, whatever it looked at before.
+    """
     swept = sweep.decisions()
     for subscription in subscriptions:
         row = world.evaluator.activate(subscription)
         decision = world.evaluator.evaluate(subscription, row)
         assert decision.firings == whole(world, subscription, every_event), decision
-        assert (swept[subscription.name].firings if subscription.name in swept else ()) == decision.firings, (
+        assert (
+            swept[subscription.name].firings if subscription.name in swept else ()
+        ) == decision.firings, (
             decision,
             swept.get(subscription.name),
         )
@@ -144,23 +201,38 @@ def _end(world: World, subscription: Subscription, execution: Execution, *, lost
         world.ledger.complete(execution, None)
     elif execution.attempt < 3:
         consumer = world.ledger.consumers(row)[execution.consumer.key]
-        world.ledger.lose(execution, "it died", end=world.evaluator.end_of(subscription, row, consumer), immediately=True)
+        world.ledger.lose(
+            execution,
+            "it died",
+            end=world.evaluator.end_of(subscription, row, consumer),
+            immediately=True,
+        )
 
 
-def whole(world: World, subscription: Subscription, every_event: Sequence[RegisteredEvent]) -> tuple[Firing, ...]:
+def whole(
+    world: World, subscription: Subscription, every_event: Sequence[RegisteredEvent]
+) -> tuple[Firing, ...]:
     """What the pure decision fires over every event that there was, counted in plain Python."""
     row = world.evaluator.activate(subscription)
     consumers = world.ledger.consumers(row)
     opened = {execution.consumer.key for execution in world.ledger.open_executions(row)}
     views = {
-        key: ConsumerView(checkpoint=consumer.checkpoint, completed=consumer.completed, open="open" if key in opened else "")
+        key: ConsumerView(
+            checkpoint=consumer.checkpoint,
+            completed=consumer.completed,
+            open="open" if key in opened else "",
+        )
         for key, consumer in consumers.items()
     }
     now, trigger = world.store.now(), subscription.trigger
     if isinstance(trigger, SnapshotTrigger):
         consumer = views.get("", ConsumerView(checkpoint=row.start))
-        waiting = [_waiting(every_event, table, trigger, consumer.checkpoint) for table in trigger.tables]
-        decision = decide_snapshot(subscription.name, trigger, consumer, waiting, now_ms=now, through=world.store.head())
+        waiting = [
+            _waiting(every_event, table, trigger, consumer.checkpoint) for table in trigger.tables
+        ]
+        decision = decide_snapshot(
+            subscription.name, trigger, consumer, waiting, now_ms=now, through=world.store.head()
+        )
     else:
         keys = [
             KeyEvidence(
@@ -173,46 +245,97 @@ def whole(world: World, subscription: Subscription, every_event: Sequence[Regist
             for key in trigger.keys(dt.datetime.fromtimestamp(now / 1000, dt.timezone.utc))
         ]
         decision = decide_partition(
-            subscription.name, trigger, keys, in_flight=len(opened), activated_ms=row.activated_ts, now_ms=now, through=world.store.head()
+            subscription.name,
+            trigger,
+            keys,
+            in_flight=len(opened),
+            activated_ms=row.activated_ts,
+            now_ms=now,
+            through=world.store.head(),
         )
     return decision.firings
 
 
-def _waiting(every_event: Sequence[RegisteredEvent], table: str, trigger: SnapshotTrigger, checkpoint: Checkpoint) -> Waiting:
-    mine = [event for event in every_event if event.event.table == table and event.position > checkpoint.position]
-    matching = [event for event in mine if (_carries_first(every_event, event, trigger) if trigger.tags else event.changes_data)]
+def _waiting(
+    every_event: Sequence[RegisteredEvent],
+    table: str,
+    trigger: SnapshotTrigger,
+    checkpoint: Checkpoint,
+) -> Waiting:
+    mine = [
+        event
+        for event in every_event
+        if event.event.table == table and event.position > checkpoint.position
+    ]
+    matching = [
+        event
+        for event in mine
+        if (_carries_first(every_event, event, trigger) if trigger.tags else event.changes_data)
+    ]
     times = [event.event_ts for event in matching]
-    return Waiting(table=table, count=len(matching), first_ts=min(times, default=None), last_ts=max(times, default=None))
+    return Waiting(
+        table=table,
+        count=len(matching),
+        first_ts=min(times, default=None),
+        last_ts=max(times, default=None),
+    )
 
 
-def _carries_first(every_event: Sequence[RegisteredEvent], event: RegisteredEvent, trigger: SnapshotTrigger) -> bool:
+def _carries_first(
+    every_event: Sequence[RegisteredEvent], event: RegisteredEvent, trigger: SnapshotTrigger
+) -> bool:
     """Whether the event has the tags and no earlier version of it had them."""
     first = event.amends or event.position
-    versions = [one for one in every_event if (one.amends or one.position) == first and one.position < event.position]
-    return event.event.tags.carries(trigger.tags) and not any(one.event.tags.carries(trigger.tags) for one in versions)
+    versions = [
+        one
+        for one in every_event
+        if (one.amends or one.position) == first and one.position < event.position
+    ]
+    return event.event.tags.carries(trigger.tags) and not any(
+        one.event.tags.carries(trigger.tags) for one in versions
+    )
 
 
-def _state(every_event: Sequence[RegisteredEvent], atom: Atom, trigger: PartitionTrigger) -> AtomState:
-    mine = [event for event in every_event if (event.event.table, event.canonical) == (atom.table, atom.canonical)]
+def _state(
+    every_event: Sequence[RegisteredEvent], atom: Atom, trigger: PartitionTrigger
+) -> AtomState:
+    mine = [
+        event
+        for event in every_event
+        if (event.event.table, event.canonical) == (atom.table, atom.canonical)
+    ]
     deletes = [event for event in mine if event.event.operation_type is OperationType.DELETE]
     drops = [event for event in deletes if event.amends is None]
-    matching = [event for event in mine if event not in deletes and event.event.tags.carries(trigger.tags)]
-    return AtomState(available=any(not any(_is_after(drop, one) for drop in drops) for one in matching), seen=bool(mine))
+    matching = [
+        event for event in mine if event not in deletes and event.event.tags.carries(trigger.tags)
+    ]
+    return AtomState(
+        available=any(not any(_is_after(drop, one) for drop in drops) for one in matching),
+        seen=bool(mine),
+    )
 
 
 def _is_after(drop: RegisteredEvent, other: RegisteredEvent) -> bool:
     """By versions of the same table, else by registration."""
-    if drop.event.snapshot_id is not None and other.event.snapshot_id is not None and drop.event.table_uid == other.event.table_uid:
+    if (
+        drop.event.snapshot_id is not None
+        and other.event.snapshot_id is not None
+        and drop.event.table_uid == other.event.table_uid
+    ):
         return int(drop.event.snapshot_id) > int(other.event.snapshot_id)
     return drop.position > other.position
 
 
-def _late(every_event: Sequence[RegisteredEvent], atoms: Sequence[Atom], consumer: ConsumerRow | None) -> int:
+def _late(
+    every_event: Sequence[RegisteredEvent], atoms: Sequence[Atom], consumer: ConsumerRow | None
+) -> int:
     if consumer is None:
         return 0
     partitions = {(atom.table, atom.canonical) for atom in atoms}
     return sum(
         1
         for event in every_event
-        if event.changes_data and event.position > consumer.checkpoint.position and (event.event.table, event.canonical) in partitions
+        if event.changes_data
+        and event.position > consumer.checkpoint.position
+        and (event.event.table, event.canonical) in partitions
     )

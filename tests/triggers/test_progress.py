@@ -11,7 +11,9 @@ ORDERS = "bronze.orders"
 
 def lags(world: World) -> dict[tuple[str, str], ConsumerLag]:
     with reading(world.engine) as connection:
-        return {(one.consumer, one.source): one for one in consumer_lags(connection, world.deployment)}
+        return {
+            (one.consumer, one.source): one for one in consumer_lags(connection, world.deployment)
+        }
 
 
 def amounts(world: World, consumer: str = "silver", source: str = ORDERS) -> dict[str, int]:
@@ -35,11 +37,18 @@ def test_what_a_consumer_has_not_consumed_is_counted_by_source(world: World) -> 
     world.ledger.complete(execution, None)
     assert amounts(world) == {"events": 1, "versions": 1}
     world.tick_of_the_sensor(subscription)
-    assert lags(world)["silver", ORDERS] == ConsumerLag(consumer="silver", source=ORDERS, amounts={"events": 0, "versions": 0})
+    assert lags(world)["silver", ORDERS] == ConsumerLag(
+        consumer="silver", source=ORDERS, amounts={"events": 0, "versions": 0}
+    )
 
 
-def test_what_starts_nothing_is_consumed_and_a_mark_matters_to_who_asks_for_its_tags(world: World) -> None:
-    plain, tagged = a_subscription("plain"), a_subscription("tagged", trigger=SnapshotTrigger([ORDERS], tags={"ok": "yes"}))
+def test_what_starts_nothing_is_consumed_and_a_mark_matters_to_who_asks_for_its_tags(
+    world: World,
+) -> None:
+    plain, tagged = (
+        a_subscription("plain"),
+        a_subscription("tagged", trigger=SnapshotTrigger([ORDERS], tags={"ok": "yes"})),
+    )
     for subscription in (plain, tagged):
         world.evaluator.activate(subscription)
     world.change(ORDERS, 1)
@@ -54,7 +63,9 @@ def test_a_source_is_behind_by_what_the_last_look_at_it_told(world: World) -> No
     assert lags(world) == {}
     world.ledger.note_source(row, SourceLag(unread=12, unit="events", since_ms=5, step=1))
     assert lags(world) == {
-        ("bronze.changes", MESSAGES): ConsumerLag(consumer="bronze.changes", source=MESSAGES, amounts={"events": 12}, since_ts=5)
+        ("bronze.changes", MESSAGES): ConsumerLag(
+            consumer="bronze.changes", source=MESSAGES, amounts={"events": 12}, since_ts=5
+        )
     }
 
 
@@ -69,7 +80,12 @@ def test_an_overview_counts_what_waits_is_open_and_is_held(world: World) -> None
         attempt = following
     elsewhere(world, "production").evaluator.activate(a_subscription("other"))
     seen = {
-        subscription.row.name: (subscription.consumers, subscription.open, subscription.blocked, subscription.waiting)
+        subscription.row.name: (
+            subscription.consumers,
+            subscription.open,
+            subscription.blocked,
+            subscription.waiting,
+        )
         for subscription in overview(world.ledger)
     }
     assert seen == {"open": (1, 1, 1, 2), "completed": (1, 0, 0, 1)}

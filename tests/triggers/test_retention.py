@@ -28,9 +28,18 @@ FAR = 32_503_680_000_000  # the year 3000
 
 
 def daily(late: str = "refire") -> Subscription:
-    """A subscription that waits for two days of orders, and fires again by a late change unless told otherwise."""
-    condition = PartitionCondition.of(ORDERS, {"day": tick("-1d")}, PartitionLevels.of({"day": "date"}))
-    return Subscription(name="daily", trigger=PartitionTrigger(condition, every(days=1, start="2013-01-02", until="2013-01-03"), late=late))
+    """A subscription that waits for two days of orders, and fires again by a late change unless
+    told otherwise.
+    """
+    condition = PartitionCondition.of(
+        ORDERS, {"day": tick("-1d")}, PartitionLevels.of({"day": "date"})
+    )
+    return Subscription(
+        name="daily",
+        trigger=PartitionTrigger(
+            condition, every(days=1, start="2013-01-02", until="2013-01-03"), late=late
+        ),
+    )
 
 
 def expire_by_force(world: World) -> list[str]:
@@ -43,7 +52,8 @@ def expire_by_force(world: World) -> list[str]:
 def states(world: World) -> dict[str, dict[str, ConsumerState]]:
     """The state of each consumer of each subscription."""
     return {
-        row.name: {key: consumer.state for key, consumer in world.ledger.consumers(row).items()} for row in world.ledger.subscriptions()
+        row.name: {key: consumer.state for key, consumer in world.ledger.consumers(row).items()}
+        for row in world.ledger.subscriptions()
     }
 
 
@@ -59,7 +69,11 @@ def test_the_most_needy_subscription_of_all_deployments_counts_and_is_named(worl
     world.tick_of_the_sensor(a_subscription("quick"))
     elsewhere(world, "production").evaluator.activate(a_subscription("slow"))
     need = needs(world.engine)[ORDERS]
-    assert (need.deployment, need.subscription, need.position) == ("production", "slow", Position.ORIGIN)
+    assert (need.deployment, need.subscription, need.position) == (
+        "production",
+        "slow",
+        Position.ORIGIN,
+    )
 
 
 def test_only_consumers_that_lost_events_are_stale(world: World) -> None:
@@ -70,7 +84,10 @@ def test_only_consumers_that_lost_events_are_stale(world: World) -> None:
     world.change(ORDERS, 2)
     world.tick_of_the_sensor(ahead)
     assert expire_by_force(world) == [ORDERS]
-    assert states(world) == {"behind": {"": ConsumerState.STALE}, "ahead": {"": ConsumerState.ACTIVE}}
+    assert states(world) == {
+        "behind": {"": ConsumerState.STALE},
+        "ahead": {"": ConsumerState.ACTIVE},
+    }
 
 
 def test_a_subscription_that_lost_events_before_its_first_step_is_stale(world: World) -> None:
@@ -88,12 +105,16 @@ def test_a_fired_key_that_lost_a_late_change_is_stale_and_says_so(world: World) 
     world.tick_of_the_sensor(subscription)
     world.change(ORDERS, 2, partition=["2013-01-01"])
     expire_by_force(world)
-    assert states(world) == {"daily": {"day=2013-01-01": ConsumerState.STALE, "day=2013-01-02": ConsumerState.ACTIVE}}
+    assert states(world) == {
+        "daily": {"day=2013-01-01": ConsumerState.STALE, "day=2013-01-02": ConsumerState.ACTIVE}
+    }
     assert "day=2013-01-01: daily day=2013-01-01 is STALE" in world.decide(subscription).sentence
 
 
 @pytest.mark.services
-def test_expiry_waits_for_a_consumer_that_is_being_put_back_and_leaves_its_events(postgres_engine: Engine) -> None:
+def test_expiry_waits_for_a_consumer_that_is_being_put_back_and_leaves_its_events(
+    postgres_engine: Engine,
+) -> None:
     world = World(postgres_engine)
     world.change(ORDERS, 1)
     world.tick_of_the_sensor(a_subscription())
@@ -114,7 +135,10 @@ def test_expiry_waits_for_a_consumer_that_is_being_put_back_and_leaves_its_event
 
 def waits_for_a_lock(engine: Engine) -> bool:
     """Whether some transaction of the engine's database waits for another."""
-    waiting = "SELECT EXISTS (SELECT FROM pg_locks JOIN pg_database ON oid = database WHERE datname = current_database() AND NOT granted)"
+    waiting = (
+        "SELECT EXISTS (SELECT FROM pg_locks JOIN pg_database ON oid = database WHERE datname = "
+        "current_database() AND NOT granted)"
+    )
     with reading(engine) as connection:
         return connection.execute(sa.text(waiting)).scalar_one()
 
@@ -142,7 +166,9 @@ def compacted(world: World) -> int:
     return expire(world.engine, FAR, needed=checkpoints, dry_run=True).compacted
 
 
-def test_events_that_do_not_have_the_tags_are_not_needed_once_they_were_looked_at(world: World) -> None:
+def test_events_that_do_not_have_the_tags_are_not_needed_once_they_were_looked_at(
+    world: World,
+) -> None:
     subscription = a_subscription(trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
     world.evaluator.activate(subscription)
     world.change(version=0)

@@ -8,17 +8,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.triggers.schedule import Schedule, Unit, every, from_milliseconds, real_hours, tick, to_milliseconds
+from lakechime_dagster.triggers.schedule import (
+    Schedule,
+    Unit,
+    every,
+    from_milliseconds,
+    real_hours,
+    tick,
+    to_milliseconds,
+)
 
 NEW_YORK = ZoneInfo("America/New_York")
 
 
-starts = st.datetimes(dt.datetime(2012, 1, 1), dt.datetime(2014, 1, 1)).map(lambda moment: moment.replace(second=0, microsecond=0))
+starts = st.datetimes(dt.datetime(2012, 1, 1), dt.datetime(2014, 1, 1)).map(
+    lambda moment: moment.replace(second=0, microsecond=0)
+)
 
 
 schedules = st.builds(
     lambda unit, frequency, start, days, zone: Schedule(
-        unit=unit, frequency=frequency, start=start, until=None if days is None else start + dt.timedelta(days=days), zone=zone
+        unit=unit,
+        frequency=frequency,
+        start=start,
+        until=None if days is None else start + dt.timedelta(days=days),
+        zone=zone,
     ),
     st.sampled_from(Unit),
     st.integers(1, 90),
@@ -28,16 +42,24 @@ schedules = st.builds(
 )
 
 
-moments = st.datetimes(dt.datetime(2011, 12, 1), dt.datetime(2014, 6, 1)).map(lambda moment: moment.replace(tzinfo=dt.timezone.utc))
+moments = st.datetimes(dt.datetime(2011, 12, 1), dt.datetime(2014, 6, 1)).map(
+    lambda moment: moment.replace(tzinfo=dt.timezone.utc)
+)
 
 
 def until_of(schedule: Schedule) -> dt.datetime | None:
-    return schedule.until.replace(tzinfo=ZoneInfo(schedule.zone)).astimezone(dt.timezone.utc) if schedule.until else None
+    return (
+        schedule.until.replace(tzinfo=ZoneInfo(schedule.zone)).astimezone(dt.timezone.utc)
+        if schedule.until
+        else None
+    )
 
 
 @settings(deadline=None)
 @given(schedules, moments)
-def test_the_last_point_is_the_newest_one_up_to_now_and_until(schedule: Schedule, now: dt.datetime) -> None:
+def test_the_last_point_is_the_newest_one_up_to_now_and_until(
+    schedule: Schedule, now: dt.datetime
+) -> None:
     number, until = schedule.last_number(now), until_of(schedule)
     bound = min(now, until) if until else now
     assert number == -1 or schedule.first <= schedule.point(number) <= bound
@@ -47,7 +69,9 @@ def test_the_last_point_is_the_newest_one_up_to_now_and_until(schedule: Schedule
 
 @settings(deadline=None)
 @given(schedules, moments)
-def test_the_next_point_comes_right_after_the_last_one_and_never_after_until(schedule: Schedule, now: dt.datetime) -> None:
+def test_the_next_point_comes_right_after_the_last_one_and_never_after_until(
+    schedule: Schedule, now: dt.datetime
+) -> None:
     upcoming, until = schedule.next(now), until_of(schedule)
     assert upcoming is None or upcoming > now or (until is not None and now > until)
     assert upcoming is None or until is None or upcoming <= until
@@ -65,7 +89,9 @@ def test_points_are_rising_and_end_with_the_last_one(schedule: Schedule, now: dt
 
 @settings(deadline=None)
 @given(starts, st.integers(1, 30), st.integers(0, 60))
-def test_days_keep_the_wall_clock_of_their_start_across_the_change_of_clocks(start: dt.datetime, frequency: int, number: int) -> None:
+def test_days_keep_the_wall_clock_of_their_start_across_the_change_of_clocks(
+    start: dt.datetime, frequency: int, number: int
+) -> None:
     schedule = Schedule(unit=Unit.DAYS, frequency=frequency, start=start, zone="America/New_York")
     local = schedule.point(number).astimezone(NEW_YORK)
     planned = start + dt.timedelta(days=number * frequency)
@@ -74,10 +100,14 @@ def test_days_keep_the_wall_clock_of_their_start_across_the_change_of_clocks(sta
     assert (local.hour, local.minute) == (planned.hour + skipped * (local.hour - 2), planned.minute)
 
 
-@pytest.mark.parametrize(("day", "hours"), [("2013-03-10", 23), ("2013-03-11", 24), ("2013-11-03", 25)])
+@pytest.mark.parametrize(
+    ("day", "hours"), [("2013-03-10", 23), ("2013-03-11", 24), ("2013-11-03", 25)]
+)
 def test_a_day_has_as_many_hourly_points_as_hours(day: str, hours: int) -> None:
     schedule = every(hours=1, start=day, zone="America/New_York")
-    midnight = dt.datetime.combine(dt.date.fromisoformat(day) + dt.timedelta(days=1), dt.time(), NEW_YORK)
+    midnight = dt.datetime.combine(
+        dt.date.fromisoformat(day) + dt.timedelta(days=1), dt.time(), NEW_YORK
+    )
     assert len(list(schedule.points(midnight - dt.timedelta(seconds=1)))) == hours
 
 
@@ -89,7 +119,9 @@ def test_start_and_until_are_both_points() -> None:
 
 
 def test_a_time_with_an_offset_is_taken_to_the_zone_of_the_schedule() -> None:
-    assert every(hours=1, start="2013-01-02T05:00+00:00", zone="America/New_York").start == dt.datetime(2013, 1, 2)
+    assert every(
+        hours=1, start="2013-01-02T05:00+00:00", zone="America/New_York"
+    ).start == dt.datetime(2013, 1, 2)
 
 
 @given(st.integers(0, 253_402_300_799_999))
@@ -119,7 +151,9 @@ ZONE = "America/New_York"
 
 
 def at(text: str, zone: str = ZONE) -> dt.datetime:
-    return dt.datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).astimezone(dt.timezone.utc)
+    return (
+        dt.datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).astimezone(dt.timezone.utc)
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,9 +181,17 @@ def test_what_is_no_offset_is_refused_with_examples(wrong: str) -> None:
         tick(wrong)
 
 
-@pytest.mark.parametrize("day", ["2024-03-10", "2024-04-07", "2024-07-01", "2024-10-06", "2024-11-03"])
-@pytest.mark.parametrize("zone", ["UTC", ZONE, "America/Havana", "Asia/Kathmandu", "Australia/Lord_Howe"])
+@pytest.mark.parametrize(
+    "day", ["2024-03-10", "2024-04-07", "2024-07-01", "2024-10-06", "2024-11-03"]
+)
+@pytest.mark.parametrize(
+    "zone", ["UTC", ZONE, "America/Havana", "Asia/Kathmandu", "Australia/Lord_Howe"]
+)
 def test_the_hours_of_a_day_are_those_that_its_minutes_show(day: str, zone: str) -> None:
     midnight = at(f"{day}T00:00", zone)
-    minutes = [(midnight + dt.timedelta(minutes=n)).astimezone(ZoneInfo(zone)) for n in range(26 * 60)]
-    assert set(real_hours(dt.date.fromisoformat(day), zone)) == {moment.hour for moment in minutes if f"{moment:%Y-%m-%d}" == day}
+    minutes = [
+        (midnight + dt.timedelta(minutes=n)).astimezone(ZoneInfo(zone)) for n in range(26 * 60)
+    ]
+    assert set(real_hours(dt.date.fromisoformat(day), zone)) == {
+        moment.hour for moment in minutes if f"{moment:%Y-%m-%d}" == day
+    }

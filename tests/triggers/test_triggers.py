@@ -26,17 +26,26 @@ def on(table: str, **specs: object) -> PartitionCondition:
 
 
 def test_a_key_is_the_values_of_the_levels_that_have_one() -> None:
-    assert keys(on("a", day=tick("-1d"), hour=range(24))) == ["day=2013-01-01", "day=2013-01-02", "day=2013-01-03"]
+    assert keys(on("a", day=tick("-1d"), hour=range(24))) == [
+        "day=2013-01-01",
+        "day=2013-01-02",
+        "day=2013-01-03",
+    ]
 
 
 def test_keys_are_known_up_to_now_only() -> None:
     trigger = PartitionTrigger(on("a", day=tick("-1d")), GRID)
-    assert [key.text for key in trigger.keys(dt.datetime(2013, 1, 3, 12, tzinfo=dt.timezone.utc))] == ["day=2013-01-01", "day=2013-01-02"]
+    assert [
+        key.text for key in trigger.keys(dt.datetime(2013, 1, 3, 12, tzinfo=dt.timezone.utc))
+    ] == ["day=2013-01-01", "day=2013-01-02"]
 
 
 def test_a_key_that_is_longer_than_a_store_holds_is_refused_with_the_limit() -> None:
     specs = {f"level_{number}_{'n' * 90}": "v" for number in range(6)}
-    with pytest.raises(InvalidValueError, match=r"fire key .*: has 605 characters; give at most 512: shorter names or values"):
+    with pytest.raises(
+        InvalidValueError,
+        match=r"fire key .*: has 605 characters; give at most 512: shorter names or values",
+    ):
         keys(on("a", **specs))
 
 
@@ -56,7 +65,10 @@ def test_a_key_has_the_values_of_its_single_valued_levels_beside_sets_that_chang
     day = on("a", day=tick("-1d"), hour=hours_of(tick("-1d"), "America/New_York"))
     week = on("b", day=[tick("-1d"), tick("-7d")], region="eu")
     for key in PartitionTrigger([day, week], GRID).keys(LATER):
-        assert dict(key.values) == {"day": str((key.point - dt.timedelta(days=1)).date()), "region": "eu"}
+        assert dict(key.values) == {
+            "day": str((key.point - dt.timedelta(days=1)).date()),
+            "region": "eu",
+        }
 
 
 @pytest.mark.parametrize("where", ["yesterday", "", "42", "0-", "latest"])
@@ -94,8 +106,16 @@ LEVELS = PartitionLevels.of({"day": "date", "hour": "int"})
 POINT = dt.datetime(2013, 1, 2, tzinfo=dt.timezone.utc)
 
 
-def asked(specs: dict, levels: PartitionLevels | None = LEVELS, point: dt.datetime = POINT, zone: str = "UTC") -> list[str]:
-    return [atom.canonical for atom in PartitionCondition.of("bronze.weather", specs, levels).atoms(point, zone)]
+def asked(
+    specs: dict,
+    levels: PartitionLevels | None = LEVELS,
+    point: dt.datetime = POINT,
+    zone: str = "UTC",
+) -> list[str]:
+    return [
+        atom.canonical
+        for atom in PartitionCondition.of("bronze.weather", specs, levels).atoms(point, zone)
+    ]
 
 
 def test_levels_are_typed_as_the_table_declares_them_and_stand_in_its_order() -> None:
@@ -134,8 +154,14 @@ def test_a_level_is_any_json_value_or_several(spec: object, canonicals: list[str
 @pytest.mark.parametrize(
     ("specs", "told"),
     [
-        ({"day": "2013-01-01"}, "bronze.weather, partitions: needs a value for level 'hour'; its levels are day, hour"),
-        ({"day": 1, "hour": 1, "minute": 1}, "bronze.weather, partitions: has no level 'minute'; its levels are day, hour"),
+        (
+            {"day": "2013-01-01"},
+            "bronze.weather, partitions: needs a value for level 'hour'; its levels are day, hour",
+        ),
+        (
+            {"day": 1, "hour": 1, "minute": 1},
+            "bronze.weather, partitions: has no level 'minute'; its levels are day, hour",
+        ),
         ({"day": "2013-01-01", "hour": []}, "is an empty list, which nothing can meet"),
     ],
 )

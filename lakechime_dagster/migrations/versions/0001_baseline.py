@@ -1,7 +1,7 @@
 """All tables of the store.
 
-Until the first release they are those of the metadata, so that no second description of them has to be kept. The first migration
-after that release freezes them here, as `op.create_table` calls.
+Until the first release they are those of the metadata, so that no second description of them has to
+be kept. The first migration after that release freezes them here, as `op.create_table` calls.
 """
 
 from alembic import op

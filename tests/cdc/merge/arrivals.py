@@ -1,4 +1,6 @@
-"""How changes come to a table that tests follow: in parts, or late; again and again, as connectors tell them."""
+"""How changes come to a table that tests follow: in parts, or late; again and again, as connectors
+tell them.
+"""
 
 import itertools
 import random
@@ -18,12 +20,18 @@ class Table(Protocol):
 
 
 def at(position: int, rank: int = UPSERT) -> Order:
-    return Order(position=(position,), rank=rank, topic="changes", partition=0, offset=3 * position + rank)
+    return Order(
+        position=(position,), rank=rank, topic="changes", partition=0, offset=3 * position + rank
+    )
 
 
 def delivered_again(changes: Sequence[Change], share: float, dice: random.Random) -> list[Change]:
     """Some of them, as they come again in another place of their topic."""
-    return [replace(one, order=one.order._replace(offset=one.order.offset + 1000)) for one in changes if dice.random() < share]
+    return [
+        replace(one, order=one.order._replace(offset=one.order.offset + 1000))
+        for one in changes
+        if dice.random() < share
+    ]
 
 
 def follow_in_parts(table: Table, changes: Sequence[Change], dice: random.Random) -> None:
@@ -33,9 +41,14 @@ def follow_in_parts(table: Table, changes: Sequence[Change], dice: random.Random
         table.step(changes[start:end])
 
 
-def follow_in_time(table: Table, changes: Sequence[Change], lateness: int, dice: random.Random) -> None:
+def follow_in_time(
+    table: Table, changes: Sequence[Change], lateness: int, dice: random.Random
+) -> None:
     """One after the other, each at most so late; what is final is collected now and then."""
-    by_arrival = sorted(changes, key=lambda change: (change.order.position[0] + dice.randint(0, lateness), dice.random()))
+    by_arrival = sorted(
+        changes,
+        key=lambda change: (change.order.position[0] + dice.randint(0, lateness), dice.random()),
+    )
     for index, change in enumerate(by_arrival):
         table.step([change])
         expected = min((later.order for later in by_arrival[index + 1 :]), default=at(10**6))

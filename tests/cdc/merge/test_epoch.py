@@ -1,4 +1,6 @@
-"""A position that goes back is a message that is delivered again, or an epoch that somebody must open."""
+"""A position that goes back is a message that is delivered again, or an epoch that somebody must
+open.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +18,9 @@ def change(position: int, offset: int, *, partition: int = 0, mark: str | None =
     return Change(source="s", operation=operation, order=order, key=(position,), snapshot=mark)
 
 
-def after(changes: Sequence[Change], epochs: Epochs | None = None, seen: Sequence[Change] = ()) -> Assignment:
+def after(
+    changes: Sequence[Change], epochs: Epochs | None = None, seen: Sequence[Change] = ()
+) -> Assignment:
     known = {(one.order.position, one.key) for one in seen}
     return assigned(epochs or Epochs(), changes, lambda one: (one.order.position, one.key) in known)
 
@@ -39,7 +43,9 @@ def test_what_was_there_before_is_delivered_again() -> None:
     assert offsets(found.changes) == [(0, 0), (0, 1), (0, 3)]
 
 
-def test_a_position_that_goes_back_to_something_else_holds_all_that_follows_it_in_its_partition() -> None:
+def test_a_position_that_goes_back_to_something_else_holds_all_that_follows_it_in_its_partition() -> (
+    None
+):
     found = after([change(5, 0), change(2, 1), change(6, 2), change(9, 0, partition=1)])
     assert offsets(found.held) == [(0, 1), (0, 2)]
     assert offsets(found.changes) == [(0, 0), (0, 0)]
@@ -67,9 +73,13 @@ def test_a_partition_enters_an_open_epoch_when_its_own_positions_go_back() -> No
 
 def test_changes_without_a_position_are_in_the_order_of_their_topic() -> None:
     orders = [Order(topic="t", partition=0, offset=number) for number in range(3)]
-    plain = tuple(Change(source="s", operation=Operation.UPDATE, order=order, key=(1,)) for order in orders)
+    plain = tuple(
+        Change(source="s", operation=Operation.UPDATE, order=order, key=(1,)) for order in orders
+    )
     assert after(plain).changes == plain
-    found = after([change(5, 0), replace(plain[1], order=plain[1].order._replace(offset=1)), change(2, 2)])
+    found = after(
+        [change(5, 0), replace(plain[1], order=plain[1].order._replace(offset=1)), change(2, 2)]
+    )
     assert offsets(found.held) == [(0, 2)]
 
 

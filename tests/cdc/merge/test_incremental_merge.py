@@ -1,4 +1,6 @@
-"""A table that is kept by steps over what is remembered as text is that of the oracle, and each change meets one outcome."""
+"""A table that is kept by steps over what is remembered as text is that of the oracle, and each
+change meets one outcome.
+"""
 
 import random
 from collections import Counter
@@ -11,7 +13,15 @@ from hypothesis import strategies as st
 from lakechime_dagster.cdc.change import Change, Key, Operation, Order
 from lakechime_dagster.cdc.incremental_merge import ChangeOutcome, Known, Merged, merged
 from lakechime_dagster.cdc.merge import BEFORE_ALL, Row, Soft
-from lakechime_dagster.cdc.state import Role, StateRow, base_row, collected_rows, known_of, low_watermark_before, remembered
+from lakechime_dagster.cdc.state import (
+    Role,
+    StateRow,
+    base_row,
+    collected_rows,
+    known_of,
+    low_watermark_before,
+    remembered,
+)
 from lakechime_dagster.cdc.wire import key_text, row_state_of
 from tests.cdc.merge.arrivals import at, follow_in_parts, follow_in_time
 from tests.cdc.merge.test_merge import COLUMNS, LENGTHS, SEEDS, SOURCES, deletion, history, upsert
@@ -33,7 +43,11 @@ class Lake:
 
     @property
     def waiting(self) -> list[Key]:
-        return [one.key for one in merged(self.known(), [], self.truncated, self.low_watermarks, self.soft).keys if one.waits]
+        return [
+            one.key
+            for one in merged(self.known(), [], self.truncated, self.low_watermarks, self.soft).keys
+            if one.waits
+        ]
 
     @property
     def rows(self) -> dict[Key, Row]:
@@ -46,30 +60,54 @@ class Lake:
     @property
     def kept_rows(self) -> dict[Key, tuple[Row, int | None]]:
         """With the time at which a row was deleted."""
-        ended = {key: row_state_of(told.order, row)[1].ended for key, (told, row) in self.targets.items()}
-        return {key: (row, None if (end := ended[key]) is None else end.at) for key, (_, row) in self.targets.items()}
+        ended = {
+            key: row_state_of(told.order, row)[1].ended for key, (told, row) in self.targets.items()
+        }
+        return {
+            key: (row, None if (end := ended[key]) is None else end.at)
+            for key, (_, row) in self.targets.items()
+        }
 
     def known(self) -> dict[Key, Known]:
         rows: dict[str, list[StateRow]] = {}
         for row in [*(row for row, _ in self.targets.values()), *self.state]:
             rows.setdefault(row.key or "", []).append(row)
-        keys = {key_text(key): key for key in {*self.targets, *(tuple(self.keys[text]) for text in rows)}}
-        return {keys[text]: one for text, several in rows.items() if (one := known_of(several)) is not None}
+        keys = {
+            key_text(key): key
+            for key in {*self.targets, *(tuple(self.keys[text]) for text in rows)}
+        }
+        return {
+            keys[text]: one
+            for text, several in rows.items()
+            if (one := known_of(several)) is not None
+        }
 
     keys: dict[str, Key] = field(default_factory=dict)
 
     def collect(self, low_watermark: Order) -> None:
-        self.low_watermarks = {source: max(low_watermark, self.low_watermarks.get(source, low_watermark)) for source in SOURCES}
+        self.low_watermarks = {
+            source: max(low_watermark, self.low_watermarks.get(source, low_watermark))
+            for source in SOURCES
+        }
         self.state = collected_rows(self.state, self.truncated, self.low_watermarks, soft=self.soft)
-        self.truncated_at = {(source, one): at for (source, one), at in self.truncated_at.items() if one >= self.low_watermarks[source]}
-        ends = {source: frozenset(one for one in orders if one >= self.low_watermarks[source]) for source, orders in self.truncated.items()}
+        self.truncated_at = {
+            (source, one): at
+            for (source, one), at in self.truncated_at.items()
+            if one >= self.low_watermarks[source]
+        }
+        ends = {
+            source: frozenset(one for one in orders if one >= self.low_watermarks[source])
+            for source, orders in self.truncated.items()
+        }
         self.truncated = ends
 
     def step(self, changes: Sequence[Change]) -> Merged:
         for change in changes:
             self.keys[key_text(change.key)] = change.key
             if change.operation is Operation.TRUNCATE:
-                self.truncated[change.source] = self.truncated.get(change.source, frozenset()) | {change.order}
+                self.truncated[change.source] = self.truncated.get(change.source, frozenset()) | {
+                    change.order
+                }
                 self.truncated_at[change.source, change.order] = change.event_ms
         known = self.known()
         of_keys = [change for change in changes if change.operation is not Operation.TRUNCATE]
@@ -78,7 +116,10 @@ class Lake:
             self.state += remembered(one, known.get(one.key))
             self.targets.pop(one.key, None)
             if one.after is not None:
-                self.targets[one.key] = base_row(one.key, one.source, one.row_state, role=Role.TARGET), one.after
+                self.targets[one.key] = (
+                    base_row(one.key, one.source, one.row_state, role=Role.TARGET),
+                    one.after,
+                )
         self.outcomes += found.outcomes
         self.refused += [one.reason for one in found.refused]
         return found
@@ -94,11 +135,15 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(seed: int, length
     follow_in_parts(lake, shuffled, dice)
     assert lake.rows == rows_of(changes, COLUMNS)
     assert not lake.refused
-    assert sum(lake.outcomes.values()) == sum(change.operation is not Operation.TRUNCATE for change in shuffled)
+    assert sum(lake.outcomes.values()) == sum(
+        change.operation is not Operation.TRUNCATE for change in shuffled
+    )
 
 
 @given(seed=SEEDS, length=LENGTHS, lateness=st.integers(0, 4))
-def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(seed: int, length: int, lateness: int) -> None:
+def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(
+    seed: int, length: int, lateness: int
+) -> None:
     dice = random.Random(seed)
     changes = [told(change) for change in history(dice, length)]
     lake = Lake()
@@ -106,25 +151,42 @@ def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(see
     assert lake.rows == rows_of(changes, COLUMNS)
     assert not lake.refused
     lake.collect(at(10**6))
-    assert all(key_text(key) in {row.key for row in lake.state} for key in lake.waiting), "what waits is remembered"
+    assert all(key_text(key) in {row.key for row in lake.state} for key in lake.waiting), (
+        "what waits is remembered"
+    )
     assert len(lake.state) == len(lake.waiting), "and nothing else"
 
 
 def told(change: Change) -> Change:
-    """A change as a message tells it: values of the lake, and the names of columns that it does not carry."""
+    """A change as a message tells it: values of the lake, and the names of columns that it does not
+    carry.
+    """
     if not change.operation.is_upsert:
         return change
     columns = {name: str(value) for name, value in change.columns.items()}
-    return replace(change, columns=columns, omitted=tuple(name for name in COLUMNS if name not in columns))
+    return replace(
+        change, columns=columns, omitted=tuple(name for name in COLUMNS if name not in columns)
+    )
 
 
 def test_each_change_meets_the_fate_that_its_order_says() -> None:
     lake = Lake()
     lake.step([upsert(1, columns={"a": 1}), upsert(3), upsert(3)])
-    assert lake.outcomes == {ChangeOutcome.MERGED: 1, ChangeOutcome.APPLIED: 1, ChangeOutcome.DELIVERED_AGAIN: 1}
+    assert lake.outcomes == {
+        ChangeOutcome.MERGED: 1,
+        ChangeOutcome.APPLIED: 1,
+        ChangeOutcome.DELIVERED_AGAIN: 1,
+    }
     lake.step([upsert(2), deletion(5), upsert(1, columns={"a": 1})])
-    assert lake.outcomes == {ChangeOutcome.MERGED: 1, ChangeOutcome.APPLIED: 2, ChangeOutcome.DELIVERED_AGAIN: 2, ChangeOutcome.STALE: 1}
-    lake.step([Change(source="s", operation=Operation.TRUNCATE, order=at(9)), upsert(8), upsert(10, (2,))])
+    assert lake.outcomes == {
+        ChangeOutcome.MERGED: 1,
+        ChangeOutcome.APPLIED: 2,
+        ChangeOutcome.DELIVERED_AGAIN: 2,
+        ChangeOutcome.STALE: 1,
+    }
+    lake.step(
+        [Change(source="s", operation=Operation.TRUNCATE, order=at(9)), upsert(8), upsert(10, (2,))]
+    )
     assert lake.outcomes[ChangeOutcome.TRUNCATED] == 1
     assert lake.rows.keys() == {(2,)}
 
@@ -171,18 +233,35 @@ def test_a_first_change_is_remembered_with_what_was_known_before_it() -> None:
     lake.state.clear()  # as what is forgotten
     lake.step([upsert(5)])
     assert [row.role for row in lake.state] == [Role.BASE, Role.CHANGE]
-    rekeyed = Change(source="s", operation=Operation.CREATE, order=at(3), key=(2,), columns={}, omitted=COLUMNS, continues=(1,))
+    rekeyed = Change(
+        source="s",
+        operation=Operation.CREATE,
+        order=at(3),
+        key=(2,),
+        columns={},
+        omitted=COLUMNS,
+        continues=(1,),
+    )
     lake.step([replace(deletion(3), key=(1,)), rekeyed])
     assert lake.rows[2,] == {name: [name, 1] for name in COLUMNS}
     assert lake.known()[1,].newest == at(5) > BEFORE_ALL
 
 
-def test_a_low_watermark_stands_before_the_transaction_of_the_oldest_change_that_is_waited_for() -> None:
+def test_a_low_watermark_stands_before_the_transaction_of_the_oldest_change_that_is_waited_for() -> (
+    None
+):
     change = Order(epoch=1, position=(90, 95), rank=2, topic="t", partition=0, offset=5)
     low_watermark = low_watermark_before(change)
     assert low_watermark is not None
-    assert Order(epoch=1, position=(89, 99)) < low_watermark < Order(epoch=1, position=(90, 1)) < change
-    assert low_watermark_before(change._replace(position=(3, 120, 0))) == Order(epoch=1, position=(3, 120, 0), rank=-1)
+    assert (
+        Order(epoch=1, position=(89, 99))
+        < low_watermark
+        < Order(epoch=1, position=(90, 1))
+        < change
+    )
+    assert low_watermark_before(change._replace(position=(3, 120, 0))) == Order(
+        epoch=1, position=(3, 120, 0), rank=-1
+    )
     assert low_watermark_before(change._replace(position=())) is None
 
 

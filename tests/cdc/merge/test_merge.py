@@ -1,4 +1,6 @@
-"""The fold gives the same table for any order and any split of the same changes: that of the oracle."""
+"""The fold gives the same table for any order and any split of the same changes: that of the
+oracle.
+"""
 
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -8,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.change import DELETE, READ, REPAIRS, UPSERT, Change, Key, Operation, Order
+from lakechime_dagster.cdc.change import (
+    DELETE,
+    READ,
+    REPAIRS,
+    UPSERT,
+    Change,
+    Key,
+    Operation,
+    Order,
+)
 from lakechime_dagster.cdc.merge import Kept, RowState, collected, with_changes
 from tests.cdc.merge.arrivals import at, follow_in_parts, follow_in_time
 from tests.cdc.oracle import done, rows_of
@@ -24,7 +35,9 @@ def within(position: int, step: int, rank: int = UPSERT) -> Order:
     return at(position, rank)._replace(position=(position, step))
 
 
-def upsert(position: int, key: Key = (1,), operation: Operation = Operation.UPDATE, **others: object) -> Change:
+def upsert(
+    position: int, key: Key = (1,), operation: Operation = Operation.UPDATE, **others: object
+) -> Change:
     columns = others.pop("columns", None) or {name: (name, position) for name in COLUMNS}
     order = others.pop("order", at(position))
     return Change(source="s", operation=operation, order=order, key=key, columns=columns, **others)  # pyright: ignore[reportArgumentType]
@@ -35,42 +48,100 @@ def deletion(position: int, key: Key = (1,)) -> Change:
 
 
 def history(dice: random.Random, length: int) -> list[Change]:
-    """What databases may do to a few rows: inserts, updates that leave columns out, deletions, key changes, truncations, reads."""
+    """What databases may do to a few rows: inserts, updates that leave columns out, deletions, key
+    changes, truncations, reads.
+    """
     changes: list[Change] = []
     for position in range(1, length + 1):
         source = dice.choice(SOURCES)
         key, other = (source, dice.randrange(3)), (source, dice.randrange(3))
         some = {name: (name, position) for name in COLUMNS if dice.random() < 0.5}
-        match dice.choice(["create", "read", "update", "update", "delete", "rekey", "rotate", "truncate"]):
+        match dice.choice(
+            ["create", "read", "update", "update", "delete", "rekey", "rotate", "truncate"]
+        ):
             case "create" | "read" as step:
-                operation, rank = (Operation.READ, READ) if step == "read" else (Operation.CREATE, UPSERT)
+                operation, rank = (
+                    (Operation.READ, READ) if step == "read" else (Operation.CREATE, UPSERT)
+                )
                 whole: dict[str, object] = dict.fromkeys(COLUMNS, ("new", position))
-                changes.append(Change(source=source, operation=operation, order=at(position, rank), key=key, columns=whole))
-            case "update":
-                changes.append(Change(source=source, operation=Operation.UPDATE, order=at(position), key=key, columns=some))
-            case "delete":
-                changes.append(Change(source=source, operation=Operation.DELETE, order=at(position, DELETE), key=key))
-            case "rekey" if key != other:
-                changes.append(Change(source=source, operation=Operation.DELETE, order=at(position, DELETE), key=key))
                 changes.append(
-                    Change(source=source, operation=Operation.CREATE, order=at(position), key=other, columns=some, continues=key)
+                    Change(
+                        source=source,
+                        operation=operation,
+                        order=at(position, rank),
+                        key=key,
+                        columns=whole,
+                    )
+                )
+            case "update":
+                changes.append(
+                    Change(
+                        source=source,
+                        operation=Operation.UPDATE,
+                        order=at(position),
+                        key=key,
+                        columns=some,
+                    )
+                )
+            case "delete":
+                changes.append(
+                    Change(
+                        source=source,
+                        operation=Operation.DELETE,
+                        order=at(position, DELETE),
+                        key=key,
+                    )
+                )
+            case "rekey" if key != other:
+                changes.append(
+                    Change(
+                        source=source,
+                        operation=Operation.DELETE,
+                        order=at(position, DELETE),
+                        key=key,
+                    )
+                )
+                changes.append(
+                    Change(
+                        source=source,
+                        operation=Operation.CREATE,
+                        order=at(position),
+                        key=other,
+                        columns=some,
+                        continues=key,
+                    )
                 )
             case "rotate":
                 keys = dice.sample([(source, number) for number in range(3)], dice.choice([2, 3]))
                 changes += rotation(position, source, keys, some)
             case "truncate":
-                changes.append(Change(source=source, operation=Operation.TRUNCATE, order=at(position, DELETE)))
+                changes.append(
+                    Change(source=source, operation=Operation.TRUNCATE, order=at(position, DELETE))
+                )
             case _:
                 pass
     return changes
 
 
-def rotation(position: int, source: str, keys: Sequence[Key], columns: Mapping[str, object]) -> Iterator[Change]:
-    """One statement that gives each key's row the next one's key, in a transaction that checks its keys at the end."""
+def rotation(
+    position: int, source: str, keys: Sequence[Key], columns: Mapping[str, object]
+) -> Iterator[Change]:
+    """One statement that gives each key's row the next one's key, in a transaction that checks its
+    keys at the end.
+    """
     for step, (old, new) in enumerate(zip(keys, [*keys[1:], keys[0]], strict=True)):
         both = {"source": source, "transaction": position}
-        yield Change(operation=Operation.DELETE, order=within(position, step, DELETE), key=old, **both)  # pyright: ignore[reportArgumentType]
-        yield Change(operation=Operation.CREATE, order=within(position, step), key=new, columns=columns, continues=old, **both)  # pyright: ignore[reportArgumentType]
+        yield Change(
+            operation=Operation.DELETE, order=within(position, step, DELETE), key=old, **both
+        )  # pyright: ignore[reportArgumentType]
+        yield Change(
+            operation=Operation.CREATE,
+            order=within(position, step),
+            key=new,
+            columns=columns,
+            continues=old,
+            **both,
+        )  # pyright: ignore[reportArgumentType]
 
 
 class Table:
@@ -99,7 +170,9 @@ class Table:
 
 
 @given(seed=SEEDS, length=LENGTHS)
-def test_any_order_and_any_split_of_the_changes_gives_the_same_table(seed: int, length: int) -> None:
+def test_any_order_and_any_split_of_the_changes_gives_the_same_table(
+    seed: int, length: int
+) -> None:
     dice = random.Random(seed)
     changes = history(dice, length)
     shuffled = dice.sample(changes, len(changes))
@@ -110,13 +183,24 @@ def test_any_order_and_any_split_of_the_changes_gives_the_same_table(seed: int, 
 
 
 def in_wal(change: Change) -> Change:
-    """The same where PostgreSQL tells it: each position is that of a transaction, in which its changes have places of their own."""
+    """The same where PostgreSQL tells it: each position is that of a transaction, in which its
+    changes have places of their own.
+    """
     transaction, *step = change.order.position
-    return replace(change, order=change.order._replace(position=(10 * transaction - 10, 10 * transaction + (step[0] if step else 0))))
+    return replace(
+        change,
+        order=change.order._replace(
+            position=(10 * transaction - 10, 10 * transaction + (step[0] if step else 0))
+        ),
+    )
 
 
-def readings(changes: Sequence[Change], told: int, cut: int, dice: random.Random) -> Iterator[Change]:
-    """What a repair tells of some keys as they are after the transaction `cut`, of which messages had told up to `told`."""
+def readings(
+    changes: Sequence[Change], told: int, cut: int, dice: random.Random
+) -> Iterator[Change]:
+    """What a repair tells of some keys as they are after the transaction `cut`, of which messages
+    had told up to `told`.
+    """
     table: dict[tuple[str, Key], list[dict[str, object]]] = {}
     for _ in done([one for one in changes if one.order.position[0] < 10 * cut], table):
         pass
@@ -126,11 +210,15 @@ def readings(changes: Sequence[Change], told: int, cut: int, dice: random.Random
         if key and is_whole and dice.random() < 0.5:
             at_place = order._replace(rank=READ if rows else DELETE, offset=number)
             operation, columns = (Operation.READ, rows[-1]) if rows else (Operation.DELETE, {})
-            yield Change(source=source, operation=operation, order=at_place, key=key, columns=columns)
+            yield Change(
+                source=source, operation=operation, order=at_place, key=key, columns=columns
+            )
 
 
 @given(seed=SEEDS, length=LENGTHS)
-def test_a_repair_of_rows_that_were_right_changes_none_whatever_messages_were_on_their_way(seed: int, length: int) -> None:
+def test_a_repair_of_rows_that_were_right_changes_none_whatever_messages_were_on_their_way(
+    seed: int, length: int
+) -> None:
     dice = random.Random(seed)
     changes = [in_wal(change) for change in history(dice, length)]
     cut = dice.randint(1, length)
@@ -140,19 +228,38 @@ def test_a_repair_of_rows_that_were_right_changes_none_whatever_messages_were_on
 
 
 def test_a_key_change_takes_the_row_that_was_there_though_a_repair_has_read_the_key_since() -> None:
-    """A transaction swaps two keys by way of a third; messages tell it when its outcome had been read."""
-    before = [upsert(1, (1,), columns={"a": 1, "b": "of 1"}), upsert(1, (2,), columns={"a": 2, "b": "of 2"}, order=within(1, 1))]
+    """A transaction swaps two keys by way of a third; messages tell it when its outcome had been
+    read.
+    """
+    before = [
+        upsert(1, (1,), columns={"a": 1, "b": "of 1"}),
+        upsert(1, (2,), columns={"a": 2, "b": "of 2"}, order=within(1, 1)),
+    ]
     swap = list(rotation(2, "s", [(1,), (0,)], {"a": 1}))[:2]
     for step, (old, new) in enumerate([((2,), (1,)), ((0,), (2,))], start=2):
         swap.append(replace(deletion(2, old), order=within(2, step, DELETE), transaction=2))
-        swap.append(replace(upsert(2, new, columns={"a": step}, continues=old), order=within(2, step), transaction=2))
+        swap.append(
+            replace(
+                upsert(2, new, columns={"a": step}, continues=old),
+                order=within(2, step),
+                transaction=2,
+            )
+        )
     told = [in_wal(one) for one in [*before, *swap]]
-    read = replace(upsert(0, (1,), Operation.READ, columns={"a": 2, "b": "of 2"}), order=Order(0, (0, 29), READ, f"{REPAIRS}orders"))
-    assert Table().step([*told, read]).rows == {(1,): {"a": 2, "b": "of 2"}, (2,): {"a": 3, "b": "of 1"}}
+    read = replace(
+        upsert(0, (1,), Operation.READ, columns={"a": 2, "b": "of 2"}),
+        order=Order(0, (0, 29), READ, f"{REPAIRS}orders"),
+    )
+    assert Table().step([*told, read]).rows == {
+        (1,): {"a": 2, "b": "of 2"},
+        (2,): {"a": 3, "b": "of 1"},
+    }
 
 
 @given(seed=SEEDS, length=LENGTHS, lateness=st.integers(0, 4))
-def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(seed: int, length: int, lateness: int) -> None:
+def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(
+    seed: int, length: int, lateness: int
+) -> None:
     dice = random.Random(seed)
     changes = history(dice, length)
     table = Table()
@@ -171,12 +278,25 @@ def test_a_key_change_without_positions_goes_on_with_the_row_that_its_deletion_t
 
 def test_a_row_that_was_given_a_key_for_a_while_leaves_with_its_own_deletion() -> None:
     """While another row had that key: it leaves first."""
-    moves = [((1,), (2,)), ((2,), (4,)), ((2,), (3,))]  # the row of 1 to 2, the one that was there to 4, then the first one to 3
+    moves = [
+        ((1,), (2,)),
+        ((2,), (4,)),
+        ((2,), (3,)),
+    ]  # the row of 1 to 2, the one that was there to 4, then the first one to 3
     changes = [upsert(1, (1,)), upsert(2, (2,))]
     for step, (old, new) in enumerate(moves):
         changes.append(replace(deletion(3, old), order=within(3, step, DELETE), transaction=3))
-        changes.append(replace(upsert(3, new, columns={"c": 3}, continues=old), order=within(3, step), transaction=3))
-    assert Table().step(changes).rows == {(3,): {"a": ("a", 1), "b": ("b", 1)}, (4,): {"a": ("a", 2), "b": ("b", 2)}}
+        changes.append(
+            replace(
+                upsert(3, new, columns={"c": 3}, continues=old),
+                order=within(3, step),
+                transaction=3,
+            )
+        )
+    assert Table().step(changes).rows == {
+        (3,): {"a": ("a", 1), "b": ("b", 1)},
+        (4,): {"a": ("a", 2), "b": ("b", 2)},
+    }
     assert rows_of(changes, COLUMNS) == Table().step(changes).rows
 
 
@@ -186,7 +306,9 @@ def test_nothing_of_a_deleted_row_is_kept_once_it_is_final() -> None:
     assert table.kept.windows[(2,)].changes == ()
 
 
-def test_what_comes_below_the_low_watermark_is_refused_where_its_row_may_have_been_deleted() -> None:
+def test_what_comes_below_the_low_watermark_is_refused_where_its_row_may_have_been_deleted() -> (
+    None
+):
     table = Table().step([upsert(1), deletion(3), upsert(2, (2,))]).collect(at(10, READ))
     table.step([upsert(2), upsert(1, (2,))])
     assert table.rows == {(2,): {"a": ("a", 2), "b": ("b", 2)}}
@@ -195,17 +317,25 @@ def test_what_comes_below_the_low_watermark_is_refused_where_its_row_may_have_be
 
 
 def swapped(number: int) -> list[Change]:
-    """A transaction that swaps two rows by way of a key that no row has, as a database tells it that checks keys at the end."""
+    """A transaction that swaps two rows by way of a key that no row has, as a database tells it
+    that checks keys at the end.
+    """
     changes: list[Change] = []
     for step, (old, new) in enumerate([((1,), (-1,)), ((2,), (1,)), ((-1,), (2,))]):
         gone, come = within(number, step, DELETE), within(number, step)
         changes.append(replace(deletion(number, old), order=gone, transaction=number))
-        changes.append(upsert(number, new, order=come, columns={"b": number}, continues=old, transaction=number))
+        changes.append(
+            upsert(
+                number, new, order=come, columns={"b": number}, continues=old, transaction=number
+            )
+        )
     return changes
 
 
 @pytest.mark.parametrize("swaps", [50, 400])
-def test_work_grows_with_the_changes_where_one_key_is_lent_to_many_rows(swaps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_grows_with_the_changes_where_one_key_is_lent_to_many_rows(
+    swaps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked, continued = 0, Kept.continued
 
     def counted(kept: Kept, row_state: RowState, change: Change) -> RowState:
@@ -216,7 +346,11 @@ def test_work_grows_with_the_changes_where_one_key_is_lent_to_many_rows(swaps: i
 
     monkeypatch.setattr(Kept, "continued", counted)
     rows = [upsert(0, (key,), order=within(0, key), columns={"a": key, "b": 0}) for key in (1, 2)]
-    kept = with_changes(Kept(), [*rows, *(change for number in range(1, swaps + 1) for change in swapped(number))]).kept
+    kept = with_changes(
+        Kept(), [*rows, *(change for number in range(1, swaps + 1) for change in swapped(number))]
+    ).kept
     assert kept.row_state((-1,)).upserted is None
     found = {key: kept.row_state((key,)).row(COLUMNS) for key in (1, 2)}
-    assert found == {1: {"a": 1, "b": swaps}, 2: {"a": 2, "b": swaps}}, "an even number of swaps leaves each row where it was"
+    assert found == {1: {"a": 1, "b": swaps}, 2: {"a": 2, "b": swaps}}, (
+        "an even number of swaps leaves each row where it was"
+    )

@@ -1,4 +1,6 @@
-"""The history of each key is that of the oracle, for any order and any split of the same changes; its open rows are the table."""
+"""The history of each key is that of the oracle, for any order and any split of the same changes;
+its open rows are the table.
+"""
 
 import math
 import random
@@ -9,13 +11,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import DELETE, READ, Change, Key, Order
-from lakechime_dagster.cdc.history import TRACK_ALL, Histories, HistoryRow, TrackHistory, collected, history, with_changes
+from lakechime_dagster.cdc.history import (
+    TRACK_ALL,
+    Histories,
+    HistoryRow,
+    TrackHistory,
+    collected,
+    history,
+    with_changes,
+)
 from tests.cdc.merge.arrivals import at, delivered_again, follow_in_parts, follow_in_time
 from tests.cdc.merge.test_merge import COLUMNS, LENGTHS, SEEDS, SOURCES, deletion, upsert, within
 from tests.cdc.merge.test_merge import history as some_changes
 from tests.cdc.oracle import histories_of, rows_of
 
-TRACKS = st.sampled_from([TRACK_ALL, TrackHistory(column_list=frozenset("a")), TrackHistory(except_column_list=frozenset("a"))])
+TRACKS = st.sampled_from(
+    [
+        TRACK_ALL,
+        TrackHistory(column_list=frozenset("a")),
+        TrackHistory(except_column_list=frozenset("a")),
+    ]
+)
 
 
 def timed(changes: Sequence[Change]) -> list[Change]:
@@ -24,7 +40,9 @@ def timed(changes: Sequence[Change]) -> list[Change]:
 
 
 class Table:
-    """A target with the rows of each key one after the other, changed key by key as the histories say."""
+    """A target with the rows of each key one after the other, changed key by key as the histories
+    say.
+    """
 
     def __init__(self, track: TrackHistory = TRACK_ALL) -> None:
         self.histories, self.track = Histories(), track
@@ -37,7 +55,10 @@ class Table:
         self.refused += [one.reason for one in step.refused]
         for key in step.touched:
             found = history(self.histories, key, COLUMNS, self.track)
-            self.rows[key] = [*(row for row in self.rows.get(key, []) if row.start_seq < found.since), *found.rows]
+            self.rows[key] = [
+                *(row for row in self.rows.get(key, []) if row.start_seq < found.since),
+                *found.rows,
+            ]
         return self
 
     def collect(self, low_watermark: Order) -> "Table":
@@ -54,7 +75,10 @@ class Table:
 
     def spans(self, key: Key = (1,)) -> list[tuple[object, ...]]:
         """By position, and the value of one column."""
-        return [(row.columns["a"], row.start_seq.position[0], row.end_seq and row.end_seq.position[0]) for row in self.rows[key]]
+        return [
+            (row.columns["a"], row.start_seq.position[0], row.end_seq and row.end_seq.position[0])
+            for row in self.rows[key]
+        ]
 
 
 def oracle(changes: Sequence[Change], track: TrackHistory) -> dict[Key, list[tuple[object, ...]]]:
@@ -63,7 +87,9 @@ def oracle(changes: Sequence[Change], track: TrackHistory) -> dict[Key, list[tup
 
 
 @given(seed=SEEDS, length=LENGTHS, track=TRACKS)
-def test_any_order_and_any_split_of_the_changes_gives_the_same_histories(seed: int, length: int, track: TrackHistory) -> None:
+def test_any_order_and_any_split_of_the_changes_gives_the_same_histories(
+    seed: int, length: int, track: TrackHistory
+) -> None:
     dice = random.Random(seed)
     changes = timed(some_changes(dice, length))
     again = delivered_again(changes, 0.3, dice)
@@ -88,30 +114,50 @@ def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(
 
 
 def test_two_rows_that_change_keys_in_one_transaction_each_go_on_without_a_gap() -> None:
-    table = Table().step([upsert(1, (1,), columns={"a": 1, "b": 1}), upsert(2, (2,), columns={"a": 2, "b": 2})])
+    table = Table().step(
+        [upsert(1, (1,), columns={"a": 1, "b": 1}), upsert(2, (2,), columns={"a": 2, "b": 2})]
+    )
     for step, (old, new) in enumerate([((1,), (2,)), ((2,), (1,))]):
         gone = replace(deletion(3, old), order=within(3, step, DELETE), transaction=3)
-        moved = replace(upsert(3, new, continues=old), columns={}, order=within(3, step), transaction=3)
+        moved = replace(
+            upsert(3, new, continues=old), columns={}, order=within(3, step), transaction=3
+        )
         table.step([gone, moved])
-    assert (table.spans((1,)), table.spans((2,))) == ([(1, 1, 3), (2, 3, None)], [(2, 2, 3), (1, 3, None)])
+    assert (table.spans((1,)), table.spans((2,))) == (
+        [(1, 1, 3), (2, 3, None)],
+        [(2, 2, 3), (1, 3, None)],
+    )
 
 
 def test_changes_of_columns_that_are_not_tracked_are_made_in_the_open_row() -> None:
     table = Table(TrackHistory(except_column_list=frozenset("b")))
-    table.step([upsert(1, columns={"a": 1, "b": 1}), upsert(2, columns={"b": 2}), upsert(4, columns={"a": 4})])
+    table.step(
+        [
+            upsert(1, columns={"a": 1, "b": 1}),
+            upsert(2, columns={"b": 2}),
+            upsert(4, columns={"a": 4}),
+        ]
+    )
     assert [row.columns for row in table.rows[(1,)]] == [{"a": 1, "b": 2}, {"a": 4, "b": 2}]
     table.step([upsert(3, columns={"b": 3})])
     assert [row.columns for row in table.rows[(1,)]] == [{"a": 1, "b": 3}, {"a": 4, "b": 3}]
 
 
 def test_not_a_number_is_the_same_value_again() -> None:
-    table = Table().step([upsert(1, columns={"a": math.nan, "b": 1}), upsert(2, columns={"a": math.nan, "b": 1})])
+    table = Table().step(
+        [upsert(1, columns={"a": math.nan, "b": 1}), upsert(2, columns={"a": math.nan, "b": 1})]
+    )
     assert len(table.rows[(1,)]) == 1
 
 
 def test_a_row_of_which_a_column_is_missing_opens_with_the_change_that_carries_it() -> None:
-    """Named by the changes themselves, where no columns are asked for; before a collection or after it."""
-    changes = [upsert(1, columns={"a": 1}, omitted=("b",)), upsert(5, columns={"b": 5}, omitted=("a",))]
+    """Named by the changes themselves, where no columns are asked for; before a collection or after
+    it.
+    """
+    changes = [
+        upsert(1, columns={"a": 1}, omitted=("b",)),
+        upsert(5, columns={"b": 5}, omitted=("a",)),
+    ]
     for low_watermark in (at(1, READ), at(3, READ)):
         before = collected(with_changes(Histories(), changes[:1]).histories, "s", low_watermark)
         assert history(before, (1,)).rows == ()
@@ -120,7 +166,11 @@ def test_a_row_of_which_a_column_is_missing_opens_with_the_change_that_carries_i
 
 
 def test_an_open_row_is_all_that_is_kept_of_what_is_final() -> None:
-    table = Table().step([upsert(1), upsert(2), deletion(3, (2,)), upsert(1, (2,))]).collect(at(10, READ))
+    table = (
+        Table()
+        .step([upsert(1), upsert(2), deletion(3, (2,)), upsert(1, (2,))])
+        .collect(at(10, READ))
+    )
     assert table.histories.kept.windows.keys() == table.histories.bases.keys() == {(1,)}
     assert table.histories.kept.windows[(1,)].changes == ()
     found = history(table.histories, (1,), COLUMNS)
@@ -130,7 +180,9 @@ def test_an_open_row_is_all_that_is_kept_of_what_is_final() -> None:
 def test_a_column_that_a_row_is_said_to_have_is_waited_for_until_the_row_is_deleted() -> None:
     waiting = with_changes(Histories(), [upsert(1, columns={"a": 1}, omitted=("b",))]).histories
     for before in (waiting, collected(waiting, "s", at(3, READ))):
-        assert history(with_changes(before, [upsert(5, columns={"a": 5})]).histories, (1,)).rows == ()
+        assert (
+            history(with_changes(before, [upsert(5, columns={"a": 5})]).histories, (1,)).rows == ()
+        )
         again = with_changes(before, [deletion(4), upsert(5, columns={"a": 5})]).histories
         assert [row.columns for row in history(again, (1,)).rows] == [{"a": 5}]
 
@@ -143,16 +195,37 @@ def test_a_row_that_is_not_whole_any_more_is_taken_back() -> None:
 
 def test_what_comes_below_the_low_watermark_changes_no_row_that_ended() -> None:
     """It is taken for a key that is known, as in the table, in the row that is open."""
-    table = Table().step([upsert(1), upsert(5, columns={"b": 5})]).collect(at(10, READ)).step([upsert(3, columns={"a": 3})])
+    table = (
+        Table()
+        .step([upsert(1), upsert(5, columns={"b": 5})])
+        .collect(at(10, READ))
+        .step([upsert(3, columns={"a": 3})])
+    )
     assert table.spans() == [(("a", 1), 1, 5), (3, 5, None)]
     assert table.open == {(1,): {"a": 3, "b": 5}}
 
 
 def test_what_comes_below_the_low_watermark_between_two_rows_is_one_of_its_own() -> None:
-    table = Table().step([upsert(1), deletion(2), upsert(20)]).collect(at(10, READ)).step([upsert(5)]).step([upsert(6)])
-    assert table.spans() == [(("a", 1), 1, 2), (("a", 5), 5, 6), (("a", 6), 6, 20), (("a", 20), 20, None)]
+    table = (
+        Table()
+        .step([upsert(1), deletion(2), upsert(20)])
+        .collect(at(10, READ))
+        .step([upsert(5)])
+        .step([upsert(6)])
+    )
+    assert table.spans() == [
+        (("a", 1), 1, 2),
+        (("a", 5), 5, 6),
+        (("a", 6), 6, 20),
+        (("a", 20), 20, None),
+    ]
 
 
 def test_what_comes_below_the_low_watermark_and_was_deleted_there_changes_nothing() -> None:
-    table = Table().step([upsert(1), deletion(2), upsert(5)]).collect(at(10, READ)).step([upsert(1, omitted=("new",))])
+    table = (
+        Table()
+        .step([upsert(1), deletion(2), upsert(5)])
+        .collect(at(10, READ))
+        .step([upsert(1, omitted=("new",))])
+    )
     assert table.spans() == [(("a", 1), 1, 2), (("a", 5), 5, None)]

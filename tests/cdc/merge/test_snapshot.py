@@ -1,4 +1,6 @@
-"""A complete snapshot speaks for its whole table; one that is not complete speaks for its rows alone."""
+"""A complete snapshot speaks for its whole table; one that is not complete speaks for its rows
+alone.
+"""
 
 import pytest
 
@@ -9,7 +11,14 @@ from lakechime_dagster.cdc.state import Snapshots
 
 def read(position: int, key: int, mark: str, source: str = "s") -> Change:
     order = Order(position=(position,), rank=READ, offset=key)
-    return Change(source=source, operation=Operation.READ, order=order, key=(key,), columns={"id": key}, snapshot=mark)
+    return Change(
+        source=source,
+        operation=Operation.READ,
+        order=order,
+        key=(key,),
+        columns={"id": key},
+        snapshot=mark,
+    )
 
 
 WHOLE = [read(5, 1, "first"), read(5, 2, "true"), read(5, 3, "last_in_data_collection")]
@@ -17,12 +26,20 @@ WHOLE = [read(5, 1, "first"), read(5, 2, "true"), read(5, 3, "last_in_data_colle
 
 def test_a_snapshot_whose_ends_are_there_is_a_truncation_below_its_rows() -> None:
     _, complete = Snapshots().with_changes(WHOLE)
-    assert complete == (Change(source="s", operation=Operation.TRUNCATE, order=Order(position=(5,), rank=BEFORE_READ)),)
+    assert complete == (
+        Change(
+            source="s", operation=Operation.TRUNCATE, order=Order(position=(5,), rank=BEFORE_READ)
+        ),
+    )
 
 
 @pytest.mark.parametrize("missing", [0, 2])
-def test_a_snapshot_of_which_an_end_is_missing_says_nothing_of_rows_that_it_lacks(missing: int) -> None:
-    _, complete = Snapshots().with_changes([one for index, one in enumerate(WHOLE) if index != missing])
+def test_a_snapshot_of_which_an_end_is_missing_says_nothing_of_rows_that_it_lacks(
+    missing: int,
+) -> None:
+    _, complete = Snapshots().with_changes(
+        [one for index, one in enumerate(WHOLE) if index != missing]
+    )
     assert complete == ()
 
 
@@ -35,18 +52,45 @@ def test_ends_may_come_apart_and_in_any_order_and_are_told_once() -> None:
 
 
 def test_ends_of_two_snapshots_or_of_two_tables_are_not_those_of_one() -> None:
-    apart = [read(5, 1, "first"), read(6, 1, "last"), read(7, 1, "first", "s"), read(7, 1, "last", "t")]
+    apart = [
+        read(5, 1, "first"),
+        read(6, 1, "last"),
+        read(7, 1, "first", "s"),
+        read(7, 1, "last", "t"),
+    ]
     assert Snapshots().with_changes(apart)[1] == ()
 
 
 def test_what_streams_or_is_read_incrementally_ends_no_snapshot() -> None:
-    streamed = Change(source="s", operation=Operation.UPDATE, order=Order(position=(5,), rank=UPSERT), key=(1,), snapshot="last")
-    assert Snapshots().with_changes([read(5, 1, "first"), streamed, read(5, 2, "incremental")])[1] == ()
+    streamed = Change(
+        source="s",
+        operation=Operation.UPDATE,
+        order=Order(position=(5,), rank=UPSERT),
+        key=(1,),
+        snapshot="last",
+    )
+    assert (
+        Snapshots().with_changes([read(5, 1, "first"), streamed, read(5, 2, "incremental")])[1]
+        == ()
+    )
 
 
 def test_a_row_that_a_complete_snapshot_lacks_is_gone_and_what_came_after_it_stays() -> None:
     before = [read(1, key, "true") for key in (1, 2, 3, 4)]
-    after = [Change(source="s", operation=Operation.CREATE, order=Order(position=(6,), rank=UPSERT), key=(9,), columns={"id": 9})]
+    after = [
+        Change(
+            source="s",
+            operation=Operation.CREATE,
+            order=Order(position=(6,), rank=UPSERT),
+            key=(9,),
+            columns={"id": 9},
+        )
+    ]
     _, complete = Snapshots().with_changes([*before, *WHOLE, *after])
     kept = with_changes(Kept(), [*after, *complete, *WHOLE, *before]).kept
-    assert {key for key in kept.windows if kept.row_state(key).upserted is not None} == {(1,), (2,), (3,), (9,)}
+    assert {key for key in kept.windows if kept.row_state(key).upserted is not None} == {
+        (1,),
+        (2,),
+        (3,),
+        (9,),
+    }

@@ -1,4 +1,6 @@
-"""A table that keeps deleted rows is that of the oracle, for any order and any split of the same changes."""
+"""A table that keeps deleted rows is that of the oracle, for any order and any split of the same
+changes.
+"""
 
 import random
 from collections.abc import Sequence
@@ -21,7 +23,9 @@ def timed(changes: Sequence[Change]) -> list[Change]:
 
 
 def truncation(position: int) -> Change:
-    return Change(source="s", operation=Operation.TRUNCATE, order=at(position, DELETE), event_ms=10 * position)
+    return Change(
+        source="s", operation=Operation.TRUNCATE, order=at(position, DELETE), event_ms=10 * position
+    )
 
 
 def inserted(position: int, **columns: object) -> Change:
@@ -41,13 +45,19 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(seed: int, length
     lake = Lake(keeps_deleted=True)
     follow_in_parts(lake, shuffled, dice)
     assert lake.kept_rows == kept_rows_of(changes, COLUMNS)
-    assert {key: row for key, (row, ended) in lake.kept_rows.items() if ended is None} == rows_of(changes, COLUMNS)
+    assert {key: row for key, (row, ended) in lake.kept_rows.items() if ended is None} == rows_of(
+        changes, COLUMNS
+    )
     assert not lake.refused
-    assert sum(lake.outcomes.values()) == sum(change.operation is not Operation.TRUNCATE for change in shuffled)
+    assert sum(lake.outcomes.values()) == sum(
+        change.operation is not Operation.TRUNCATE for change in shuffled
+    )
 
 
 @given(seed=SEEDS, length=LENGTHS, lateness=st.integers(0, 4))
-def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(seed: int, length: int, lateness: int) -> None:
+def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(
+    seed: int, length: int, lateness: int
+) -> None:
     dice = random.Random(seed)
     changes = timed(history(dice, length))
     lake = Lake(keeps_deleted=True)
@@ -58,7 +68,9 @@ def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(see
     assert len(lake.state) == len(lake.waiting), "what is final stands in the table alone"
 
 
-def test_a_deleted_row_of_which_a_column_was_never_told_is_not_there_and_waits_for_nothing() -> None:
+def test_a_deleted_row_of_which_a_column_was_never_told_is_not_there_and_waits_for_nothing() -> (
+    None
+):
     lake = Lake(keeps_deleted=True)
     lake.step([replace(inserted(2, a=1), omitted=("b",)), deleted(4)])
     assert (lake.kept_rows, lake.waiting) == ({}, [])

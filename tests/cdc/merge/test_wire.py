@@ -25,7 +25,11 @@ from lakechime_dagster.cdc.wire import (
 )
 
 WALL = st.datetimes()
-INSTANTS = st.datetimes(min_value=dt.datetime(1, 1, 2), max_value=dt.datetime(9999, 12, 30), timezones=st.just(dt.timezone.utc))
+INSTANTS = st.datetimes(
+    min_value=dt.datetime(1, 1, 2),
+    max_value=dt.datetime(9999, 12, 30),
+    timezones=st.just(dt.timezone.utc),
+)
 SIMPLE = st.one_of(
     st.none(),
     st.booleans(),
@@ -38,7 +42,9 @@ SIMPLE = st.one_of(
     WALL,
     INSTANTS,
 )
-VALUES = st.recursive(SIMPLE, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
+VALUES = st.recursive(
+    SIMPLE, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8
+)
 ORDERS = st.builds(
     Order,
     st.integers(0, 3),
@@ -58,7 +64,9 @@ def same(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
-    return type(one) is type(other) and (str(one) == str(other) if isinstance(one, Decimal) else one == other)
+    return type(one) is type(other) and (
+        str(one) == str(other) if isinstance(one, Decimal) else one == other
+    )
 
 
 @given(VALUES)
@@ -76,14 +84,20 @@ def test_an_order_comes_back_as_it_was(order: Order) -> None:
     assert order_of(order_text(order)) == order
 
 
-@given(st.lists(SIMPLE.filter(lambda value: value is not None and not isinstance(value, float))).map(tuple))
+@given(
+    st.lists(SIMPLE.filter(lambda value: value is not None and not isinstance(value, float))).map(
+        tuple
+    )
+)
 def test_a_key_comes_back_equal(key: tuple[Any, ...]) -> None:
     assert key_of(key_text(key)) == key
     assert key_text(key_of(key_text(key))) == key_text(key)
 
 
 def test_keys_that_are_equal_have_one_text() -> None:
-    assert key_text((Decimal("1.20"),)) == key_text((Decimal("1.2"),)) != key_text((Decimal("1.21"),))
+    assert (
+        key_text((Decimal("1.20"),)) == key_text((Decimal("1.2"),)) != key_text((Decimal("1.21"),))
+    )
 
 
 def test_keys_of_many_digits_are_not_rounded() -> None:
@@ -98,7 +112,10 @@ def test_keys_of_many_digits_are_not_rounded() -> None:
     ended=st.none() | st.builds(Ended, ORDERS, st.integers(0, 2**48) | st.none()),
 )
 def test_an_image_comes_back_as_it_was(
-    at: Order | None, deleted: Order, carried: dict[str, tuple[Order | None, int | None]], ended: Ended | None
+    at: Order | None,
+    deleted: Order,
+    carried: dict[str, tuple[Order | None, int | None]],
+    ended: Ended | None,
 ) -> None:
     """A table has a column more, which is null as nobody carried it."""
     columns = {name: (order or at or deleted, value) for name, (order, value) in carried.items()}

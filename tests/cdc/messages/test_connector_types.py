@@ -1,4 +1,6 @@
-"""The types of the lake for columns of databases: those of real tables, and each as exact as a comparison asks."""
+"""The types of the lake for columns of databases: those of real tables, and each as exact as a
+comparison asks.
+"""
 
 import json
 
@@ -96,11 +98,19 @@ POSTGRES = {
 
 
 @pytest.mark.parametrize(
-    ("database", "dialect", "expected"), [("mariadb", Dialect.MYSQL, MARIADB), ("postgres", Dialect.POSTGRES, POSTGRES)]
+    ("database", "dialect", "expected"),
+    [("mariadb", Dialect.MYSQL, MARIADB), ("postgres", Dialect.POSTGRES, POSTGRES)],
 )
-def test_the_columns_of_real_tables_have_these_types(database: str, dialect: Dialect, expected: dict[str | None, list[str]]) -> None:
+def test_the_columns_of_real_tables_have_these_types(
+    database: str, dialect: Dialect, expected: dict[str | None, list[str]]
+) -> None:
     recorded = json.loads(FILE.read_text(encoding="utf-8")).items()
-    kinds = {kind for table, told in recorded if table.startswith(database) for kind in told["types"].values()}
+    kinds = {
+        kind
+        for table, told in recorded
+        if table.startswith(database)
+        for kind in told["types"].values()
+    }
     found: dict[str | None, list[str]] = {}
     for kind in sorted(kinds):
         found.setdefault(lake_type(dialect, kind), []).append(kind)

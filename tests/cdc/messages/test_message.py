@@ -13,9 +13,16 @@ from lakechime_dagster.cdc.values import ConnectSchema
 from tests.cdc.factories import encoded, envelope_schema, struct
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=12) | st.sampled_from(['"payload":', '{"payload":1}']),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.text(max_size=12)
+    | st.sampled_from(['"payload":', '{"payload":1}']),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["payload", "schema", "a", '"payload":']), inner, max_size=3)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["payload", "schema", "a", '"payload":']), inner, max_size=3
+        )
     ),
     max_leaves=6,
 )
@@ -40,13 +47,19 @@ def test_what_is_read_is_what_the_message_says(payloads: list[Any], default: Any
     schema = struct({"field": "a", "type": "string", "default": default})
     for payload in payloads:
         assert reader.read(encoded(payload, schema)) == (("a",), payload)
-        assert reader.read(json.dumps({"payload": payload, "schema": schema}).encode()) == (("a",), payload)
+        assert reader.read(json.dumps({"payload": payload, "schema": schema}).encode()) == (
+            ("a",),
+            payload,
+        )
         assert reader.read(encoded([payload], None)) == (None, [payload])
 
 
 def test_a_row_may_have_columns_that_are_named_like_the_parts_of_a_message() -> None:
     reader = Counting().reader
-    assert reader.read(b'{"schema": "public", "payload": 1}') == (None, {"schema": "public", "payload": 1})
+    assert reader.read(b'{"schema": "public", "payload": 1}') == (
+        None,
+        {"schema": "public", "payload": 1},
+    )
     assert reader.read(b'{"schema": null, "payload": 1}') == (None, 1)
     with pytest.raises(ValueError, match="'type' of a schema of Kafka Connect is str"):
         reader.read(b'{"schema": {}, "payload": 1}')
@@ -55,7 +68,10 @@ def test_a_row_may_have_columns_that_are_named_like_the_parts_of_a_message() -> 
 def test_a_schema_that_thousands_bring_is_read_once() -> None:
     counting = Counting()
     for number in range(1000):
-        assert counting.reader.read(encoded({"id": number}, envelope_schema())) == (("before", "after", "source", "op"), {"id": number})
+        assert counting.reader.read(encoded({"id": number}, envelope_schema())) == (
+            ("before", "after", "source", "op"),
+            {"id": number},
+        )
     assert counting.shown == 1
 
 
@@ -78,7 +94,9 @@ def test_more_than_a_payload_is_not_taken_for_one() -> None:
 
 def test_a_payload_that_stands_before_its_schema_is_no_beginning_of_another_message() -> None:
     reader = Counting().reader
-    assert reader.read(json.dumps({"payload": 5, "schema": struct(("a", "int32", True))}).encode()) == (("a",), 5)
+    assert reader.read(
+        json.dumps({"payload": 5, "schema": struct(("a", "int32", True))}).encode()
+    ) == (("a",), 5)
     assert reader.read(b'{"payload": 5}') == (None, {"payload": 5})
 
 

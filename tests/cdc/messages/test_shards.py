@@ -8,7 +8,9 @@ from lakechime_dagster.cdc.record import Changes, Record, Tombstone, Unreadable
 from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 
-READER = MessageFormat(envelope=Debezium(), keys=("shard", "id"), shards=r"shop\.(?P<shard>\w+)\.orders_(?P<part>\d+)").reader()
+READER = MessageFormat(
+    envelope=Debezium(), keys=("shard", "id"), shards=r"shop\.(?P<shard>\w+)\.orders_(?P<part>\d+)"
+).reader()
 
 
 def message(op: str, topic: str = "shop.eu.orders_07", **images: object) -> Record:
@@ -23,7 +25,13 @@ def read(record: Record) -> Changes:
 
 def test_a_row_has_the_columns_that_its_topic_tells() -> None:
     found = read(message("c", after={"id": 1, "name": "Ann", "amount": 5}))
-    assert found.types == {"shard": "string", "part": "string", "id": "int", "name": "string", "amount": "bigint"}
+    assert found.types == {
+        "shard": "string",
+        "part": "string",
+        "id": "int",
+        "name": "string",
+        "amount": "bigint",
+    }
     assert [(one.key, one.columns) for one in found.changes] == [
         (("eu", 1), {"shard": "eu", "part": "07", "id": 1, "name": "Ann", "amount": 5})
     ]
@@ -41,7 +49,9 @@ def test_a_key_change_stays_in_its_shard() -> None:
 
 
 def test_a_tombstone_is_of_its_own_shard() -> None:
-    found = READER.read(replace(make_record(schema=envelope_schema()), topic="shop.eu.orders_07", value=None))
+    found = READER.read(
+        replace(make_record(schema=envelope_schema()), topic="shop.eu.orders_07", value=None)
+    )
     assert isinstance(found, Tombstone)
     assert found.key == ("eu", 1)
 

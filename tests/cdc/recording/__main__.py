@@ -1,13 +1,18 @@
-"""Records what Debezium really says: plays scenarios against real databases and keeps the messages of their topics.
+"""Records what Debezium really says: plays scenarios against real databases and keeps the messages
+of their topics.
 
-`python -m tests.cdc.recording` for all scenarios, or with names: `basics`, `postgres-toast`. One file per scenario comes into captures/: a
-header, the messages in the order of (topic, partition, offset), and for each table its rows as the database has them at the end, which is
-what folding the messages must give. Where no message tells something of the truth, `untold` of the table says what. Topics of Connect's own
-and of the sentinel table, by whose rows the recorder knows that all has arrived, are left out.
+`python -m tests.cdc.recording` for all scenarios, or with names: `basics`, `postgres-toast`. One
+file per scenario comes into captures/: a header, the messages in the order of (topic, partition,
+offset), and for each table its rows as the database has them at the end, which is what folding the
+messages must give. Where no message tells something of the truth, `untold` of the table says what.
+Topics of Connect's own and of the sentinel table, by whose rows the recorder knows that all has
+arrived, are left out.
 
-Rows are in canonical text: NULL is null; numbers as exact decimal text, float and double as Python's `repr` of the shortest number that is
-the same in their width; binary as hex; bits as 0 and 1; dates and times as Python's `isoformat(" ")` has them (six digits of a second or
-none), with +00:00 where the type knows a zone; booleans true and false; everything else as the database's own text.
+Rows are in canonical text: NULL is null; numbers as exact decimal text, float and double as
+Python's `repr` of the shortest number that is the same in their width; binary as hex; bits as 0 and
+1; dates and times as Python's `isoformat(" ")` has them (six digits of a second or none), with
++00:00 where the type knows a zone; booleans true and false; everything else as the database's own
+text.
 """
 
 import gzip
@@ -19,7 +24,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 # The modules of scenarios are imported so that these register.
-from tests.cdc.recording import changes, column_types, edges, envelopes, schemas, snapshots, transactions  # noqa: F401
+from tests.cdc.recording import (  # noqa: F401
+    changes,
+    column_types,
+    edges,
+    envelopes,
+    schemas,
+    snapshots,
+    transactions,
+)
 from tests.cdc.recording.broker import Broker
 from tests.cdc.recording.mariadb import MariaDBStage
 from tests.cdc.recording.postgres import PostgresStage
@@ -35,9 +48,15 @@ logger = logging.getLogger(__name__)
 
 def main(names: Sequence[str]) -> None:
     """Records the scenarios of these names, or all."""
-    wanted = [each for each in SCENARIOS if not names or {each.name, f"{each.database}-{each.name}"} & set(names)]
+    wanted = [
+        each
+        for each in SCENARIOS
+        if not names or {each.name, f"{each.database}-{each.name}"} & set(names)
+    ]
     if not wanted:
-        raise SystemExit(f"no such scenario; there are {', '.join(sorted({each.name for each in SCENARIOS}))}")
+        raise SystemExit(
+            f"no such scenario; there are {', '.join(sorted({each.name for each in SCENARIOS}))}"
+        )
     CAPTURES.mkdir(exist_ok=True)
     failed = []
     with started() as stack:
@@ -70,7 +89,10 @@ def record(stack: Stack, broker: Broker, scenario: Scenario) -> Path:
             stage, version = PostgresStage(stack, broker, scenario, ends), stack.postgres.version
         scenario.play(stage)
         stage.complete()
-        tables = {table: (stage.topic(table), stage.key(table), stage.rows(table)) for table in stage.tables()}
+        tables = {
+            table: (stage.topic(table), stage.key(table), stage.rows(table))
+            for table in stage.tables()
+        }
         stage.end()
         topics = [name for name in broker.topics() if stage.is_recorded(name)]
         header = {
@@ -82,7 +104,13 @@ def record(stack: Stack, broker: Broker, scenario: Scenario) -> Path:
             "options": {**stage.options, **scenario.options},
         }
         readings = [
-            {"columns": one.columns, "table": one.table, "position": one.order.position, "dialect": one.dialect} for one in stage.readings
+            {
+                "columns": one.columns,
+                "table": one.table,
+                "position": one.order.position,
+                "dialect": one.dialect,
+            }
+            for one in stage.readings
         ]
         truth = []
         for table, (topic, _, rows) in tables.items():
@@ -95,7 +123,10 @@ def record(stack: Stack, broker: Broker, scenario: Scenario) -> Path:
 def _write(file: Path, lines: Sequence[object]) -> Path:
     """A compressed file that differs only if its content does."""
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    with file.open("wb") as stream, gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as archive:
+    with (
+        file.open("wb") as stream,
+        gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as archive,
+    ):
         archive.write(text.encode())
     return file
 

@@ -14,7 +14,11 @@ class Broker:
 
     def __init__(self, address: str) -> None:
         self._admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
-        reading = {"group.id": "record", "enable.auto.commit": False, "isolation.level": "read_committed"}
+        reading = {
+            "group.id": "record",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+        }
         self._consumer = Consumer({"bootstrap.servers": address, "log_level": 2, **reading})
 
     def topics(self) -> list[str]:
@@ -30,30 +34,47 @@ class Broker:
         ]
 
     def has(self, topic: str, wanted: Callable[[dict[str, Any]], bool]) -> bool:
-        """Whether the topic is there and holds such a message; one that is being made holds none."""
+        """Whether the topic is there and holds such a message; one that is being made holds
+        none.
+        """
         try:
-            return topic in self.topics() and any(wanted(message) for message in self.messages(topic))
+            return topic in self.topics() and any(
+                wanted(message) for message in self.messages(topic)
+            )
         except KafkaException as error:
-            if error.args[0].code() not in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE):
+            if error.args[0].code() not in (
+                KafkaError.NOT_LEADER_FOR_PARTITION,
+                KafkaError.LEADER_NOT_AVAILABLE,
+            ):
                 raise
             return False
 
     def size(self, topic: str) -> int:
         """The sum of the offsets at which its partitions end."""
         partitions = self._consumer.list_topics(topic, timeout=30).topics[topic].partitions
-        return sum(self._consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=30, cached=False)[1] for one in partitions)
+        return sum(
+            self._consumer.get_watermark_offsets(
+                TopicPartition(topic, one), timeout=30, cached=False
+            )[1]
+            for one in partitions
+        )
 
     def close(self) -> None:
         self._consumer.close()
 
     def _partition(self, topic: str, partition: int) -> Iterator[dict[str, Any]]:
-        low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30, cached=False)
+        low, high = self._consumer.get_watermark_offsets(
+            TopicPartition(topic, partition), timeout=30, cached=False
+        )
         self._consumer.assign([TopicPartition(topic, partition, low)])
         following = low
         while following < high:
             message = self._consumer.poll(30)
             if message is None or message.error() or (offset := message.offset()) is None:
-                raise RuntimeError(f"{topic} cannot be read from {following} to {high}: {message and message.error()}")
+                raise RuntimeError(
+                    f"{topic} cannot be read from {following} to {high}: "
+                    f"{message and message.error()}"
+                )
             following = offset + 1
             yield {
                 "partition": partition,

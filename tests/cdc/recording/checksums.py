@@ -1,8 +1,10 @@
-"""Records what databases say of the canonical texts of their values: `python -m tests.cdc.recording.checksums`.
+"""Records what databases say of the canonical texts of their values: `python -m
+tests.cdc.recording.checksums`.
 
-The tables of the scenarios `types` and `edges` are made as for their captures, and asked by the queries of a comparison. What each
-table answers comes into checksums.json: its types, text and hash of each row, the order of its keys, and the checksums of all rows
-and of the ranges between its keys.
+The tables of the scenarios `types` and `edges` are made as for their captures, and asked by the
+queries of a comparison. What each table answers comes into checksums.json: its types, text and hash
+of each row, the order of its keys, and the checksums of all rows and of the ranges between its
+keys.
 """
 
 import json
@@ -60,7 +62,11 @@ def of_mariadb(mariadb: MariaDB) -> dict[str, Any]:
         session = mariadb.session()
         session.run(f"CREATE DATABASE {schema}", f"USE {schema}")
         play(cast(Stage, Bare(session, is_postgres=False)))
-        found |= tables_of(f"mariadb-{name}", f"mysql://{CAPTURE_USER}:{CAPTURE_USER}@127.0.0.1:{mariadb.port}/{schema}", schema)
+        found |= tables_of(
+            f"mariadb-{name}",
+            f"mysql://{CAPTURE_USER}:{CAPTURE_USER}@127.0.0.1:{mariadb.port}/{schema}",
+            schema,
+        )
         session.run(f"DROP DATABASE {schema}")
         session.close()
     return found
@@ -81,7 +87,11 @@ def of_postgres(server_url: str) -> dict[str, Any]:
 
 def tables_of(name: str, url: str, schema: str) -> dict[str, Any]:
     with taken(url) as snapshot:
-        return {f"{name}.{table}": table_of(snapshot.connection, name, schema, table) for capture, table in TABLES if capture == name}
+        return {
+            f"{name}.{table}": table_of(snapshot.connection, name, schema, table)
+            for capture, table in TABLES
+            if capture == name
+        }
 
 
 def table_of(connection: sa.Connection, name: str, schema: str, table: str) -> dict[str, Any]:

@@ -18,7 +18,9 @@ class MariaDBStage(Stage):
 
     options: ClassVar[Mapping[str, str]] = {"include.schema.changes": "false"}
 
-    def __init__(self, stack: Stack, broker: Broker, scenario: Scenario, ends: ExitStack, server: MariaDB) -> None:
+    def __init__(
+        self, stack: Stack, broker: Broker, scenario: Scenario, ends: ExitStack, server: MariaDB
+    ) -> None:
         self.server = server
         super().__init__(stack, broker, scenario, ends)
 
@@ -31,7 +33,8 @@ class MariaDBStage(Stage):
             json.loads(line)
             for line in self.run(
                 "SELECT JSON_ARRAY(column_name, column_type) FROM information_schema.columns"
-                f" WHERE table_schema = '{SCHEMA}' AND table_name = '{table}' ORDER BY ordinal_position"
+                f" WHERE table_schema = '{SCHEMA}' AND table_name = '{table}' ORDER BY "
+                f"ordinal_position"
             )
         )
         texts = ", ".join(_mariadb_text(name, kind) for name, kind in types.items())

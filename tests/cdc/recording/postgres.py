@@ -19,19 +19,29 @@ class PostgresStage(Stage):
 
     def rows(self, table: str) -> list[Row]:
         assert isinstance(self.sql, PostgresSession)
-        self.run("SET TimeZone = 'UTC'", "SET DateStyle = 'ISO'", "SET bytea_output = 'hex'", "SET IntervalStyle = 'postgres'")
+        self.run(
+            "SET TimeZone = 'UTC'",
+            "SET DateStyle = 'ISO'",
+            "SET bytea_output = 'hex'",
+            "SET IntervalStyle = 'postgres'",
+        )
         keys = self.key(table) or self.run(
-            f"SELECT column_name FROM information_schema.columns WHERE table_schema = '{SCHEMA}' AND table_name = '{table}'"
+            f"SELECT column_name FROM information_schema.columns WHERE table_schema = '{SCHEMA}' "
+            f"AND table_name = '{table}'"
             " ORDER BY ordinal_position"
         )
-        cursor = self.sql.connection.execute(f"SELECT * FROM {table} ORDER BY {', '.join(keys)}".encode())
+        cursor = self.sql.connection.execute(
+            f"SELECT * FROM {table} ORDER BY {', '.join(keys)}".encode()
+        )
         result = cursor.pgresult
         assert result is not None
         assert cursor.description is not None
         columns = [(column.name, column.type_display) for column in cursor.description]
         return [
             {
-                name: canonical(decoded(result.get_value(row, index)), kind, kind.startswith("timestamptz"))
+                name: canonical(
+                    decoded(result.get_value(row, index)), kind, kind.startswith("timestamptz")
+                )
                 for index, (name, kind) in enumerate(columns)
             }
             for row in range(result.ntuples)
@@ -39,10 +49,16 @@ class PostgresStage(Stage):
 
     def _create_database(self) -> None:
         admin = self.stack.postgres.session()
-        admin.run(f"CREATE DATABASE {self.scenario.name} TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'")
+        admin.run(
+            f"CREATE DATABASE {self.scenario.name} TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE "
+            f"'C' LC_CTYPE 'C'"
+        )
         admin.close()
         owner = self.stack.postgres.session(self.scenario.name)
-        owner.run(f"CREATE SCHEMA {SCHEMA}", f"ALTER DATABASE {self.scenario.name} SET search_path = {SCHEMA}, public")
+        owner.run(
+            f"CREATE SCHEMA {SCHEMA}",
+            f"ALTER DATABASE {self.scenario.name} SET search_path = {SCHEMA}, public",
+        )
         owner.close()
 
     def _connected(self) -> Session:

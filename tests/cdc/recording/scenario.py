@@ -9,7 +9,10 @@ from lakechime_dagster.compat import StrEnum
 if TYPE_CHECKING:
     from tests.cdc.recording.stage import Stage
 
-EXACT = {"key.converter.replace.null.with.default": "false", "value.converter.replace.null.with.default": "false"}
+EXACT = {
+    "key.converter.replace.null.with.default": "false",
+    "value.converter.replace.null.with.default": "false",
+}
 
 SCHEMALESS = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 

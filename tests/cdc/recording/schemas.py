@@ -6,18 +6,29 @@ from tests.cdc.recording.stage import Stage
 
 @scenario(
     "defaults_replaced",
-    "As defaults, with the converter's own replace.null.with.default=true: a NULL cannot be told from the default.",
-    options={"key.converter.replace.null.with.default": "true", "value.converter.replace.null.with.default": "true"},
-    untold={"stock": "NULL of a column with a default; row 2 got column n by ALTER TABLE, which writes no event."},
+    "As defaults, with the converter's own replace.null.with.default=true: a NULL cannot be told "
+    "from the default.",
+    options={
+        "key.converter.replace.null.with.default": "true",
+        "value.converter.replace.null.with.default": "true",
+    },
+    untold={
+        "stock": (
+            "NULL of a column with a default; row 2 got column n by ALTER TABLE, which writes no "
+            "event."
+        )
+    },
 )
 @scenario(
     "defaults",
-    "NULL in columns that have a default, and a column added with a default that old rows get without an event.",
+    "NULL in columns that have a default, and a column added with a default that old rows get "
+    "without an event.",
     untold={"stock": "Row 2 got n = 5 by ALTER TABLE, which writes no event."},
 )
 def defaults(stage: Stage) -> None:
     stage.run(
-        "CREATE TABLE stock (id INT PRIMARY KEY, level INT DEFAULT 7, name VARCHAR(20) DEFAULT 'none', flag INT NOT NULL DEFAULT 1,"
+        "CREATE TABLE stock (id INT PRIMARY KEY, level INT DEFAULT 7, name VARCHAR(20) DEFAULT "
+        "'none', flag INT NOT NULL DEFAULT 1,"
         " price DECIMAL(10,2) DEFAULT 9.90)",
         "INSERT INTO stock VALUES (1, NULL, NULL, 2, NULL)",
         "INSERT INTO stock (id) VALUES (2)",
@@ -37,32 +48,51 @@ def defaults(stage: Stage) -> None:
 
 @scenario(
     "schemaless_drift",
-    "As scale_change, without schemas in the messages: its columns are told by the topic of schema changes, or read between.",
+    "As scale_change, without schemas in the messages: its columns are told by the topic of schema "
+    "changes, or read between.",
     options={"include.schema.changes": "true", **SCHEMALESS},
-    untold={"untouched": "Its one row was changed by ALTER TABLE alone, which writes no event: amount has scale 4, label was title."},
+    untold={
+        "untouched": (
+            "Its one row was changed by ALTER TABLE alone, which writes no event: amount has scale "
+            "4, label was title."
+        )
+    },
 )
 @scenario(
     "scale_change",
-    "A decimal's scale and an integer's width change mid-stream, columns are added, renamed and dropped.",
+    "A decimal's scale and an integer's width change mid-stream, columns are added, renamed and "
+    "dropped.",
     options={"include.schema.changes": "true"},
-    untold={"untouched": "Its one row was changed by ALTER TABLE alone, which writes no event: amount has scale 4, label was title."},
+    untold={
+        "untouched": (
+            "Its one row was changed by ALTER TABLE alone, which writes no event: amount has scale "
+            "4, label was title."
+        )
+    },
 )
 def scale_change(stage: Stage) -> None:
     tables = ("prices", "untouched")
     for table in tables:
         stage.run(
-            f"CREATE TABLE {table} (id INT PRIMARY KEY, amount DECIMAL(10,2), title VARCHAR(10), count INT, gone VARCHAR(10))",
+            f"CREATE TABLE {table} (id INT PRIMARY KEY, amount DECIMAL(10,2), title VARCHAR(10), "
+            f"count INT, gone VARCHAR(10))",
             f"INSERT INTO {table} VALUES (1, 1.50, 'one', 1, 'x')",
         )
     stage.connect()
     stage.read_columns()
-    stage.run("INSERT INTO prices VALUES (2, 2.25, 'two', 2, 'y')", "UPDATE prices SET amount = 1.75 WHERE id = 1")
+    stage.run(
+        "INSERT INTO prices VALUES (2, 2.25, 'two', 2, 'y')",
+        "UPDATE prices SET amount = 1.75 WHERE id = 1",
+    )
     stage.read_columns()
     change = "ALTER COLUMN {} TYPE {}" if stage.is_postgres else "MODIFY {} {}"
     for table in tables:
         stage.run(f"ALTER TABLE {table} {change.format('amount', 'DECIMAL(12,4)')}")
     stage.read_columns()
-    stage.run("INSERT INTO prices VALUES (3, 3.1234, 'three', 3, 'z')", "UPDATE prices SET amount = 1.75 WHERE id = 1")
+    stage.run(
+        "INSERT INTO prices VALUES (3, 3.1234, 'three', 3, 'z')",
+        "UPDATE prices SET amount = 1.75 WHERE id = 1",
+    )
     stage.read_columns()
     for table in tables:
         stage.run(

@@ -10,22 +10,34 @@ from tests.support.processes import await_found
 
 @scenario(
     "incremental",
-    "An incremental snapshot asked for by the signal table reads in chunks of 4 while rows of its first chunk change in its window.",
-    options={"signal.data.collection": "shop.debezium_signal", "incremental.snapshot.chunk.size": "4"},
+    "An incremental snapshot asked for by the signal table reads in chunks of 4 while rows of its "
+    "first chunk change in its window.",
+    options={
+        "signal.data.collection": "shop.debezium_signal",
+        "incremental.snapshot.chunk.size": "4",
+    },
 )
 def incremental(stage: Stage) -> None:
     stage.run(
         "CREATE TABLE orders (id INT PRIMARY KEY, state VARCHAR(20))",
-        "CREATE TABLE debezium_signal (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048))",
+        "CREATE TABLE debezium_signal (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data "
+        "VARCHAR(2048))",
         "INSERT INTO orders VALUES " + ", ".join(f"({key}, 'first')" for key in range(1, 11)),
     )
     stage.connect()
-    stage.run("UPDATE orders SET state = 'before' WHERE id IN (1, 9)", "DELETE FROM orders WHERE id = 4")
+    stage.run(
+        "UPDATE orders SET state = 'before' WHERE id IN (1, 9)", "DELETE FROM orders WHERE id = 4"
+    )
     writer = stage.session()
-    writer.run(*["BEGIN", "LOCK TABLE orders IN ACCESS EXCLUSIVE MODE"] if stage.is_postgres else ["LOCK TABLES orders WRITE"])
+    writer.run(
+        *["BEGIN", "LOCK TABLE orders IN ACCESS EXCLUSIVE MODE"]
+        if stage.is_postgres
+        else ["LOCK TABLES orders WRITE"]
+    )
     signal = '{"type": "incremental", "data-collections": ["shop.orders"]}'
     stage.run(f"INSERT INTO debezium_signal VALUES ('ask', 'execute-snapshot', '{signal}')")
-    # The window is open once its signal is there; reading the chunk waits for the lock, so what the writer does falls into the window.
+    # The window is open once its signal is there; reading the chunk waits for the lock, so what the
+    # writer does falls into the window.
     opened = "SELECT id FROM debezium_signal WHERE type = 'snapshot-window-open'"
     await_found(lambda: stage.run(opened), "the window", 60, stage.expect_health)
     writer.run(
@@ -36,40 +48,62 @@ def incremental(stage: Stage) -> None:
     )
 
     def is_last(message: dict[str, Any]) -> bool:
-        return '"snapshot":"incremental"' in (message["value"] or "") and '"payload":{"id":10}' in (message["key"] or "")
+        return '"snapshot":"incremental"' in (message["value"] or "") and '"payload":{"id":10}' in (
+            message["key"] or ""
+        )
 
     stage.await_message("orders", is_last)
-    stage.run("UPDATE orders SET state = 'after' WHERE id IN (1, 10)", "DELETE FROM orders WHERE id = 8")
+    stage.run(
+        "UPDATE orders SET state = 'after' WHERE id IN (1, 10)", "DELETE FROM orders WHERE id = 8"
+    )
 
 
 @scenario(
     "resnapshot",
-    "A connector of another name takes a snapshot into the same topics; meanwhile rows changed and came, none went.",
+    "A connector of another name takes a snapshot into the same topics; meanwhile rows changed and "
+    "came, none went.",
 )
 def resnapshot(stage: Stage) -> None:
     _before_snapshot(stage)
     stage.end()
-    stage.run("UPDATE orders SET state = 'unwatched' WHERE id IN (2, 4)", "INSERT INTO orders VALUES (6, 'unwatched')")
+    stage.run(
+        "UPDATE orders SET state = 'unwatched' WHERE id IN (2, 4)",
+        "INSERT INTO orders VALUES (6, 'unwatched')",
+    )
     stage.connect()
-    stage.run("UPDATE orders SET state = 'second stream' WHERE id = 2", "DELETE FROM orders WHERE id = 6")
+    stage.run(
+        "UPDATE orders SET state = 'second stream' WHERE id = 2", "DELETE FROM orders WHERE id = 6"
+    )
 
 
 @scenario(
     "resnapshot_gap",
-    "As resnapshot, but a row is deleted while nobody watches: only its absence from the second snapshot tells.",
-    untold={"orders": "Row 4 was deleted unwatched; the second snapshot (from its first to its last message) does not hold it."},
+    "As resnapshot, but a row is deleted while nobody watches: only its absence from the second "
+    "snapshot tells.",
+    untold={
+        "orders": (
+            "Row 4 was deleted unwatched; the second snapshot (from its first to its last message) "
+            "does not hold it."
+        )
+    },
 )
 def resnapshot_gap(stage: Stage) -> None:
     _before_snapshot(stage)
     stage.end()
-    stage.run("DELETE FROM orders WHERE id = 4", "UPDATE orders SET state = 'unwatched' WHERE id = 2")
+    stage.run(
+        "DELETE FROM orders WHERE id = 4", "UPDATE orders SET state = 'unwatched' WHERE id = 2"
+    )
     stage.connect()
-    stage.run("UPDATE orders SET state = 'second stream' WHERE id = 2", "INSERT INTO orders VALUES (3, 'second stream')")
+    stage.run(
+        "UPDATE orders SET state = 'second stream' WHERE id = 2",
+        "INSERT INTO orders VALUES (3, 'second stream')",
+    )
 
 
 @scenario(
     "failover",
-    "The server comes back with another id and a log that begins anew, the connector without offsets: new snapshot, smaller positions.",
+    "The server comes back with another id and a log that begins anew, the connector without "
+    "offsets: new snapshot, smaller positions.",
     Database.MARIADB,
     needs_own_server=True,
 )
@@ -93,7 +127,8 @@ def failover(stage: Stage) -> None:
 def _before_snapshot(stage: Stage) -> None:
     stage.run(
         "CREATE TABLE orders (id INT PRIMARY KEY, state VARCHAR(20))",
-        "INSERT INTO orders VALUES (1, 'first snapshot'), (2, 'first snapshot'), (3, 'first snapshot')",
+        "INSERT INTO orders VALUES (1, 'first snapshot'), (2, 'first snapshot'), (3, 'first "
+        "snapshot')",
     )
     stage.connect()
     stage.run(

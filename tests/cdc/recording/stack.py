@@ -1,6 +1,8 @@
-"""A real capture stack on loopback: Kafka, Kafka Connect with Debezium, MariaDB and PostgreSQL, ended with the recording.
+"""A real capture stack on loopback: Kafka, Kafka Connect with Debezium, MariaDB and PostgreSQL,
+ended with the recording.
 
-Needed beside the repository's own packages: Java, Debian's mariadb-server-core and mariadb-client-core.
+Needed beside the repository's own packages: Java, Debian's mariadb-server-core and
+mariadb-client-core.
 """
 
 import tempfile
@@ -31,10 +33,16 @@ def started() -> Iterator[Stack]:
     """All servers; they end with the context, however it is left."""
     jars = ensure_stack_jars()
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lakechime-cdc-", ignore_cleanup_errors=True)))
+        folder = Path(
+            stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="lakechime-cdc-", ignore_cleanup_errors=True)
+            )
+        )
         folder.chmod(0o755)
         postgres = stack.enter_context(logical_postgres(durable=False))
         mariadb = stack.enter_context(mariadb_server(folder / "mariadb"))
         kafka = stack.enter_context(kafka_broker(folder / "kafka", jars))
         connect = stack.enter_context(connect_worker(folder / "connect", jars, kafka))
-        yield Stack(folder=folder, kafka=kafka.address, connect=connect, mariadb=mariadb, postgres=postgres)
+        yield Stack(
+            folder=folder, kafka=kafka.address, connect=connect, mariadb=mariadb, postgres=postgres
+        )

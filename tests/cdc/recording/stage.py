@@ -14,8 +14,12 @@ from tests.support.processes import await_found
 
 SCHEMA = "shop"  # MariaDB's database, PostgreSQL's schema
 SENTINEL = "sentinel"
-# A connector's converter settings count only beside the converter's class: without it the worker's own converter is used, unchanged.
-CONVERTERS = {f"{which}.converter": "org.apache.kafka.connect.json.JsonConverter" for which in ("key", "value")}
+# A connector's converter settings count only beside the converter's class: without it the worker's
+# own converter is used, unchanged.
+CONVERTERS = {
+    f"{which}.converter": "org.apache.kafka.connect.json.JsonConverter"
+    for which in ("key", "value")
+}
 
 Row = dict[str, str | None]
 
@@ -71,7 +75,9 @@ class Stage(ABC):
         self.complete()  # the first mark may have come with the snapshot, the second one cannot
 
     def restart_connect(self) -> None:
-        """Kills the worker, as a power failure does, and starts it and the connector, which goes on from what it last kept."""
+        """Kills the worker, as a power failure does, and starts it and the connector, which goes on
+        from what it last kept.
+        """
         self.stack.connect.server.kill()
         self.stack.connect.server.start(self.stack.connect.answers)
         self._begin(self.connectors[-1])
@@ -88,13 +94,20 @@ class Stage(ABC):
         self.await_message(SENTINEL, lambda message: f'"mark":"{mark}"' in (message["value"] or ""))
 
     def read_columns(self) -> None:
-        """Reads the columns of all tables as they are now, with the place of the log, where no message tells them."""
+        """Reads the columns of all tables as they are now, with the place of the log, where no
+        message tells them.
+        """
         if self.scenario.options.get("value.converter.schemas.enable") == "false":
             self.readings += [read_schema(self.url, SCHEMA, table) for table in self.tables()]
 
     def await_message(self, table: str, wanted: Callable[[dict[str, Any]], bool]) -> None:
         topic = self.topic(table)
-        await_found(lambda: self.broker.has(topic, wanted), f"the message in {topic}", 60, self.expect_health)
+        await_found(
+            lambda: self.broker.has(topic, wanted),
+            f"the message in {topic}",
+            60,
+            self.expect_health,
+        )
 
     def expect_health(self) -> None:
         self.stack.connect.expect_health(self.connectors[-1])
@@ -109,22 +122,34 @@ class Stage(ABC):
         return f"{self.prefix}.{SCHEMA}.{table}"
 
     def is_recorded(self, topic: str) -> bool:
-        is_own = topic == self.prefix or topic.startswith(f"{self.prefix}.") or topic == f"__debezium-heartbeat.{self.prefix}"
+        is_own = (
+            topic == self.prefix
+            or topic.startswith(f"{self.prefix}.")
+            or topic == f"__debezium-heartbeat.{self.prefix}"
+        )
         return is_own and topic != self.topic(SENTINEL)
 
     def tables(self) -> list[str]:
-        names = self.run(f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{SCHEMA}' AND table_type = 'BASE TABLE'")
+        names = self.run(
+            f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{SCHEMA}' AND "
+            f"table_type = 'BASE TABLE'"
+        )
         return sorted(name for name in names if name != SENTINEL)
 
     def key(self, table: str) -> list[str]:
-        """The columns of the primary key in its order, or of the one unique constraint there is instead."""
+        """The columns of the primary key in its order, or of the one unique constraint there is
+        instead.
+        """
         return self._constraint(table, "PRIMARY KEY") or self._constraint(table, "UNIQUE")
 
     def _constraint(self, table: str, kind: str) -> list[str]:
         return self.run(
-            "SELECT k.column_name FROM information_schema.table_constraints c JOIN information_schema.key_column_usage k"
-            " ON k.table_schema = c.table_schema AND k.table_name = c.table_name AND k.constraint_name = c.constraint_name"
-            f" WHERE c.constraint_type = '{kind}' AND c.table_schema = '{SCHEMA}' AND c.table_name = '{table}'"
+            "SELECT k.column_name FROM information_schema.table_constraints c JOIN "
+            "information_schema.key_column_usage k"
+            " ON k.table_schema = c.table_schema AND k.table_name = c.table_name AND "
+            "k.constraint_name = c.constraint_name"
+            f" WHERE c.constraint_type = '{kind}' AND c.table_schema = '{SCHEMA}' AND c.table_name "
+            f"= '{table}'"
             " ORDER BY k.ordinal_position"
         )
 

@@ -18,7 +18,12 @@ def canonical(text: str | None, kind: str, is_zoned: bool) -> str | None:
         case "bytea":
             return text.removeprefix("\\x")
         case "timetz":
-            return datetime.combine(datetime(2000, 1, 1), time.fromisoformat(text)).astimezone(timezone.utc).timetz().isoformat()
+            return (
+                datetime.combine(datetime(2000, 1, 1), time.fromisoformat(text))
+                .astimezone(timezone.utc)
+                .timetz()
+                .isoformat()
+            )
         case "time" | "datetime" | "timestamp" | "timestamptz":
             return _with_full_fraction(text.replace("+00", "")) + ("+00:00" if is_zoned else "")
         case _:
@@ -39,7 +44,11 @@ def _shortest_float(value: float) -> str:
         return repr(value).replace("nan", "NaN").replace("inf", "Infinity")
     wanted = struct.pack("f", value)
     texts = (f"{value:.{digits}g}" for digits in range(1, 10))
-    return repr(float(next((text for text in texts if struct.pack("f", float(text)) == wanted), repr(value))))
+    return repr(
+        float(
+            next((text for text in texts if struct.pack("f", float(text)) == wanted), repr(value))
+        )
+    )
 
 
 def decoded(value: bytes | str | None) -> str | None:

@@ -1,4 +1,6 @@
-"""A scenario of transactions and what the connector's topic of them tells: how many changes each had, by table."""
+"""A scenario of transactions and what the connector's topic of them tells: how many changes each
+had, by table.
+"""
 
 from tests.cdc.recording.scenario import scenario
 from tests.cdc.recording.stage import Stage
@@ -9,15 +11,18 @@ ROWS = 400  # of a transaction that is long enough for Connect to be killed amid
 
 @scenario(
     "transactions",
-    "The connector's topic of transactions: of several tables, of one that it leaves out, key changes, deletions, a rollback, a truncation"
-    " that skipped.operations leaves out, schema changes; a topic of three partitions. Connect is killed amid a transaction, and"
+    "The connector's topic of transactions: of several tables, of one that it leaves out, key "
+    "changes, deletions, a rollback, a truncation"
+    " that skipped.operations leaves out, schema changes; a topic of three partitions. Connect is "
+    "killed amid a transaction, and"
     " sends messages again.",
     options={
         "provide.transaction.metadata": "true",
         "table.exclude.list": "shop.secrets",
         "topic.creation.default.partitions": "3",
         "topic.creation.default.replication.factor": "1",
-        "producer.override.batch.size": "1",  # each message is a request of its own, which takes its time
+        # each message is a request of its own, which takes its time
+        "producer.override.batch.size": "1",
     },
     untold={"visits": "It was truncated, which no message tells."},
 )
@@ -36,14 +41,22 @@ def transactions(stage: Stage) -> None:
         "UPDATE orders SET state = 'paid' WHERE id = 3",
         "DELETE FROM orders WHERE id = 4",
     )
-    stage.run_as_one("UPDATE orders SET id = id + 10 WHERE id < 3", "DELETE FROM orders WHERE id = 11")
-    stage.run("INSERT INTO secrets VALUES (2, 'alone')", "UPDATE orders SET state = 'alone' WHERE id = 3")
+    stage.run_as_one(
+        "UPDATE orders SET id = id + 10 WHERE id < 3", "DELETE FROM orders WHERE id = 11"
+    )
+    stage.run(
+        "INSERT INTO secrets VALUES (2, 'alone')", "UPDATE orders SET state = 'alone' WHERE id = 3"
+    )
     stage.run("BEGIN", "UPDATE orders SET state = 'never'", "ROLLBACK")
     stage.run("ALTER TABLE visits ADD COLUMN note VARCHAR(20)")
-    stage.run_as_one("INSERT INTO orders VALUES (5, 'with a visit')", "INSERT INTO visits VALUES (3, 'end', 'n')")
+    stage.run_as_one(
+        "INSERT INTO orders VALUES (5, 'with a visit')", "INSERT INTO visits VALUES (3, 'end', 'n')"
+    )
     if stage.is_postgres:
         stage.run_as_one(
-            "INSERT INTO visits VALUES (4, 'cut off', '')", "TRUNCATE TABLE visits", "INSERT INTO visits VALUES (5, 'kept', '')"
+            "INSERT INTO visits VALUES (4, 'cut off', '')",
+            "TRUNCATE TABLE visits",
+            "INSERT INTO visits VALUES (5, 'kept', '')",
         )
     else:
         stage.run("TRUNCATE TABLE visits", "INSERT INTO visits VALUES (5, 'kept', '')")
@@ -52,8 +65,13 @@ def transactions(stage: Stage) -> None:
     known = stage.broker.size(stage.topic("orders"))
     stage.run_as_one(*[f"INSERT INTO orders VALUES ({number}, 'many')" for number in numbers])
     enough = known + ROWS // 2
-    await_found(lambda: stage.broker.size(stage.topic("orders")) > enough, "most of many", 60, pause=0.002)
+    await_found(
+        lambda: stage.broker.size(stage.topic("orders")) > enough, "most of many", 60, pause=0.002
+    )
     stage.restart_connect()
     stage.complete()
-    stage.run_as_one("UPDATE orders SET state = 'after' WHERE id IN (3, 5)", "INSERT INTO visits VALUES (6, 'after', '')")
+    stage.run_as_one(
+        "UPDATE orders SET state = 'after' WHERE id IN (3, 5)",
+        "INSERT INTO visits VALUES (6, 'after', '')",
+    )
     stage.run("DROP TABLE secrets")

@@ -1,4 +1,6 @@
-"""The rows of a table whose columns have values of several types: the same ones in whatever order and steps messages arrive."""
+"""The rows of a table whose columns have values of several types: the same ones in whatever order
+and steps messages arrive.
+"""
 
 import datetime as dt
 import random
@@ -79,7 +81,10 @@ def arrow(kind: ddl.Type) -> pa.DataType:
 def stored(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
     """A row as a table of these columns holds it."""
     kinds = {name: arrow(ddl.parsed(one)) for name, one in columns.items()}
-    return {name: python_value(pa.array([conformed(row.get(name), kind)], kind)[0].as_py(), kind) for name, kind in kinds.items()}
+    return {
+        name: python_value(pa.array([conformed(row.get(name), kind)], kind)[0].as_py(), kind)
+        for name, kind in kinds.items()
+    }
 
 
 @dataclass
@@ -91,7 +96,11 @@ class TypedLake:
     columns: Mapping[str, str] = field(default_factory=dict)
 
     def step(self, changes: Sequence[Change]) -> None:
-        seen = [{"value": self.types[change.order.position[0]]} for change in changes if change.operation.is_upsert]
+        seen = [
+            {"value": self.types[change.order.position[0]]}
+            for change in changes
+            if change.operation.is_upsert
+        ]
         self.columns = evolved(self.columns, seen, Drift.LENIENT).columns
         self.lake.step(changes)
         self.lake.targets = {
@@ -106,7 +115,9 @@ class TypedLake:
 
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 10), lateness=st.integers(0, 3))
 @settings(max_examples=500)
-def test_rows_depend_on_no_order_and_no_split_where_types_conflict(seed: int, length: int, lateness: int) -> None:
+def test_rows_depend_on_no_order_and_no_split_where_types_conflict(
+    seed: int, length: int, lateness: int
+) -> None:
     dice = random.Random(seed)
     some = dice.sample(list(VALUES), 3)
     types = {position: dice.choice(some) for position in range(1, length + 1)}
@@ -114,12 +125,22 @@ def test_rows_depend_on_no_order_and_no_split_where_types_conflict(seed: int, le
     for position, kind in types.items():
         key = (dice.randrange(3),)
         is_gone = dice.random() < 0.2
-        changes.append(deletion(position, key) if is_gone else upsert(position, key, columns={"value": dice.choice(VALUES[kind])}))
-    columns = evolved({}, [{"value": types[one.order.position[0]]} for one in changes if one.operation.is_upsert], Drift.LENIENT).columns
+        changes.append(
+            deletion(position, key)
+            if is_gone
+            else upsert(position, key, columns={"value": dice.choice(VALUES[kind])})
+        )
+    columns = evolved(
+        {},
+        [{"value": types[one.order.position[0]]} for one in changes if one.operation.is_upsert],
+        Drift.LENIENT,
+    ).columns
     table = TypedLake(types)
     follow_in_time(table, changes, lateness, dice)
     assert table.columns == columns
-    assert table.lake.rows == {key: stored(row, columns) for key, row in rows_of(changes, ("value",)).items()}
+    assert table.lake.rows == {
+        key: stored(row, columns) for key, row in rows_of(changes, ("value",)).items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -138,9 +159,15 @@ def test_rows_depend_on_no_order_and_no_split_where_types_conflict(seed: int, le
         (dt.date(2024, 2, 29), "2024-02-29"),
         (dt.datetime(2024, 2, 29), "2024-02-29"),
         (NOON, "2024-02-29 12:00:00.000500"),
-        (NOON.replace(tzinfo=dt.timezone(dt.timedelta(hours=2))), "2024-02-29 10:00:00.000500+00:00"),
+        (
+            NOON.replace(tzinfo=dt.timezone(dt.timedelta(hours=2))),
+            "2024-02-29 10:00:00.000500+00:00",
+        ),
         (b"\x00\xff", "00ff"),
-        ({"b": [1.0, "é", None, Decimal("0.50")], "a": None, "at": dt.date(2024, 2, 29)}, '{"at":"2024-02-29","b":[1,"é",null,0.5]}'),
+        (
+            {"b": [1.0, "é", None, Decimal("0.50")], "a": None, "at": dt.date(2024, 2, 29)},
+            '{"at":"2024-02-29","b":[1,"é",null,0.5]}',
+        ),
     ],
 )
 def test_values_that_a_wider_type_makes_equal_have_one_text(value: Any, text: str) -> None:

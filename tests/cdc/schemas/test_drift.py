@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc import schema as ddl
-from lakechime_dagster.cdc.schema import TEXT, Evolution, doubled, evolved, parsed, spellings, widened
+from lakechime_dagster.cdc.schema import (
+    TEXT,
+    Evolution,
+    doubled,
+    evolved,
+    parsed,
+    spellings,
+    widened,
+)
 from lakechime_dagster.tables.cdc import Drift
 from lakechime_dagster.tables.names import folded
 
@@ -27,24 +35,34 @@ SIMPLE = [
     "timestamp_ntz",
 ]
 NUMBERS = ["tinyint", "smallint", "int", "bigint", "float", "double"]
-DECIMALS = st.builds(lambda whole, scale: f"decimal({max(1, whole + scale)},{scale})", st.integers(0, 22), st.integers(0, 18)).filter(
-    lambda one: int(one[8:].split(",")[0]) <= 38
-)
+DECIMALS = st.builds(
+    lambda whole, scale: f"decimal({max(1, whole + scale)},{scale})",
+    st.integers(0, 22),
+    st.integers(0, 18),
+).filter(lambda one: int(one[8:].split(",")[0]) <= 38)
 NAMES = ["a", "b", "c", "d e", "`f", "A"]
 
 
 def structs(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     fields = st.dictionaries(st.sampled_from(NAMES), inner, min_size=1, max_size=3)
     fields = fields.filter(lambda found: len({name.lower() for name in found}) == len(found))
-    return fields.map(lambda found: str(ddl.Struct({name: parsed(one) for name, one in found.items()})))
+    return fields.map(
+        lambda found: str(ddl.Struct({name: parsed(one) for name, one in found.items()}))
+    )
 
 
 def nested(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    return st.one_of(inner.map("array<{}>".format), inner.map("map<string,{}>".format), structs(inner))
+    return st.one_of(
+        inner.map("array<{}>".format), inner.map("map<string,{}>".format), structs(inner)
+    )
 
 
-TYPES = st.recursive(st.one_of(st.sampled_from(SIMPLE), st.sampled_from(NUMBERS), DECIMALS), nested, max_leaves=4)
-SCHEMAS = st.dictionaries(st.sampled_from(NAMES), st.one_of(TYPES, st.sampled_from(NUMBERS)), max_size=4)
+TYPES = st.recursive(
+    st.one_of(st.sampled_from(SIMPLE), st.sampled_from(NUMBERS), DECIMALS), nested, max_leaves=4
+)
+SCHEMAS = st.dictionaries(
+    st.sampled_from(NAMES), st.one_of(TYPES, st.sampled_from(NUMBERS)), max_size=4
+)
 TABLES = SCHEMAS.filter(lambda columns: not doubled(columns))
 
 
@@ -116,13 +134,25 @@ def test_the_least_wider_type_is_one_of_a_semilattice(one: str, two: str, three:
     assert same(joined(widened(one, two), three), joined(one, widened(two, three)))
 
 
-@given(known=TABLES, seen=st.lists(SCHEMAS, max_size=4), policy=st.sampled_from(Drift), seed=st.integers(0, 2**32))
+@given(
+    known=TABLES,
+    seen=st.lists(SCHEMAS, max_size=4),
+    policy=st.sampled_from(Drift),
+    seed=st.integers(0, 2**32),
+)
 def test_the_order_in_which_schemas_are_seen_makes_no_difference(
     known: Mapping[str, str], seen: Sequence[Mapping[str, str]], policy: Drift, seed: int
 ) -> None:
-    one, two = evolved(known, seen, policy), evolved(known, random.Random(seed).sample(seen, len(seen)), policy)
+    one, two = (
+        evolved(known, seen, policy),
+        evolved(known, random.Random(seed).sample(seen, len(seen)), policy),
+    )
     assert typed(one.columns) == typed(two.columns)
-    assert (one.missing, typed(one.added), typed(one.widened)) == (two.missing, typed(two.added), typed(two.widened))
+    assert (one.missing, typed(one.added), typed(one.widened)) == (
+        two.missing,
+        typed(two.added),
+        typed(two.widened),
+    )
     assert bool(one.refused) == bool(two.refused)
 
 
@@ -143,9 +173,13 @@ def test_what_fits_a_column_that_was_seen_fits_what_became_of_it(
 ) -> None:
     found = evolved(known, seen, policy)
     spelled = spellings(known, seen)
-    for name, one in [(spelled.get(name, name), one) for schema in (known, *seen) for name, one in schema.items()]:
+    for name, one in [
+        (spelled.get(name, name), one) for schema in (known, *seen) for name, one in schema.items()
+    ]:
         if not found.refused:
-            assert found.columns[name] == TEXT or same(widened(one, found.columns[name]), found.columns[name])
+            assert found.columns[name] == TEXT or same(
+                widened(one, found.columns[name]), found.columns[name]
+            )
     if found.refused:
         assert found.columns == known
 
@@ -165,7 +199,11 @@ def test_columns_are_added_and_widened_by_the_policies_that_follow(policy: Drift
 
 
 def test_a_column_of_which_no_type_holds_all_values_is_text_and_others_follow() -> None:
-    for known, seen in (({"a": "int"}, [{"a": "string"}]), ({}, [{"a": "int"}, {"a": "string"}]), ({"a": "string"}, [{"a": "int"}])):
+    for known, seen in (
+        ({"a": "int"}, [{"a": "string"}]),
+        ({}, [{"a": "int"}, {"a": "string"}]),
+        ({"a": "string"}, [{"a": "int"}]),
+    ):
         found = evolved(known, [{**one, "b": "int"} for one in seen], Drift.LENIENT)
         assert (found.columns, found.refused) == ({"a": "string", "b": "int"}, ())
         assert found.texts == {"a": "its values are int and string, which no type but text holds"}
@@ -173,7 +211,10 @@ def test_a_column_of_which_no_type_holds_all_values_is_text_and_others_follow() 
 
 def test_evolve_refuses_a_column_that_would_be_text_and_says_what_to_do() -> None:
     (why,) = evolved({"a": "int"}, [{"a": "string", "b": "int"}], Drift.EVOLVE).refused
-    assert why.startswith("column a: its values are int and string, which no type but text holds; declare its type, leave it out")
+    assert why.startswith(
+        "column a: its values are int and string, which no type but text holds; declare its type, "
+        "leave it out"
+    )
 
 
 def test_a_column_of_the_key_never_becomes_text() -> None:
@@ -198,14 +239,34 @@ def test_a_table_that_is_not_there_yet_takes_all_columns_in_their_order(policy: 
 
 
 def test_names_that_differ_in_case_alone_are_one_column() -> None:
-    found = evolved({"amount": "int"}, [{"Amount": "bigint", "kapı": "int"}, {"AMOUNT": "int", "KAPI": "int"}], Drift.LENIENT)
+    found = evolved(
+        {"amount": "int"},
+        [{"Amount": "bigint", "kapı": "int"}, {"AMOUNT": "int", "KAPI": "int"}],
+        Drift.LENIENT,
+    )
     assert (found.columns, found.missing) == ({"amount": "bigint", "kapı": "int"}, frozenset())
-    assert (doubled(["a", "kapi", "b", "kapı"]), doubled(["maße", "masse"])) == (("kapi", "kapı"), ())
-    assert evolved({}, [{"amount": "struct<`a`:int,`A`:int>"}], Drift.LENIENT).texts.keys() == {"amount"}
+    assert (doubled(["a", "kapi", "b", "kapı"]), doubled(["maße", "masse"])) == (
+        ("kapi", "kapı"),
+        (),
+    )
+    assert evolved({}, [{"amount": "struct<`a`:int,`A`:int>"}], Drift.LENIENT).texts.keys() == {
+        "amount"
+    }
 
 
 @pytest.mark.parametrize(
-    "wrong", ["", "array<int", "array<int,int>", "map<int>", "struct<a>", "struct<a:int,a:int>", "decimal(2,3)", "int>", "array<int>>"]
+    "wrong",
+    [
+        "",
+        "array<int",
+        "array<int,int>",
+        "map<int>",
+        "struct<a>",
+        "struct<a:int,a:int>",
+        "decimal(2,3)",
+        "int>",
+        "array<int>>",
+    ],
 )
 def test_words_that_are_no_type_are_named(wrong: str) -> None:
     with pytest.raises(ValueError, match="is no type"):

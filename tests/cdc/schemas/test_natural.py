@@ -1,4 +1,6 @@
-"""Values of tools without schemas become values of the lake exactly, by the type that is declared for them."""
+"""Values of tools without schemas become values of the lake exactly, by the type that is declared
+for them.
+"""
 
 import datetime
 import math
@@ -55,7 +57,11 @@ VALUES = [
     ("timestamp_ntz", "0000-00-00 00:00:00.000000", None),
     ("timestamp", "2024-02-29 01:02:03.456789", LEAP.replace(tzinfo=UTC)),
     ("timestamp", "2024-02-29T01:02:03.456789Z", LEAP.replace(tzinfo=UTC)),
-    ("timestamp", "2024-02-29 01:02:03.456789+02", datetime.datetime(2024, 2, 28, 23, 2, 3, 456789, UTC)),
+    (
+        "timestamp",
+        "2024-02-29 01:02:03.456789+02",
+        datetime.datetime(2024, 2, 28, 23, 2, 3, 456789, UTC),
+    ),
     ("timestamp", "0000-00-00T00:00:00Z", None),
     ("binary", "AP8=", b"\x00\xff"),
 ]
@@ -99,7 +105,9 @@ IMPOSSIBLE = [
 
 
 @pytest.mark.parametrize(("ddl", "sent", "value"), VALUES, ids=lambda one: repr(one)[:40])
-def test_a_value_is_read_by_the_declared_type_of_its_column(ddl: str, sent: Any, value: Any) -> None:
+def test_a_value_is_read_by_the_declared_type_of_its_column(
+    ddl: str, sent: Any, value: Any
+) -> None:
     found = natural_type(ddl).decode(sent)
     assert (found, type(found)) == (value, type(value))
     assert str(found) == str(value)
@@ -112,7 +120,9 @@ def test_a_value_that_is_none_of_its_type_says_what_one_is(ddl: str, sent: Any, 
     assert said in str(refused.value)
 
 
-def test_a_moment_without_a_zone_is_utcs_wherever_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_moment_without_a_zone_is_utcs_wherever_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("TZ", "Asia/Tokyo")
         time.tzset()
@@ -123,13 +133,21 @@ def test_a_moment_without_a_zone_is_utcs_wherever_it_is_read(monkeypatch: pytest
 
 @pytest.mark.parametrize(
     ("binary", "sent"),
-    [(BinaryText.BASE64, "AMO/"), (BinaryText.HEX, "00c3bf"), (BinaryText.HEX, "0x00C3BF"), (BinaryText.LATIN_1, "\x00Ã¿")],
+    [
+        (BinaryText.BASE64, "AMO/"),
+        (BinaryText.HEX, "00c3bf"),
+        (BinaryText.HEX, "0x00C3BF"),
+        (BinaryText.LATIN_1, "\x00Ã¿"),
+    ],
 )
 def test_bytes_are_written_in_the_way_of_the_tool(binary: BinaryText, sent: str) -> None:
     assert natural_type("binary", binary).decode(sent) == b"\x00\xc3\xbf"
 
 
-@pytest.mark.parametrize(("binary", "sent"), [(BinaryText.HEX, "0x0"), (BinaryText.HEX, "00 ff"), (BinaryText.LATIN_1, "€")])
+@pytest.mark.parametrize(
+    ("binary", "sent"),
+    [(BinaryText.HEX, "0x0"), (BinaryText.HEX, "00 ff"), (BinaryText.LATIN_1, "€")],
+)
 def test_text_that_is_no_bytes_is_refused(binary: BinaryText, sent: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         natural_type("binary", binary).decode(sent)
@@ -141,15 +159,23 @@ def test_a_binary_fraction_is_no_exact_number_yet(ddl: str) -> None:
         natural_type(ddl).decode(12.34)
 
 
-@pytest.mark.parametrize("ddl", ["varchar(10)", "decimal", "decimal(39,0)", "decimal(2,3)", "array<int>", ""])
+@pytest.mark.parametrize(
+    "ddl", ["varchar(10)", "decimal", "decimal(39,0)", "decimal(2,3)", "array<int>", ""]
+)
 def test_a_type_of_which_such_tools_write_no_values_is_refused(ddl: str) -> None:
-    with pytest.raises(ValueError, match=r"is none of boolean, tinyint, .*, timestamp_ntz, binary, decimal\(p,s\)"):
+    with pytest.raises(
+        ValueError, match=r"is none of boolean, tinyint, .*, timestamp_ntz, binary, decimal\(p,s\)"
+    ):
         natural_type(ddl)
     with pytest.raises(ValueError, match="types: the type of colour: "):
         NaturalColumns({"colour": ddl})
 
 
-@given(number=st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**30), max_value=10**30, places=6))
+@given(
+    number=st.decimals(
+        allow_nan=False, allow_infinity=False, min_value=-(10**30), max_value=10**30, places=6
+    )
+)
 def test_any_decimal_number_comes_back_exactly(number: Decimal) -> None:
     found = natural_type("decimal(38,6)")
     assert str(found.decode(str(number))) == str(found.decode(number)) == str(number)

@@ -17,7 +17,9 @@ TABLE = "shop.orders"
 
 
 def read(at: int, **columns: str) -> TableSchema:
-    return TableSchema(table=TABLE, order=Order(position=(3, at)), columns=columns, dialect=Dialect.MYSQL)
+    return TableSchema(
+        table=TABLE, order=Order(position=(3, at)), columns=columns, dialect=Dialect.MYSQL
+    )
 
 
 def columns(*schemas: TableSchema, at: int) -> Mapping[str, str]:
@@ -26,9 +28,17 @@ def columns(*schemas: TableSchema, at: int) -> Mapping[str, str]:
 
 
 def test_readings_that_agree_say_what_was_between_them_and_before_the_first() -> None:
-    some = [read(10, id="int", gone="text"), read(20, id="int", note="text"), read(30, id="int", note="text")]
+    some = [
+        read(10, id="int", gone="text"),
+        read(20, id="int", note="text"),
+        read(30, id="int", note="text"),
+    ]
     assert columns(*some, at=5) == {"id": "int", "gone": "string"}
-    assert columns(*some, at=15) == {"id": "int", "gone": "string", "note": "string"}  # which of both it had the message itself says
+    assert columns(*some, at=15) == {
+        "id": "int",
+        "gone": "string",
+        "note": "string",
+    }  # which of both it had the message itself says
     assert columns(*some, at=25) == columns(*some, at=35) == {"id": "int", "note": "string"}
 
 
@@ -60,7 +70,10 @@ def test_between_readings_that_differ_a_column_is_in_doubt_where_its_values_are_
 def test_a_row_has_the_columns_that_it_brings_and_others_are_not_guessed() -> None:
     history = History([read(10, id="int", amount="decimal(10,2)", place="point")], Debezium())
     source = BINLOG | {"pos": 11}
-    assert history.columns(source, {"amount": "AQ==", "id": 1}, TOPIC).ddl == {"amount": "decimal(10,2)", "id": "int"}
+    assert history.columns(source, {"amount": "AQ==", "id": 1}, TOPIC).ddl == {
+        "amount": "decimal(10,2)",
+        "id": "int",
+    }
     with pytest.raises(ValueError, match=f"x: no such column of {TABLE} is known"):
         history.columns(source, {"id": 1, "x": 2}, TOPIC)
     with pytest.raises(ValueError, match=r"the columns of shop\.other"):
@@ -69,7 +82,11 @@ def test_a_row_has_the_columns_that_it_brings_and_others_are_not_guessed() -> No
 
 def test_a_column_of_a_type_that_cannot_be_read_is_text_and_the_row_is_read() -> None:
     history = History([read(10, id="int", place="point", shape="geometry")], Debezium())
-    sent = {"id": 1, "place": {"x": 1.5, "wkb": "AQ=="}, "shape": "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="}
+    sent = {
+        "id": 1,
+        "place": {"x": 1.5, "wkb": "AQ=="},
+        "shape": "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
+    }
     known = history.columns(BINLOG | {"pos": 11}, sent, TOPIC)
     assert known.ddl == {"id": "int", "place": "string", "shape": "string"}
     assert known.read(sent) == {"id": 1, "place": '{"x":1.5,"wkb":"AQ=="}'}  # `shape` was not sent
@@ -88,7 +105,9 @@ def test_a_column_of_a_type_that_cannot_be_read_is_text_and_the_row_is_read() ->
         ({"table": "gone"}, "m.shop.orders", None),
     ],
 )
-def test_a_flattened_row_is_of_the_table_that_it_or_its_topic_names(source: dict[str, str], topic: str, table: str | None) -> None:
+def test_a_flattened_row_is_of_the_table_that_it_or_its_topic_names(
+    source: dict[str, str], topic: str, table: str | None
+) -> None:
     of_people = replace(read(10, ssn="int"), table="shop.people")
     history = History([read(10, id="int"), of_people], Debezium())
     if table is None:
@@ -100,9 +119,18 @@ def test_a_flattened_row_is_of_the_table_that_it_or_its_topic_names(source: dict
 
 def test_a_bigint_unsigned_is_read_without_a_sign_where_its_type_is_known() -> None:
     """Debezium writes it with one by default."""
-    known = History([read(10, id="bigint(20) unsigned")], Debezium()).columns(BINLOG | {"pos": 11}, {"id": -1}, TOPIC)
-    assert (known.ddl, known.read({"id": -1})) == ({"id": "decimal(20,0)"}, {"id": Decimal(2**64 - 1)})
-    of_message = {"field": "id", "type": "int64", "parameters": {"__debezium.source.column.type": "BIGINT UNSIGNED"}}
+    known = History([read(10, id="bigint(20) unsigned")], Debezium()).columns(
+        BINLOG | {"pos": 11}, {"id": -1}, TOPIC
+    )
+    assert (known.ddl, known.read({"id": -1})) == (
+        {"id": "decimal(20,0)"},
+        {"id": Decimal(2**64 - 1)},
+    )
+    of_message = {
+        "field": "id",
+        "type": "int64",
+        "parameters": {"__debezium.source.column.type": "BIGINT UNSIGNED"},
+    }
     assert told_once(of_message).known.read({"id": -2}) == {"id": Decimal(2**64 - 2)}
     assert told_once(("id", "int64", False)).known.read({"id": -2}) == {"id": -2}
 

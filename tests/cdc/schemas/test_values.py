@@ -19,7 +19,9 @@ FIRST, LAST = datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31, 23, 59
 
 
 def described(kind: str, name: str | None = None, **others: Any) -> dict[str, Any]:
-    parameters = {key.replace("_", "."): str(value) for key, value in others.pop("parameters", {}).items()}
+    parameters = {
+        key.replace("_", "."): str(value) for key, value in others.pop("parameters", {}).items()
+    }
     return {"type": kind, "name": name, "parameters": parameters, **others}
 
 
@@ -44,28 +46,98 @@ VALUES = [
         "decimal(10,2)",
         Decimal("-0.05"),
     ),
-    (described("bytes", DECIMAL, parameters={"scale": 0}), unscaled(2**64 - 1), "decimal(38,0)", Decimal(2**64 - 1)),
-    (described("bytes", DECIMAL, parameters={"scale": 2}), Decimal("12.34"), "decimal(38,2)", Decimal("12.34")),
+    (
+        described("bytes", DECIMAL, parameters={"scale": 0}),
+        unscaled(2**64 - 1),
+        "decimal(38,0)",
+        Decimal(2**64 - 1),
+    ),
+    (
+        described("bytes", DECIMAL, parameters={"scale": 2}),
+        Decimal("12.34"),
+        "decimal(38,2)",
+        Decimal("12.34"),
+    ),
     (described("bytes", DECIMAL, parameters={"scale": 2}), 12, "decimal(38,2)", Decimal("12.00")),
-    (described("bytes", DECIMAL, parameters={"scale": 50}), unscaled(10**50 + 1), "string", "1." + "0" * 49 + "1"),
-    (described("struct", "io.debezium.data.VariableScaleDecimal"), {"scale": 3, "value": unscaled(-1)}, "string", "-0.001"),
-    (described("struct", "io.debezium.data.VariableScaleDecimal"), {"scale": -2, "value": unscaled(7)}, "string", "700"),
-    (described("bytes", "io.debezium.data.Bits", parameters={"length": 10}), "AQI=", "string", "1000000001"),
+    (
+        described("bytes", DECIMAL, parameters={"scale": 50}),
+        unscaled(10**50 + 1),
+        "string",
+        "1." + "0" * 49 + "1",
+    ),
+    (
+        described("struct", "io.debezium.data.VariableScaleDecimal"),
+        {"scale": 3, "value": unscaled(-1)},
+        "string",
+        "-0.001",
+    ),
+    (
+        described("struct", "io.debezium.data.VariableScaleDecimal"),
+        {"scale": -2, "value": unscaled(7)},
+        "string",
+        "700",
+    ),
+    (
+        described("bytes", "io.debezium.data.Bits", parameters={"length": 10}),
+        "AQI=",
+        "string",
+        "1000000001",
+    ),
     (described("int32", "io.debezium.time.Date"), 19782, "date", datetime.date(2024, 2, 29)),
     (described("int32", "io.debezium.time.Date"), -719162, "date", datetime.date.min),
     (described("int32", "io.debezium.time.Date"), -2147472692, "date", datetime.date.max),
     (described("int32", "io.debezium.time.Date"), -2147472691, "date", datetime.date.min),
     (described("string", "io.debezium.time.IsoDate"), "-5877611-06-21Z", "date", datetime.date.max),
-    (described("string", "io.debezium.time.IsoTimestamp"), "-290308-12-21T19:59:27.6Z", "timestamp_ntz", FIRST),
-    (described("string", "io.debezium.time.IsoDate"), "2024-02-29Z", "date", datetime.date(2024, 2, 29)),
+    (
+        described("string", "io.debezium.time.IsoTimestamp"),
+        "-290308-12-21T19:59:27.6Z",
+        "timestamp_ntz",
+        FIRST,
+    ),
+    (
+        described("string", "io.debezium.time.IsoDate"),
+        "2024-02-29Z",
+        "date",
+        datetime.date(2024, 2, 29),
+    ),
     (described("int32", "io.debezium.time.Time"), 3_723_004, "string", "01:02:03.004"),
-    (described("int64", "io.debezium.time.MicroTime"), -45_296_789_000, "string", "-12:34:56.789000"),
-    (described("int64", "io.debezium.time.MicroTime"), 3_020_399_000_000, "string", "838:59:59.000000"),
+    (
+        described("int64", "io.debezium.time.MicroTime"),
+        -45_296_789_000,
+        "string",
+        "-12:34:56.789000",
+    ),
+    (
+        described("int64", "io.debezium.time.MicroTime"),
+        3_020_399_000_000,
+        "string",
+        "838:59:59.000000",
+    ),
     (described("int64", "io.debezium.time.NanoTime"), 1, "string", "00:00:00.000000001"),
-    (described("int64", "io.debezium.time.Timestamp"), -1, "timestamp_ntz", datetime.datetime(1969, 12, 31, 23, 59, 59, 999000)),
-    (described("int64", "io.debezium.time.MicroTimestamp"), 1, "timestamp_ntz", datetime.datetime(1970, 1, 1, 0, 0, 0, 1)),
-    (described("int64", "io.debezium.time.NanoTimestamp"), 1_999, "timestamp_ntz", datetime.datetime(1970, 1, 1, 0, 0, 0, 1)),
-    (described("int64", "io.debezium.time.MicroTimestamp"), 9223372036825200000, "timestamp_ntz", LAST),
+    (
+        described("int64", "io.debezium.time.Timestamp"),
+        -1,
+        "timestamp_ntz",
+        datetime.datetime(1969, 12, 31, 23, 59, 59, 999000),
+    ),
+    (
+        described("int64", "io.debezium.time.MicroTimestamp"),
+        1,
+        "timestamp_ntz",
+        datetime.datetime(1970, 1, 1, 0, 0, 0, 1),
+    ),
+    (
+        described("int64", "io.debezium.time.NanoTimestamp"),
+        1_999,
+        "timestamp_ntz",
+        datetime.datetime(1970, 1, 1, 0, 0, 0, 1),
+    ),
+    (
+        described("int64", "io.debezium.time.MicroTimestamp"),
+        9223372036825200000,
+        "timestamp_ntz",
+        LAST,
+    ),
     (described("int64", "io.debezium.time.Timestamp"), -9223372036832400, "timestamp_ntz", FIRST),
     (
         described("string", "io.debezium.time.ZonedTimestamp"),
@@ -73,7 +145,12 @@ VALUES = [
         "timestamp",
         datetime.datetime(2024, 2, 28, 23, 2, 3, tzinfo=UTC),
     ),
-    (described("string", "io.debezium.time.ZonedTimestamp"), "infinity", "timestamp", LAST.replace(tzinfo=UTC)),
+    (
+        described("string", "io.debezium.time.ZonedTimestamp"),
+        "infinity",
+        "timestamp",
+        LAST.replace(tzinfo=UTC),
+    ),
     (
         described("string", "io.debezium.time.IsoTimestamp"),
         "2024-02-29T01:02:03.5Z",
@@ -90,9 +167,16 @@ VALUES = [
         "array<decimal(38,1)>",
         [Decimal("1.5")],
     ),
-    (described("map", values=described("string"), keys=described("string")), {"a": None}, "map<string,string>", {"a": None}),
     (
-        described("struct", fields=[{"field": "x", "type": "double"}, {"field": "srid", "type": "int32"}]),
+        described("map", values=described("string"), keys=described("string")),
+        {"a": None},
+        "map<string,string>",
+        {"a": None},
+    ),
+    (
+        described(
+            "struct", fields=[{"field": "x", "type": "double"}, {"field": "srid", "type": "int32"}]
+        ),
         {"x": 1.0, "srid": None},
         "struct<`x`:double,`srid`:int>",
         {"x": 1.0, "srid": None},
@@ -116,20 +200,30 @@ IMPOSSIBLE = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "sent", "ddl", "value"), VALUES, ids=lambda one: json.dumps(one, default=str)[:60])
-def test_a_value_is_read_by_the_name_of_its_schema(schema: dict[str, Any], sent: Any, ddl: str, value: Any) -> None:
+@pytest.mark.parametrize(
+    ("schema", "sent", "ddl", "value"), VALUES, ids=lambda one: json.dumps(one, default=str)[:60]
+)
+def test_a_value_is_read_by_the_name_of_its_schema(
+    schema: dict[str, Any], sent: Any, ddl: str, value: Any
+) -> None:
     found = value_type(connect_schema(schema))
     assert (found.ddl, found.decode(sent)) == (ddl, value)
     assert type(found.decode(sent)) is type(value)
 
 
-@pytest.mark.parametrize(("schema", "sent"), IMPOSSIBLE, ids=lambda one: json.dumps(one, default=str)[:60])
+@pytest.mark.parametrize(
+    ("schema", "sent"), IMPOSSIBLE, ids=lambda one: json.dumps(one, default=str)[:60]
+)
 def test_a_value_that_its_schema_does_not_allow_is_none(schema: dict[str, Any], sent: Any) -> None:
     with pytest.raises((ValueError, TypeError, KeyError, ArithmeticError)):
         value_type(connect_schema(schema)).decode(sent)
 
 
-@given(number=st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**30), max_value=10**30, places=6))
+@given(
+    number=st.decimals(
+        allow_nan=False, allow_infinity=False, min_value=-(10**30), max_value=10**30, places=6
+    )
+)
 def test_any_decimal_number_comes_back_exactly(number: Decimal) -> None:
     found = value_type(connect_schema(described("bytes", DECIMAL, parameters={"scale": 6})))
     digits = int(str(number).replace(".", ""))
@@ -140,12 +234,19 @@ def test_any_decimal_number_comes_back_exactly(number: Decimal) -> None:
 @given(moment=st.datetimes())
 def test_any_wall_clock_comes_back_exactly(moment: datetime.datetime) -> None:
     micros = (moment - datetime.datetime(1970, 1, 1)) // datetime.timedelta(microseconds=1)
-    assert value_type(connect_schema(described("int64", "io.debezium.time.MicroTimestamp"))).decode(micros) == moment
+    assert (
+        value_type(connect_schema(described("int64", "io.debezium.time.MicroTimestamp"))).decode(
+            micros
+        )
+        == moment
+    )
 
 
 def test_a_binary_fraction_is_no_decimal_number_yet() -> None:
     with pytest.raises(InexactNumberError):
-        value_type(connect_schema(described("bytes", DECIMAL, parameters={"scale": 2}))).decode(12.34)
+        value_type(connect_schema(described("bytes", DECIMAL, parameters={"scale": 2}))).decode(
+            12.34
+        )
 
 
 def test_a_schema_of_no_known_type_is_refused() -> None:
@@ -163,9 +264,14 @@ def test_a_schema_of_no_known_type_is_refused() -> None:
         (described("array", items=described("string")), ["__debezium_unavailable_value"]),
         (described("array", items=described("int32")), list(b"__debezium_unavailable_value")),
         (described("array", items=described("int64")), list(b"__debezium_unavailable_value")),
-        (described("map", values=described("string")), {"__debezium_unavailable_value": "__debezium_unavailable_value"}),
+        (
+            described("map", values=described("string")),
+            {"__debezium_unavailable_value": "__debezium_unavailable_value"},
+        ),
         (described("int32"), None),
     ],
 )
-def test_what_the_database_did_not_send_is_told_in_the_way_of_its_type(schema: dict[str, Any], sent: Any) -> None:
+def test_what_the_database_did_not_send_is_told_in_the_way_of_its_type(
+    schema: dict[str, Any], sent: Any
+) -> None:
     assert unavailable(connect_schema(schema)) == sent

@@ -1,4 +1,6 @@
-"""The messages of a source in their table: each once, whatever they hold and however often a step is tried."""
+"""The messages of a source in their table: each once, whatever they hold and however often a step
+is tried.
+"""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -17,7 +19,12 @@ from lakechime_dagster.sources.files import FileSource
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.databases import Maxwell
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId, SourceOffsets
+from lakechime_dagster.triggers.consumers import (
+    Checkpoint,
+    CommitMetadata,
+    ConsumerId,
+    SourceOffsets,
+)
 from tests.support.refreshes import open_log
 from tests.support.replica import read
 
@@ -26,7 +33,9 @@ pytestmark = pytest.mark.spark
 
 @dataclass
 class Fed:
-    """A folder and the table of its messages, whose consumer each `run` moves on by one step over all that is new."""
+    """A folder and the table of its messages, whose consumer each `run` moves on by one step over
+    all that is new.
+    """
 
     spark: SparkSession
     job: BronzeJob
@@ -48,9 +57,18 @@ class Fed:
 
     def attempt(self, step: int, attempt: int, end: SourceOffsets | None) -> TableResult:
         commit_metadata = CommitMetadata(
-            consumer=ConsumerId("test", self.job.name), step=step, attempt=attempt, execution_id=f"e{step}", end=Checkpoint(offsets=end)
+            consumer=ConsumerId("test", self.job.name),
+            step=step,
+            attempt=attempt,
+            execution_id=f"e{step}",
+            end=Checkpoint(offsets=end),
         )
-        job = replace(self.job, start=Checkpoint(offsets=self.checkpoint), may_complete_empty=attempt == 1, **self.options)
+        job = replace(
+            self.job,
+            start=Checkpoint(offsets=self.checkpoint),
+            may_complete_empty=attempt == 1,
+            **self.options,
+        )
         return ingest(self.spark, job, commit_metadata, open_log)
 
     @property
@@ -66,7 +84,12 @@ def fed(spark: SparkSession, tmp_path: Path) -> Fed:
         location=str(tmp_path / "orders__changes"),
         source=JsonLines("in"),
         folder=str(tmp_path / "in"),
-        format=MessageFormat(envelope=Maxwell(), keys=("id",), types={"id": "bigint", "name": "string"}, only=TableFilter(table="orders")),
+        format=MessageFormat(
+            envelope=Maxwell(),
+            keys=("id",),
+            types={"id": "bigint", "name": "string"},
+            only=TableFilter(table="orders"),
+        ),
     )
     return Fed(spark, job)
 
@@ -74,17 +97,26 @@ def fed(spark: SparkSession, tmp_path: Path) -> Fed:
 def told(identity: int, **fields: Any) -> bytes:
     """A message of Maxwell."""
     data = {"id": identity, "name": "x"}
-    return json.dumps({"database": "shop", "table": "orders", "type": "insert", "ts": 1, "data": data, **fields}).encode()
+    return json.dumps(
+        {"database": "shop", "table": "orders", "type": "insert", "ts": 1, "data": data, **fields}
+    ).encode()
 
 
 @pytest.mark.tier1
-def test_each_message_is_there_once_with_what_was_read_of_it(fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_message_is_there_once_with_what_was_read_of_it(
+    fed: Fed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(spark_bronze, "SLICE", 250)
     damaged = [b"{", b"\xff\xfe", b"[]", told(4)[:-1]]
     fed.drop("a.jsonl", told(1), *damaged, told(2))
     fed.drop("b.jsonl", told(3), b"", b'{"heartbeat')
     first = fed.run()
-    assert (first.outcome, first.counts.inserted, first.counts.rows_in, first.counts.is_balanced) == (Outcome.COMMITTED, 8, 8, True)
+    assert (
+        first.outcome,
+        first.counts.inserted,
+        first.counts.rows_in,
+        first.counts.is_balanced,
+    ) == (Outcome.COMMITTED, 8, 8, True)
     assert first.events == {"change": 3, "unreadable": 5}
     assert [(row["topic"], row["row_key"], row["kind"]) for row in fed.rows] == [
         ("a.jsonl", "[1]", "change"),
@@ -93,10 +125,18 @@ def test_each_message_is_there_once_with_what_was_read_of_it(fed: Fed, monkeypat
         ("b.jsonl", "[3]", "change"),
         ("b.jsonl", None, "unreadable"),
     ]
-    assert [row["value"] or row["value_bytes"] for row in fed.rows][1:5] == ["{", b"\xff\xfe", "[]", told(4)[:-1].decode()]
+    assert [row["value"] or row["value_bytes"] for row in fed.rows][1:5] == [
+        "{",
+        b"\xff\xfe",
+        "[]",
+        told(4)[:-1].decode(),
+    ]
     assert [row["offset"] for row in fed.rows][:3] == [0, len(told(1)) + 1, len(told(1)) + 3]
     assert all(row["problem"] for row in fed.rows if row["kind"] == "unreadable")
-    assert DeltaTable(fed.job.location).metadata().configuration == {"delta.appendOnly": "true"} | spark_bronze.STATISTICS
+    assert (
+        DeltaTable(fed.job.location).metadata().configuration
+        == {"delta.appendOnly": "true"} | spark_bronze.STATISTICS
+    )
 
     fed.drop("a.jsonl", told(5, type="delete"))
     fed.drop("c.jsonl", told(6), told(6, table="people"))
@@ -117,10 +157,34 @@ def test_without_a_message_there_is_no_commit_but_the_fence_of_a_later_attempt(f
 
 def test_lines_may_be_records_of_kafka(fed: Fed) -> None:
     fed.options = {"source": JsonLines("in", records=True)}
-    parts = {"topic": "shop.orders", "topic_id": "k1", "partition": 2, "key": "k", "timestamp_ms": 1_700_000_000_000}
-    fed.drop("a.jsonl", json.dumps({**parts, "offset": 40, "value": told(1).decode(), "headers": [["h", "v"]]}).encode(), b'{"topic":1}')
+    parts = {
+        "topic": "shop.orders",
+        "topic_id": "k1",
+        "partition": 2,
+        "key": "k",
+        "timestamp_ms": 1_700_000_000_000,
+    }
+    fed.drop(
+        "a.jsonl",
+        json.dumps(
+            {**parts, "offset": 40, "value": told(1).decode(), "headers": [["h", "v"]]}
+        ).encode(),
+        b'{"topic":1}',
+    )
     assert fed.run().events == {"change": 1, "unreadable": 1}
     unread, row = fed.rows
-    assert (row["topic_id"], row["partition"], row["offset"], row["key"], row["row_key"]) == ("k1", 2, 40, "k", "[1]")
-    assert (row["timestamp"].isoformat(), row["headers"]) == ("2023-11-14T22:13:20+00:00", [{"key": "h", "value": b"v"}])
-    assert (unread["value"], unread["problem"]) == ('{"topic":1}', "record: topic: it is text, not 1")
+    assert (row["topic_id"], row["partition"], row["offset"], row["key"], row["row_key"]) == (
+        "k1",
+        2,
+        40,
+        "k",
+        "[1]",
+    )
+    assert (row["timestamp"].isoformat(), row["headers"]) == (
+        "2023-11-14T22:13:20+00:00",
+        [{"key": "h", "value": b"v"}],
+    )
+    assert (unread["value"], unread["problem"]) == (
+        '{"topic":1}',
+        "record: topic: it is text, not 1",
+    )

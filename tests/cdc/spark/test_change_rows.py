@@ -20,9 +20,14 @@ from lakechime_dagster.triggers.consumers import HOUR_MS
 from tests.cdc.merge.test_merge import deletion, upsert
 
 MONEY, TEXT = pa.decimal128(12, 2), pa.string()
-STATE = [(name, pa.int64() if name in ("transaction", "ts_ms") else TEXT) for name in StateRow._fields]
+STATE = [
+    (name, pa.int64() if name in ("transaction", "ts_ms") else TEXT) for name in StateRow._fields
+]
 COORDINATES = [("topic", TEXT), ("partition", pa.int32()), ("offset", pa.int64())]
-SPAN = [(name, TEXT if kind == "string" else pa.timestamp("us", "UTC")) for name, kind in SPAN_TYPES.items()]
+SPAN = [
+    (name, TEXT if kind == "string" else pa.timestamp("us", "UTC"))
+    for name, kind in SPAN_TYPES.items()
+]
 
 
 @pytest.mark.parametrize(
@@ -36,26 +41,61 @@ SPAN = [(name, TEXT if kind == "string" else pa.timestamp("us", "UTC")) for name
         (None, MONEY, None),
     ],
 )
-def test_a_value_of_a_narrower_type_is_one_of_the_wider(value: Any, kind: pa.DataType, expected: Any) -> None:
+def test_a_value_of_a_narrower_type_is_one_of_the_wider(
+    value: Any, kind: pa.DataType, expected: Any
+) -> None:
     found = conformed(value, kind)
     assert (found, type(found)) == (expected, type(expected))
 
 
 def change(position: int, hour: int, key: int = 1, name: str = "a") -> Change:
     """A change of a row at a position of its database's log, in the middle of an hour."""
-    return upsert(position, (key,), columns={"id": key, "name": name}, event_ms=hour * HOUR_MS + HOUR_MS // 2)
+    return upsert(
+        position, (key,), columns={"id": key, "name": name}, event_ms=hour * HOUR_MS + HOUR_MS // 2
+    )
 
 
 def late(known: list[Change], told: list[Change], tracked: Tracked | None = None) -> dict[str, int]:
-    """The late changes by hour of one execution, before which the hours up to nine were complete, and it was a quarter past."""
-    before = [] if tracked else [one for one in merged({}, known, {}, {}).keys if one.after is not None]
-    state = [*map(change_row, known), *(base_row(one.key, one.source, one.row_state, role=Role.TARGET) for one in before)]
-    rows = [(row.key, *row, is_new, None, None, None) for is_new, of in ((False, state), (True, map(change_row, told))) for row in of]
-    row = pa.struct([("id", pa.int64()), ("name", TEXT), *(SPAN if tracked else ()), (HIDDEN, TEXT)])
-    out = pa.schema([("what", TEXT), ("operation", TEXT), ("row", row), *STATE, *COORDINATES, ("reason", TEXT), ("count", pa.int64())])
+    """The late changes by hour of one execution, before which the hours up to nine were complete,
+    and it was a quarter past.
+    """
+    before = (
+        [] if tracked else [one for one in merged({}, known, {}, {}).keys if one.after is not None]
+    )
+    state = [
+        *map(change_row, known),
+        *(base_row(one.key, one.source, one.row_state, role=Role.TARGET) for one in before),
+    ]
+    rows = [
+        (row.key, *row, is_new, None, None, None)
+        for is_new, of in ((False, state), (True, map(change_row, told)))
+        for row in of
+    ]
+    row = pa.struct(
+        [("id", pa.int64()), ("name", TEXT), *(SPAN if tracked else ()), (HIDDEN, TEXT)]
+    )
+    out = pa.schema(
+        [
+            ("what", TEXT),
+            ("operation", TEXT),
+            ("row", row),
+            *STATE,
+            *COORDINATES,
+            ("reason", TEXT),
+            ("count", pa.int64()),
+        ]
+    )
     grouped = pa.schema([("group", TEXT), *STATE, ("is_new", pa.bool_()), *COORDINATES])
-    merging = Merging(out=out, keys=("id",), truncated={}, tracked=tracked, complete_ms=10 * HOUR_MS + HOUR_MS // 4)
-    found = pa.Table.from_batches(merging(record_batches(sorted(rows, key=itemgetter(0)), grouped))).to_pylist()
+    merging = Merging(
+        out=out,
+        keys=("id",),
+        truncated={},
+        tracked=tracked,
+        complete_ms=10 * HOUR_MS + HOUR_MS // 4,
+    )
+    found = pa.Table.from_batches(
+        merging(record_batches(sorted(rows, key=itemgetter(0)), grouped))
+    ).to_pylist()
     return {row["operation"]: row["count"] for row in found if row["what"] == What.LATE}
 
 

@@ -1,4 +1,6 @@
-"""Two tables are compared by Spark down to the rows that differ, and by what it leaves of its session's confs."""
+"""Two tables are compared by Spark down to the rows that differ, and by what it leaves of its
+session's confs.
+"""
 
 import pytest
 from pyspark.sql import SparkSession

@@ -1,4 +1,6 @@
-"""The columns of a table that follows a database: which it has, what of them its rows wait for, and which rows they refuse."""
+"""The columns of a table that follows a database: which it has, what of them its rows wait for, and
+which rows they refuse.
+"""
 
 import json
 from dataclasses import replace
@@ -17,22 +19,54 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.tier2
-def test_columns_are_added_and_widened_as_messages_bring_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_are_added_and_widened_as_messages_bring_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = Replica(spark, tmp_path, ("id",))
     table.tell([order(1, at=1), order(2, at=2)])
     table.run()
-    columns = [("id", "int64", False), ("name", "string", True), ("amount", "int64", True), ("note", "string", True)]
+    columns = [
+        ("id", "int64", False),
+        ("name", "string", True),
+        ("amount", "int64", True),
+        ("note", "string", True),
+    ]
     row = {"id": 2**40, "name": "Eve", "amount": 7, "note": "new"}
-    table.tell([make_record(make_payload(source=at_position(3), after=row), schema=envelope_schema(*columns), key={"id": 2**40})])
+    table.tell(
+        [
+            make_record(
+                make_payload(source=at_position(3), after=row),
+                schema=envelope_schema(*columns),
+                key={"id": 2**40},
+            )
+        ]
+    )
     result = table.run()
-    assert dict(result.schema) == {"id": "bigint", "name": "string", "amount": "bigint", "note": "string"}
-    assert [(one["id"], one["note"]) for one in table.rows] == [(1, None), (2, None), (2**40, "new")]
-    table.tell([order(1, at=4, name="Bob")])  # with the older schema still, which some other shard may have
+    assert dict(result.schema) == {
+        "id": "bigint",
+        "name": "string",
+        "amount": "bigint",
+        "note": "string",
+    }
+    assert [(one["id"], one["note"]) for one in table.rows] == [
+        (1, None),
+        (2, None),
+        (2**40, "new"),
+    ]
+    table.tell(
+        [order(1, at=4, name="Bob")]
+    )  # with the older schema still, which some other shard may have
     table.run()
-    assert [(one["id"], one["name"]) for one in table.rows] == [(1, "Bob"), (2, "Ann"), (2**40, "Eve")]
+    assert [(one["id"], one["name"]) for one in table.rows] == [
+        (1, "Bob"),
+        (2, "Ann"),
+        (2**40, "Eve"),
+    ]
 
 
-def test_a_column_that_is_added_with_a_default_gives_it_to_the_rows_that_are_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_column_that_is_added_with_a_default_gives_it_to_the_rows_that_are_there(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = Replica(spark, tmp_path, ("id",))
     table.tell([order(1, at=1), order(2, at=2)])
     table.run()
@@ -42,13 +76,20 @@ def test_a_column_that_is_added_with_a_default_gives_it_to_the_rows_that_are_the
     assert (result.counts.inserted, result.counts.updated) == (1, 2)
     table.tell([levelled(2, at=6, level=None), order(4, at=3)])
     assert table.run().counts.changed == 2
-    assert levels(table) == {1: 7, 2: None, 3: 1, 4: 7}  # the fourth came late: it was there when the column came
+    assert levels(table) == {
+        1: 7,
+        2: None,
+        3: 1,
+        4: 7,
+    }  # the fourth came late: it was there when the column came
     table.tell([order(5, at=7)])  # when the column was dropped again
     table.run()
     assert levels(table) == {1: 7, 2: None, 3: 1, 4: 7, 5: None}
 
 
-def test_names_that_differ_in_case_alone_are_one_column_in_each_split_and_order(spark: SparkSession, tmp_path: Path) -> None:
+def test_names_that_differ_in_case_alone_are_one_column_in_each_split_and_order(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """A row that has two of them is quarantined."""
     told = [
         aged(1, at=1, Age=30),
@@ -61,7 +102,9 @@ def test_names_that_differ_in_case_alone_are_one_column_in_each_split_and_order(
         for part in parts:
             table.tell(part)
             table.run()
-        assert [(row["id"], [row[name] for name in row if name.lower() == "age"]) for row in table.rows] == [(1, ["31"]), (2, ["old"])]
+        assert [
+            (row["id"], [row[name] for name in row if name.lower() == "age"]) for row in table.rows
+        ] == [(1, ["31"]), (2, ["old"])]
         (refused,) = read(f"{table.location}__quarantine")
         assert refused["reason"].startswith("columns Age and age, which differ in case alone")
         if number < 2:
@@ -69,16 +112,25 @@ def test_names_that_differ_in_case_alone_are_one_column_in_each_split_and_order(
 
 
 def aged(number: int, *, at: int, **ages: object) -> Record:
-    columns = [(name, "int32" if isinstance(age, int) else "string", True) for name, age in ages.items()]
+    columns = [
+        (name, "int32" if isinstance(age, int) else "string", True) for name, age in ages.items()
+    ]
     payload = make_payload(source=at_position(at), after={"id": number, **ages})
-    return make_record(payload, schema=envelope_schema(("id", "int32", False), *columns), key={"id": number}, offset=at)
+    return make_record(
+        payload,
+        schema=envelope_schema(("id", "int32", False), *columns),
+        key={"id": number},
+        offset=at,
+    )
 
 
 def levels(table: Replica) -> dict[int, int | None]:
     return {row["id"]: row["level"] for row in table.rows}
 
 
-def test_a_column_of_which_no_type_holds_all_values_is_text_in_one_step_and_in_two(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_column_of_which_no_type_holds_all_values_is_text_in_one_step_and_in_two(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     first, last = [order(1, at=1), order(3, at=2, amount=-7)], [with_text(2, at=3, amount="x")]
     for folder, steps in (("one", [first + last]), ("two", [first, last])):
         table, schemas = Replica(spark, tmp_path / folder, ("id",)), []
@@ -94,11 +146,15 @@ def test_a_column_of_which_no_type_holds_all_values_is_text_in_one_step_and_in_t
 def with_text(number: int, *, at: int, amount: str) -> Record:
     """An order after its amount became text in the database."""
     columns = [("id", "int32", False), ("name", "string", True), ("amount", "string", True)]
-    payload = make_payload(source=at_position(at), after={"id": number, "name": "Eve", "amount": amount})
+    payload = make_payload(
+        source=at_position(at), after={"id": number, "name": "Eve", "amount": amount}
+    )
     return make_record(payload, schema=envelope_schema(*columns), key={"id": number}, offset=at)
 
 
-def test_what_cannot_be_read_is_quarantined_with_its_place_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_quarantined_with_its_place_and_nothing_else(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = Replica(spark, tmp_path, ("id",))
     table.tell([order(1, at=1)])
     table.run()
@@ -106,13 +162,25 @@ def test_what_cannot_be_read_is_quarantined_with_its_place_and_nothing_else(spar
     result = table.run()
     assert result.events == {"applied": 1, "quarantined": 1}
     assert [row["id"] for row in table.rows] == [1, 2]
-    refused = {one["offset"]: row["reason"] for row in read(f"{table.location}__quarantine") if (one := json.loads(row["row"]))}
+    refused = {
+        one["offset"]: row["reason"]
+        for row in read(f"{table.location}__quarantine")
+        if (one := json.loads(row["row"]))
+    }
     assert "is no JSON" in refused[2]
 
 
-def test_columns_are_chosen_and_named_as_is_declared_in_letters_of_whatever_case(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_are_chosen_and_named_as_is_declared_in_letters_of_whatever_case(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     names = {"ID": "order_id", "Amount": "amt"}
-    table = Replica(spark, tmp_path, ("order_id",), merge={"except_column_list": ("NAME",)}, options={"names": names})
+    table = Replica(
+        spark,
+        tmp_path,
+        ("order_id",),
+        merge={"except_column_list": ("NAME",)},
+        options={"names": names},
+    )
     table.tell([order(1, at=1), order(2, at=2)])
     table.run()
     table.merge = {"column_list": ("ORDER_ID", "Amt")}
@@ -121,7 +189,9 @@ def test_columns_are_chosen_and_named_as_is_declared_in_letters_of_whatever_case
     assert table.rows == [{"order_id": 1, "amt": 9}]
 
 
-def test_columns_of_names_that_a_table_cannot_have_are_left_out_and_block_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_of_names_that_a_table_cannot_have_are_left_out_and_block_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = Replica(spark, tmp_path, ("id",), options={"names": {"a b": "a_b"}})
     table.tell([order(1, at=1), order(2, at=2)])
     table.run()
@@ -131,17 +201,24 @@ def test_columns_of_names_that_a_table_cannot_have_are_left_out_and_block_nothin
     for at in (3, 4):
         row = {"id": 1, "name": "Eve", "amount": at, "a b": "taken", **dict.fromkeys(refused, "x")}
         payload = make_payload("u", source=at_position(at), after=row)
-        table.tell([make_record(payload, schema=envelope_schema(*columns), key={"id": 1}, offset=at)])
+        table.tell(
+            [make_record(payload, schema=envelope_schema(*columns), key={"id": 1}, offset=at)]
+        )
         result = table.run()
         assert result.events == {"applied": 1}
         assert [note for note in result.notes if "filePath" in note] == [
-            "column filePath is not taken: Delta has columns of that name; give it another name by names={'filePath': …}"
+            (
+                "column filePath is not taken: Delta has columns of that name; give it another name by "
+                "names={'filePath': …}"
+            )
         ]
     assert table.rows[0] == {"id": 1, "name": "Eve", "amount": 4, "a_b": "taken"}
 
 
 def test_a_table_is_laid_out_for_those_who_read_it(spark: SparkSession, tmp_path: Path) -> None:
-    table = Replica(spark, tmp_path, ("id",), options={"cluster_by": ("id",), "has_deletion_vectors": False})
+    table = Replica(
+        spark, tmp_path, ("id",), options={"cluster_by": ("id",), "has_deletion_vectors": False}
+    )
     table.tell([order(1, at=1), order(2, at=2)])
     table.run()
     table.tell([order(1, at=3, name="Bob")])
@@ -149,4 +226,7 @@ def test_a_table_is_laid_out_for_those_who_read_it(spark: SparkSession, tmp_path
     details = DeltaTable(table.location)
     assert details.metadata().configuration["delta.enableDeletionVectors"] == "false"
     assert "clustering" in (details.protocol().writer_features or [])
-    assert sorted(details.to_pyarrow_table(columns=["name"])["name"].to_pylist()) == ["Ann", "Bob"]  # by a reader without them
+    assert sorted(details.to_pyarrow_table(columns=["name"])["name"].to_pylist()) == [
+        "Ann",
+        "Bob",
+    ]  # by a reader without them

@@ -16,7 +16,12 @@ from lakechime_dagster.spark.driver import SparkFailedError, described
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.databases import Maxwell
 from lakechime_dagster.tables.sources import KafkaTopic, java_settings
-from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId, KafkaOffsets
+from lakechime_dagster.triggers.consumers import (
+    Checkpoint,
+    CommitMetadata,
+    ConsumerId,
+    KafkaOffsets,
+)
 from tests.support.refreshes import open_log
 from tests.support.replica import read
 from tests.support.topics import ENVIRONMENT, Topics
@@ -31,12 +36,20 @@ class Reading:
     checkpoint: KafkaOffsets
 
     def look(self) -> KafkaOffsets:
-        end = KafkaSource(self.topics.source(), ENVIRONMENT, is_ordered_by_position=True).poll(self.checkpoint).end
+        end = (
+            KafkaSource(self.topics.source(), ENVIRONMENT, is_ordered_by_position=True)
+            .poll(self.checkpoint)
+            .end
+        )
         assert isinstance(end, KafkaOffsets)
         return end
 
-    def frame(self, end: KafkaOffsets | None = None, environment: dict[str, str] = ENVIRONMENT) -> DataFrame | None:
-        return read_topics(self.spark, self.topics.source(), self.checkpoint, end or self.look(), environment)
+    def frame(
+        self, end: KafkaOffsets | None = None, environment: dict[str, str] = ENVIRONMENT
+    ) -> DataFrame | None:
+        return read_topics(
+            self.spark, self.topics.source(), self.checkpoint, end or self.look(), environment
+        )
 
     def values(self, end: KafkaOffsets | None = None) -> Sequence[tuple[str, int, int, str]]:
         """Topic, partition, offset and value of each message."""
@@ -59,7 +72,9 @@ def test_a_message_is_read_with_all_its_parts_and_the_id_of_its_topic(reading: R
     reading.topics.send("orders", None)
     frame = reading.frame()
     assert frame is not None
-    first, tombstone = sorted((row.asDict(recursive=True) for row in frame.collect()), key=lambda row: row["offset"])
+    first, tombstone = sorted(
+        (row.asDict(recursive=True) for row in frame.collect()), key=lambda row: row["offset"]
+    )
     assert first.pop("timestamp").year > 2000
     (topic_id,) = reading.look().topics
     assert first == {
@@ -95,19 +110,30 @@ def test_ranges_that_follow_each_other_give_each_committed_message_once(reading:
     second = reading.values()
     assert open_end == end
     assert first == [("orders", 0, 0, "a"), ("orders", 0, 4, "b")]
-    assert second == [("orders", 0, 6, "late"), ("orders", 0, 7, "c"), ("orders", 1, 0, "e"), ("orders_2", 1, 0, "d")]
+    assert second == [
+        ("orders", 0, 6, "late"),
+        ("orders", 0, 7, "c"),
+        ("orders", 1, 0, "e"),
+        ("orders_2", 1, 0, "d"),
+    ]
 
 
 @pytest.mark.spark
 @pytest.mark.services
-def test_steps_of_a_limit_give_each_message_once_and_those_of_heartbeats_last(reading: Reading) -> None:
+def test_steps_of_a_limit_give_each_message_once_and_those_of_heartbeats_last(
+    reading: Reading,
+) -> None:
     reading.topics.create("orders", 3)
     reading.topics.create("beats")
     reading.topics.send("beats", "beat")
     for partition, count in enumerate((9, 4)):
-        reading.topics.send("orders", *(f"{partition}-{number}" for number in range(count)), partition=partition)
+        reading.topics.send(
+            "orders", *(f"{partition}-{number}" for number in range(count)), partition=partition
+        )
     reading.topics.aborted("orders", "no", "no")
-    topic = reading.topics.source("orders*", heartbeats=reading.topics.named("beats"), max_offsets=5)
+    topic = reading.topics.source(
+        "orders*", heartbeats=reading.topics.named("beats"), max_offsets=5
+    )
     source, has_more = KafkaSource(topic, ENVIRONMENT, is_ordered_by_position=True), True
     steps: list[list[tuple[str, int, int, str]]] = []
     while has_more:
@@ -137,13 +163,20 @@ def test_offsets_that_are_gone_when_they_are_read_end_the_read(reading: Reading)
     reading.topics.send("orders", "b", "c", "d")
     end = reading.look()
     reading.topics.cut("orders", 3)
-    with pytest.raises(SparkFailedError, match=r"offset=1, .* is out of range for partition \S+orders-0"), described():
+    with (
+        pytest.raises(
+            SparkFailedError, match=r"offset=1, .* is out of range for partition \S+orders-0"
+        ),
+        described(),
+    ):
         reading.values(end)
 
 
 @pytest.mark.spark
 @pytest.mark.services
-def test_messages_become_rows_once_and_offsets_without_a_message_no_commit(reading: Reading, tmp_path: Path) -> None:
+def test_messages_become_rows_once_and_offsets_without_a_message_no_commit(
+    reading: Reading, tmp_path: Path
+) -> None:
     job = BronzeJob(
         name="shop.orders__changes",
         location=str(tmp_path / "table"),
@@ -154,10 +187,17 @@ def test_messages_become_rows_once_and_offsets_without_a_message_no_commit(readi
 
     def attempt(step: int, number: int, start: KafkaOffsets, end: KafkaOffsets) -> TableResult:
         commit_metadata = CommitMetadata(
-            consumer=ConsumerId("test", job.name), step=step, attempt=number, execution_id=f"e{step}", end=Checkpoint(offsets=end)
+            consumer=ConsumerId("test", job.name),
+            step=step,
+            attempt=number,
+            execution_id=f"e{step}",
+            end=Checkpoint(offsets=end),
         )
         return ingest(
-            reading.spark, replace(job, start=Checkpoint(offsets=start), may_complete_empty=number == 1), commit_metadata, open_log
+            reading.spark,
+            replace(job, start=Checkpoint(offsets=start), may_complete_empty=number == 1),
+            commit_metadata,
+            open_log,
         )
 
     reading.topics.create("orders", 2)
@@ -165,28 +205,67 @@ def test_messages_become_rows_once_and_offsets_without_a_message_no_commit(readi
     reading.topics.send("orders", told, b"\xff\x00", None, key="k", partition=1)
     first = reading.look()
     result = attempt(1, 1, reading.checkpoint, first)
-    assert (result.outcome, result.counts.rows_in, result.events) == (Outcome.COMMITTED, 3, {"change": 1, "tombstone": 1, "unreadable": 1})
+    assert (result.outcome, result.counts.rows_in, result.events) == (
+        Outcome.COMMITTED,
+        3,
+        {"change": 1, "tombstone": 1, "unreadable": 1},
+    )
     reading.topics.aborted("orders", "no")
     second = reading.look()
     assert attempt(1, 2, reading.checkpoint, second).outcome is Outcome.SKIPPED
     assert attempt(2, 1, first, second).outcome is Outcome.NOTHING
     change, unreadable, tombstone = sorted(read(job.location), key=lambda row: row["offset"])
     (topic_id,) = first.topics
-    assert (change["topic"], change["topic_id"], change["partition"]) == (reading.topics.named("orders"), topic_id, 1)
-    assert (change["kind"], change["row_key"], change["value"], change["key"]) == ("change", "[7]", told, "k")
-    assert (change["headers"], change["timestamp"].year > 2000) == ([{"key": "origin", "value": b"test"}], True)
-    assert (unreadable["kind"], unreadable["value"], unreadable["value_bytes"]) == ("unreadable", None, b"\xff\x00")
-    assert (tombstone["kind"], tombstone["value"], tombstone["value_bytes"]) == ("tombstone", None, None)
+    assert (change["topic"], change["topic_id"], change["partition"]) == (
+        reading.topics.named("orders"),
+        topic_id,
+        1,
+    )
+    assert (change["kind"], change["row_key"], change["value"], change["key"]) == (
+        "change",
+        "[7]",
+        told,
+        "k",
+    )
+    assert (change["headers"], change["timestamp"].year > 2000) == (
+        [{"key": "origin", "value": b"test"}],
+        True,
+    )
+    assert (unreadable["kind"], unreadable["value"], unreadable["value_bytes"]) == (
+        "unreadable",
+        None,
+        b"\xff\x00",
+    )
+    assert (tombstone["kind"], tombstone["value"], tombstone["value_bytes"]) == (
+        "tombstone",
+        None,
+        None,
+    )
 
 
-@pytest.mark.parametrize(("mechanism", "module"), [("PLAIN", "plain.PlainLoginModule"), ("SCRAM-SHA-512", "scram.ScramLoginModule")])
-def test_a_login_and_certificates_are_put_as_javas_client_takes_them(mechanism: str, module: str) -> None:
-    options = {"sasl.mechanisms": mechanism, "sasl.username": "lake", "sasl.password": "$PASSWORD", "ssl.ca.location": "/etc/ca.pem"}
-    settings: dict[str, Any] = java_settings(KafkaTopic("orders", bootstrap="broker:9092", options=options), {"PASSWORD": 'a"b\\c'})
+@pytest.mark.parametrize(
+    ("mechanism", "module"),
+    [("PLAIN", "plain.PlainLoginModule"), ("SCRAM-SHA-512", "scram.ScramLoginModule")],
+)
+def test_a_login_and_certificates_are_put_as_javas_client_takes_them(
+    mechanism: str, module: str
+) -> None:
+    options = {
+        "sasl.mechanisms": mechanism,
+        "sasl.username": "lake",
+        "sasl.password": "$PASSWORD",
+        "ssl.ca.location": "/etc/ca.pem",
+    }
+    settings: dict[str, Any] = java_settings(
+        KafkaTopic("orders", bootstrap="broker:9092", options=options), {"PASSWORD": 'a"b\\c'}
+    )
     assert settings == {
         "bootstrap.servers": "broker:9092",
         "sasl.mechanism": mechanism,
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": "/etc/ca.pem",
-        "sasl.jaas.config": f'org.apache.kafka.common.security.{module} required username="lake" password="a\\"b\\\\c";',
+        "sasl.jaas.config": (
+            f'org.apache.kafka.common.security.{module} required username="lake" '
+            f'password="a\\"b\\\\c";'
+        ),
     }

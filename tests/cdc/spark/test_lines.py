@@ -19,11 +19,22 @@ def line_of(**parts: Any) -> bytes:
 
 def test_a_line_may_hold_the_parts_of_a_message() -> None:
     headers = [["trace", "a"], ["trace", "b"], ["none", None]]
-    message = record_of("a.jsonl", 3, line_of(topic_id="k1", timestamp_ms=5, key="k", headers=headers), 99)
-    assert message.record == Record(
-        topic="shop.orders", topic_id="k1", partition=2, offset=40, key=b"k", value=b"{}", headers={"trace": b"b"}
+    message = record_of(
+        "a.jsonl", 3, line_of(topic_id="k1", timestamp_ms=5, key="k", headers=headers), 99
     )
-    assert (list(message.headers), message.timestamp_ms) == ([("trace", b"a"), ("trace", b"b"), ("none", None)], 5)
+    assert message.record == Record(
+        topic="shop.orders",
+        topic_id="k1",
+        partition=2,
+        offset=40,
+        key=b"k",
+        value=b"{}",
+        headers={"trace": b"b"},
+    )
+    assert (list(message.headers), message.timestamp_ms) == (
+        [("trace", b"a"), ("trace", b"b"), ("none", None)],
+        5,
+    )
 
 
 def test_the_lines_of_what_was_recorded_from_kafka_are_its_messages() -> None:
@@ -39,8 +50,14 @@ def test_the_lines_of_what_was_recorded_from_kafka_are_its_messages() -> None:
     [
         (b"{", "record: unexpected end of data"),
         (b"[]", "record: a line is an object of topic, partition, offset, key and value, not []"),
-        (line_of(offset=-1), "record: a line is an object of topic, partition, offset, key and value"),
-        (line_of(headers={"a": "b"}), "record: headers are pairs of a name and a text, not {'a': 'b'}"),
+        (
+            line_of(offset=-1),
+            "record: a line is an object of topic, partition, offset, key and value",
+        ),
+        (
+            line_of(headers={"a": "b"}),
+            "record: headers are pairs of a name and a text, not {'a': 'b'}",
+        ),
         (line_of(timestamp_ms="now"), "record: timestamp_ms is a whole number"),
     ],
 )

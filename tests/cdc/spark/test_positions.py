@@ -19,13 +19,25 @@ PART = pa.schema([("part", pa.string()), ("told", pa.string())])
 NOTHING_KNOWN = Seen()
 Told = tuple[str | int | None, ...]
 LINE = ("shop", "orders", 0)
-CHANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5)), min_size=1, max_size=12, unique_by=lambda one: one[0])
+CHANGES = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(0, 5)),
+    min_size=1,
+    max_size=12,
+    unique_by=lambda one: one[0],
+)
 
 
 def told(offset: int, position: int, key: int = 1, snapshot: str | None = None) -> Told:
     """A change of `looking.LOOKED_DDL`."""
     order = Order(position=(position,), rank=UPSERT, topic="orders", partition=0, offset=offset)
-    change = Change(source="shop", operation=Operation.UPDATE, order=order, key=(key,), event_ms=1000 + offset, snapshot=snapshot)
+    change = Change(
+        source="shop",
+        operation=Operation.UPDATE,
+        order=order,
+        key=(key,),
+        event_ms=1000 + offset,
+        snapshot=snapshot,
+    )
     return None, *change_row(change)._replace(columns=None), "s1", None, None
 
 
@@ -36,21 +48,30 @@ def look(rows: list[Told], parts: int = 1, before: Seen = NOTHING_KNOWN) -> Look
     at = Look(PART, before.offsets)
     size = -(-len(rows) // parts)
     found = [batch for i in range(0, len(rows), size) for batch in at(batches(rows[i : i + size]))]
-    return looked_at([tuple(row.values()) for row in pa.Table.from_batches(found).to_pylist()], before)
+    return looked_at(
+        [tuple(row.values()) for row in pa.Table.from_batches(found).to_pylist()], before
+    )
 
 
 @given(CHANGES, st.integers(1, 5))
-def test_of_changes_in_the_order_of_their_offsets_any_batches_tell_the_same(changes: list[tuple[int, int]], parts: int):
+def test_of_changes_in_the_order_of_their_offsets_any_batches_tell_the_same(
+    changes: list[tuple[int, int]], parts: int
+):
     rows = [told(offset, position) for offset, position in sorted(changes)]
     assert look(rows, parts) == look(rows)
 
 
 @given(CHANGES, st.integers(1, 5))
-def test_a_line_that_goes_back_is_never_taken_for_one_that_does_not(changes: list[tuple[int, int]], parts: int):
+def test_a_line_that_goes_back_is_never_taken_for_one_that_does_not(
+    changes: list[tuple[int, int]], parts: int
+):
     came = look([told(*change) for change in changes], parts).lines[LINE]
     goes_back = any(one > other for (_, one), (_, other) in pairwise(sorted(changes)))
     assert came.may_go_back or not goes_back
-    assert (came.newest, came.offset) == ((max(position for _, position in changes),), max(offset for offset, _ in changes))
+    assert (came.newest, came.offset) == (
+        (max(position for _, position in changes),),
+        max(offset for offset, _ in changes),
+    )
 
 
 def test_what_was_read_before_is_not_compared_with_where_the_line_had_come():

@@ -34,7 +34,9 @@ from tests.support.replica import Replica, read
 pytestmark = pytest.mark.spark
 CAPTURES = {capture.name: capture for capture in captures()}
 SHARDS = 150
-ON_SPARK = (  # of what was recorded, a table for each kind of value or of step; the plain fold is held against all
+# of what was recorded, a table for each kind of value or of step; the plain fold is held against
+# all
+ON_SPARK = (
     "mariadb-types.numbers",
     "mariadb-types.moments",
     "postgres-types.texts",
@@ -46,10 +48,16 @@ ON_SPARK = (  # of what was recorded, a table for each kind of value or of step;
 )
 
 
-def test_any_order_and_any_split_gives_the_table_of_the_oracle(spark: SparkSession, tmp_path: Path) -> None:
+def test_any_order_and_any_split_gives_the_table_of_the_oracle(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """Of many histories, each a shard of one table, with some messages that come again."""
     dice = random.Random(5)
-    records = [record for shard in range(SHARDS) for record in messages(shard_history(dice, str(shard)), f"shard{shard}")]
+    records = [
+        record
+        for shard in range(SHARDS)
+        for record in messages(shard_history(dice, str(shard)), f"shard{shard}")
+    ]
     told = [*records, *dice.sample(records, 100)]
     dice.shuffle(told)
     table = Replica(spark, tmp_path, KEYS)
@@ -60,31 +68,66 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(spark: SparkSessi
         assert sum(result.events.values()) == len(told[part::4])
         assert "quarantined" not in result.events
     reader = DebeziumReader(Debezium(), KEYS)
-    changes = [change for record in records if isinstance(found := reader.read(record), Changes) for change in found.changes]
-    assert {(row["shard"], row["id"]): row for row in table.rows} == rows_of(changes, (*KEYS, "a", "b"))
+    changes = [
+        change
+        for record in records
+        if isinstance(found := reader.read(record), Changes)
+        for change in found.changes
+    ]
+    assert {(row["shard"], row["id"]): row for row in table.rows} == rows_of(
+        changes, (*KEYS, "a", "b")
+    )
 
 
-def test_any_order_and_any_split_gives_the_histories_of_the_oracle(spark: SparkSession, tmp_path: Path) -> None:
+def test_any_order_and_any_split_gives_the_histories_of_the_oracle(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     dice = random.Random(6)
-    records = [record for shard in range(SHARDS) for record in messages(shard_history(dice, str(shard)), f"shard{shard}")]
+    records = [
+        record
+        for shard in range(SHARDS)
+        for record in messages(shard_history(dice, str(shard)), f"shard{shard}")
+    ]
     told = dice.sample(records, len(records))
-    table = Replica(spark, tmp_path, KEYS, merge={"stored_as_scd_type": 2, "track_history_except_column_list": ("b",)})
+    table = Replica(
+        spark,
+        tmp_path,
+        KEYS,
+        merge={"stored_as_scd_type": 2, "track_history_except_column_list": ("b",)},
+    )
     for part in range(3):
         table.tell(told[part::3])
         assert table.run().counts.is_balanced
     reader = DebeziumReader(Debezium(), KEYS)
-    changes = [change for record in records if isinstance(found := reader.read(record), Changes) for change in found.changes]
+    changes = [
+        change
+        for record in records
+        if isinstance(found := reader.read(record), Changes)
+        for change in found.changes
+    ]
     columns = (*KEYS, "a", "b")
     expected = {
-        (*key, order_text(row.start_seq)): (dict(row.columns), row.start_at, row.end_seq and order_text(row.end_seq), row.end_at)
+        (*key, order_text(row.start_seq)): (
+            dict(row.columns),
+            row.start_at,
+            row.end_seq and order_text(row.end_seq),
+            row.end_at,
+        )
         for key, rows in histories_of(changes, columns, [*KEYS, "a"]).items()
         for row in rows
     }
-    assert {(row["shard"], row["id"], row[START_SEQ]): told_span(row, columns) for row in read(table.location)} == expected
+    assert {
+        (row["shard"], row["id"], row[START_SEQ]): told_span(row, columns)
+        for row in read(table.location)
+    } == expected
 
 
-def told_span(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[dict[str, Any], int | None, str | None, int | None]:
-    start_at, end_at = (row[name] and round(row[name].timestamp() * 1000) for name in (START_AT, END_AT))
+def told_span(
+    row: Mapping[str, Any], columns: Sequence[str]
+) -> tuple[dict[str, Any], int | None, str | None, int | None]:
+    start_at, end_at = (
+        row[name] and round(row[name].timestamp() * 1000) for name in (START_AT, END_AT)
+    )
     return {name: row[name] for name in columns}, start_at, row[END_SEQ], end_at
 
 
@@ -92,7 +135,9 @@ def shard_history(dice: random.Random, shard: str) -> list[Change]:
     """What a database does to a few rows of a shard; each of its sources is a shard of its own."""
 
     def own(change: Change) -> Change:
-        key, continues = ((f"{shard}{one[0]}", one[1]) if one else one for one in (change.key, change.continues))
+        key, continues = (
+            (f"{shard}{one[0]}", one[1]) if one else one for one in (change.key, change.continues)
+        )
         return replace(change, source=f"{shard}{change.source}", key=key or (), continues=continues)
 
     return [own(change) for change in history(dice, dice.randint(1, 12))]
@@ -118,7 +163,9 @@ def test_an_attempt_that_dies_between_its_commits_leaves_the_next_one_the_same_w
     assert second.committed.commit_metadata.end.sources == end.sources
     assert (second.counts.updated, second.counts.deleted) == (1, 1)
     assert [row["name"] for row in table.rows] == ["Bob"]
-    assert table.attempt(2, attempt=1).outcome is Outcome.SKIPPED  # the first one, if it was not dead
+    assert (
+        table.attempt(2, attempt=1).outcome is Outcome.SKIPPED
+    )  # the first one, if it was not dead
     table.step, table.checkpoint = 2, end.sources["orders__changes"]
     table.run()
     assert [(row["id"], row["name"]) for row in table.rows] == [(1, "Cid"), (3, "Ann")]
@@ -128,7 +175,9 @@ def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_step_without_a_difference_commits_nothing_and_a_later_attempt_a_fence(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_step_without_a_difference_commits_nothing_and_a_later_attempt_a_fence(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = Replica(spark, tmp_path, ("id",))
     table.tell([order(1, at=2)])
     table.run()
@@ -142,8 +191,12 @@ def test_a_step_without_a_difference_commits_nothing_and_a_later_attempt_a_fence
     assert table.attempt(3, attempt=2).outcome is Outcome.FENCED
 
 
-def test_a_consumer_whose_ledger_was_lost_does_its_steps_again_by_what_was_remembered(spark: SparkSession, tmp_path: Path) -> None:
-    """Its place is known from the table then, in which the last three steps left no commit: two had no difference, one died."""
+def test_a_consumer_whose_ledger_was_lost_does_its_steps_again_by_what_was_remembered(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its place is known from the table then, in which the last three steps left no commit: two had
+    no difference, one died.
+    """
     table = Replica(spark, tmp_path, ("id",))
     table.tell([order(1, at=1), order(2, at=2)])
     table.run()
@@ -179,8 +232,14 @@ def test_a_table_is_rebuilt_from_its_bronze_table(spark: SparkSession, tmp_path:
     assert [(row["id"], row["name"]) for row in table.rows] == [(1, "Bob")]
 
 
-@pytest.mark.parametrize(("name", "topic"), [one for one in TABLES if label(*one) in ON_SPARK], ids=lambda one: one.rpartition(".")[2])
-def test_what_real_databases_said_gives_their_rows(spark: SparkSession, tmp_path: Path, name: str, topic: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "topic"),
+    [one for one in TABLES if label(*one) in ON_SPARK],
+    ids=lambda one: one.rpartition(".")[2],
+)
+def test_what_real_databases_said_gives_their_rows(
+    spark: SparkSession, tmp_path: Path, name: str, topic: str
+) -> None:
     capture = CAPTURES[name]
     envelope = Debezium(tombstones_delete=name.endswith("flattened_defaults"))
     table = Replica(spark, tmp_path, capture.keys[topic], envelope)
@@ -188,27 +247,48 @@ def test_what_real_databases_said_gives_their_rows(spark: SparkSession, tmp_path
     for part in range(2):
         table.tell(records[part::2])
         table.run()
-    assert differences(table.rows, capture.rows[topic], capture.keys[topic]) <= UNTOLD.get(label(name, topic), set())
+    assert differences(table.rows, capture.rows[topic], capture.keys[topic]) <= UNTOLD.get(
+        label(name, topic), set()
+    )
 
 
-def test_what_is_remembered_does_not_grow_with_the_age_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
-    table = Replica(spark, tmp_path, ("id",), options={"allowed_lateness": dt.timedelta(milliseconds=5), "collects_above": 4})
+def test_what_is_remembered_does_not_grow_with_the_age_of_a_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = Replica(
+        spark,
+        tmp_path,
+        ("id",),
+        options={"allowed_lateness": dt.timedelta(milliseconds=5), "collects_above": 4},
+    )
     table.tell([order(9, at=1, ts_ms=1), deletion(9, at=2, ts_ms=2)])
     table.run()
     for at in (10, 20, 30):
         table.tell([order(1 + i, at=at + i, ts_ms=at + i) for i in range(4)])
         table.run()
-    assert {row["key"] for row in table.remembered if row["role"] in ("change", "base")} == {f"[{number}]" for number in (1, 2, 3, 4)}
+    assert {row["key"] for row in table.remembered if row["role"] in ("change", "base")} == {
+        f"[{number}]" for number in (1, 2, 3, 4)
+    }
     assert len(table.remembered) < 16
     late = [order(9, at=1, name="late", ts_ms=1), order(2, at=25, name="late", ts_ms=25)]
     table.tell([replace(one, partition=1) for one in late])
-    assert table.run().events == {"stale": 1, "quarantined": 1}  # nobody knows any more that the one was deleted
+    assert table.run().events == {
+        "stale": 1,
+        "quarantined": 1,
+    }  # nobody knows any more that the one was deleted
     assert [row["id"] for row in table.rows] == [1, 2, 3, 4]
 
 
-def test_nothing_is_forgotten_while_the_source_holds_more(spark: SparkSession, tmp_path: Path) -> None:
+def test_nothing_is_forgotten_while_the_source_holds_more(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """As what lies in another partition may be older by far."""
-    table = Replica(spark, tmp_path, ("id",), options={"allowed_lateness": dt.timedelta(milliseconds=5), "collects_above": 4})
+    table = Replica(
+        spark,
+        tmp_path,
+        ("id",),
+        options={"allowed_lateness": dt.timedelta(milliseconds=5), "collects_above": 4},
+    )
     table.tell([order(9, at=1, ts_ms=1), deletion(9, at=2, ts_ms=2)], has_more=True)
     table.run()
     for at in (10, 20, 30):
@@ -223,21 +303,31 @@ def test_nothing_is_forgotten_while_the_source_holds_more(spark: SparkSession, t
     assert [row["id"] for row in table.rows] == [1, 2, 3, 4]
 
 
-def test_a_table_that_follows_no_database_is_not_replaced(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_that_follows_no_database_is_not_replaced(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = Replica(spark, tmp_path, ("id",))
     write_deltalake(table.location, pa.table({"id": [7]}))
     table.tell([order(1, at=1)])
-    with pytest.raises(ConsumerBlockedError, match=r"there is a table at .* that replicates no database; move it away"):
+    with pytest.raises(
+        ConsumerBlockedError,
+        match=r"there is a table at .* that replicates no database; move it away",
+    ):
         table.attempt(1)
     assert read(table.location) == [{"id": 7}]
 
 
-def test_messages_that_were_made_anew_replace_no_table_unasked(spark: SparkSession, tmp_path: Path) -> None:
+def test_messages_that_were_made_anew_replace_no_table_unasked(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = Replica(spark, tmp_path, ("id",))
     table.tell([order(1, at=1), order(2, at=2)])
     table.run()
     shutil.rmtree(table.bronze)
     table.tell([order(3, at=3)])
-    with pytest.raises(ConsumerBlockedError, match=r"RECREATED.*`lakechime trigger seek orders --to beginning` rebuilds the table"):
+    with pytest.raises(
+        ConsumerBlockedError,
+        match=r"RECREATED.*`lakechime trigger seek orders --to beginning` rebuilds the table",
+    ):
         table.attempt(2)
     assert [row["id"] for row in table.rows] == [1, 2]

@@ -48,21 +48,31 @@ ASKED: dict[str, Callable[[Rows, Rows], list[tuple[object, ...]]]] = {
     "distinct": lambda rows, _: rows.distinct("key").kept().tuples("key"),
     "among": lambda rows, others: rows.among("key", others.distinct("key")).tuples("key", "ts_ms"),
     "union": lambda rows, others: rows.union(others).tuples("key", "role", "ts_ms"),
-    "batches": lambda rows, _: rows.on_batches(doubled, "`key` string", by="key", keep=False).tuples("key"),
+    "batches": lambda rows, _: rows.on_batches(
+        doubled, "`key` string", by="key", keep=False
+    ).tuples("key"),
     "frame": lambda rows, _: [tuple(row) for row in rows.frame.collect()],
-    "shapes together": lambda rows, others: others.shaped(DDL, values={"ts_ms": 0}).union(rows).tuples("key", "ts_ms"),
-    "nothing": lambda rows, _: rows.where({"role": ["no"]}).on_batches(doubled, "`key` string").frame.collect(),  # type: ignore[dict-item]
+    "shapes together": lambda rows, others: (
+        others.shaped(DDL, values={"ts_ms": 0}).union(rows).tuples("key", "ts_ms")
+    ),
+    "nothing": lambda rows, _: (
+        rows.where({"role": ["no"]}).on_batches(doubled, "`key` string").frame.collect()
+    ),  # type: ignore[dict-item]
 }
 
 
 @pytest.mark.parametrize("asked", ASKED)
 def test_what_is_asked_of_rows_is_the_same_wherever_they_are(spark: SparkSession, asked: str):
-    first, *others = [sorted(ASKED[asked](rows, other), key=repr) for rows, other in everywhere(spark)]
+    first, *others = [
+        sorted(ASKED[asked](rows, other), key=repr) for rows, other in everywhere(spark)
+    ]
     assert all(one == first for one in others)
     assert first or asked == "nothing"
 
 
-def test_few_rows_are_brought_and_more_are_left_to_the_workers(spark: SparkSession, monkeypatch: pytest.MonkeyPatch):
+def test_few_rows_are_brought_and_more_are_left_to_the_workers(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("lakechime_dagster.cdc.spark_rows.MOST", 3)
     here = Here(InWorkers(spark))
     assert isinstance(here.rows(spark.range(3).toDF("key")), Brought)

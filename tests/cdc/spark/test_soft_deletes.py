@@ -1,4 +1,6 @@
-"""A table that follows a database and keeps deleted rows: each with its last values, and when the database deleted it."""
+"""A table that follows a database and keeps deleted rows: each with its last values, and when the
+database deleted it.
+"""
 
 import random
 from collections.abc import Mapping
@@ -40,9 +42,15 @@ def deleted_ms(row: Mapping[str, Any]) -> int | None:
     return row[DELETED_AT] and round(row[DELETED_AT].timestamp() * 1000)
 
 
-def test_any_order_and_any_split_gives_the_table_of_the_oracle(spark: SparkSession, tmp_path: Path) -> None:
+def test_any_order_and_any_split_gives_the_table_of_the_oracle(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     dice = random.Random(7)
-    records = [record for shard in range(SHARDS) for record in messages(shard_history(dice, str(shard)), f"shard{shard}")]
+    records = [
+        record
+        for shard in range(SHARDS)
+        for record in messages(shard_history(dice, str(shard)), f"shard{shard}")
+    ]
     some = [*records, *dice.sample(records, 100)]
     dice.shuffle(some)
     table = Replica(spark, tmp_path, KEYS, options={"deletes": Deletes.SOFT})
@@ -50,45 +58,78 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(spark: SparkSessi
         table.tell(some[part::3])
         assert table.run().counts.is_balanced
     reader = DebeziumReader(Debezium(), KEYS)
-    changes = [change for record in records if isinstance(found := reader.read(record), Changes) for change in found.changes]
+    changes = [
+        change
+        for record in records
+        if isinstance(found := reader.read(record), Changes)
+        for change in found.changes
+    ]
     columns = (*KEYS, "a", "b")
-    found = {(row["shard"], row["id"]): ({name: row[name] for name in columns}, deleted_ms(row)) for row in table.rows}
+    found = {
+        (row["shard"], row["id"]): ({name: row[name] for name in columns}, deleted_ms(row))
+        for row in table.rows
+    }
     assert found == kept_rows_of(changes, columns)
 
 
-def test_a_table_that_is_widened_keeps_when_its_rows_were_deleted(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_that_is_widened_keeps_when_its_rows_were_deleted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = soft(spark, tmp_path)
     table.tell([order(1, at=1), order(2, at=2), deletion(2, at=3, ts_ms=30)])
     table.run()
     wide = [("id", "int64", False), ("name", "string", True), ("amount", "int64", True)]
     row = {"id": 2**40, "name": "Eve", "amount": 7}
-    table.tell([make_record(make_payload(source=at_position(4), after=row), schema=envelope_schema(*wide), key={"id": 2**40})])
+    table.tell(
+        [
+            make_record(
+                make_payload(source=at_position(4), after=row),
+                schema=envelope_schema(*wide),
+                key={"id": 2**40},
+            )
+        ]
+    )
     assert dict(table.run().schema) == {"id": "bigint", "name": "string", "amount": "bigint"}
-    assert [told(row) for row in table.rows] == [(1, "Ann", None), (2, "Ann", 30), (2**40, "Eve", None)]
+    assert [told(row) for row in table.rows] == [
+        (1, "Ann", None),
+        (2, "Ann", 30),
+        (2**40, "Eve", None),
+    ]
 
 
-def test_a_table_begins_to_keep_deleted_rows_with_the_step_after_it_is_declared(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_begins_to_keep_deleted_rows_with_the_step_after_it_is_declared(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = Replica(spark, tmp_path, ("id",))
     table.tell([order(1, at=1), order(2, at=2), order(3, at=3), deletion(3, at=4)])
     table.run()
     table.options = {"deletes": Deletes.SOFT}
     table.tell([replace(order(1, at=1), offset=5)])
     begun = table.run()
-    assert (begun.outcome, begun.notes) == (Outcome.COMMITTED, ("column __DELETED_AT was added, as timestamp",))
+    assert (begun.outcome, begun.notes) == (
+        Outcome.COMMITTED,
+        ("column __DELETED_AT was added, as timestamp",),
+    )
     assert [told(row) for row in table.rows] == [(1, "Ann", None), (2, "Ann", None)]
     table.tell([deletion(2, at=6, ts_ms=60)])
     assert table.run().notes == ()
     assert [told(row) for row in table.rows] == [(1, "Ann", None), (2, "Ann", 60)]
 
 
-def test_a_table_that_is_to_keep_no_deleted_rows_any_more_is_held_until_it_is_made_anew(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_that_is_to_keep_no_deleted_rows_any_more_is_held_until_it_is_made_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = soft(spark, tmp_path)
     table.tell([order(1, at=1), order(2, at=2), deletion(2, at=3)])
     table.run()
     table.options = {}
     table.tell([order(1, at=4, name="Bob")])
     with pytest.raises(
-        ConsumerBlockedError, match=r"holds rows that were deleted, and is not declared so any more; .* trigger seek orders --to beginning"
+        ConsumerBlockedError,
+        match=(
+            r"holds rows that were deleted, and is not declared so any more; .* trigger seek "
+            r"orders --to beginning"
+        ),
     ):
         table.attempt(2)
     table.merge = {"stored_as_scd_type": 2}
@@ -100,11 +141,22 @@ def test_a_table_that_is_to_keep_no_deleted_rows_any_more_is_held_until_it_is_ma
     assert table.rows == [{"id": 1, "name": "Bob", "amount": 5}]
 
 
-def test_a_column_of_the_database_with_the_name_of_one_of_its_own_is_not_taken(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_column_of_the_database_with_the_name_of_one_of_its_own_is_not_taken(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     columns = [("id", "int32", False), ("name", "string", True), ("__deleted_at", "string", True)]
     row = {"id": 1, "name": "Ann", "__deleted_at": "never"}
     table = soft(spark, tmp_path)
-    table.tell([make_record(make_payload(source=at_position(1), after=row), schema=envelope_schema(*columns))])
-    told = "CDC tables have columns of that name themselves; give it another name by names={'__deleted_at': …}"
+    table.tell(
+        [
+            make_record(
+                make_payload(source=at_position(1), after=row), schema=envelope_schema(*columns)
+            )
+        ]
+    )
+    told = (
+        "CDC tables have columns of that name themselves; give it another name by "
+        "names={'__deleted_at': …}"
+    )
     assert f"column __deleted_at is not taken: {told}" in table.run().notes
     assert table.rows == [{"id": 1, "name": "Ann", DELETED_AT: None}]

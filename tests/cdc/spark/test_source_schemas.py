@@ -1,4 +1,6 @@
-"""A table that follows a database whose messages bring no schema: its columns are read in the database."""
+"""A table that follows a database whose messages bring no schema: its columns are read in the
+database.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -26,7 +28,9 @@ CENTS, MILLS = "Aeg=", "E4g="  # 4.88 with two digits, 5.000 with three
 
 def amount(number: int, written: str, *, at: int) -> Record:
     row = {"id": number, "amount": written}
-    return make_record(make_payload("u", source=at_position(at), after=row), key={"id": number}, offset=at)
+    return make_record(
+        make_payload("u", source=at_position(at), after=row), key={"id": number}, offset=at
+    )
 
 
 def reading(scale: int, *, at: int) -> TableSchema:
@@ -44,22 +48,37 @@ def amounts(table: Replica) -> dict[int, str]:
 
 
 def in_parts(records: Sequence[Record], ends: Sequence[int]) -> Iterator[list[Record]]:
-    """Messages, by how far the log was when they were written; what tells no place comes with the first."""
-    places = [(() if one.value is None else position_of(json.loads(one.value)["source"]), one) for one in records]
+    """Messages, by how far the log was when they were written; what tells no place comes with the
+    first.
+    """
+    places = [
+        (() if one.value is None else position_of(json.loads(one.value)["source"]), one)
+        for one in records
+    ]
     bounds = [0, *ends, 2**62]
     for low, high in pairwise(bounds):
-        yield [one for place, one in places if low <= (place[-2] if len(place) == 3 else place[-1] if place else 0) < high]
+        yield [
+            one
+            for place, one in places
+            if low <= (place[-2] if len(place) == 3 else place[-1] if place else 0) < high
+        ]
 
 
 def test_readings_tell_the_columns_between_them(spark: SparkSession, tmp_path: Path) -> None:
     capture = CAPTURES["postgres-schemaless_drift"]
     topic = next(one for one in capture.keys if one.endswith(".prices"))
-    readings = sorted((one for one in capture.readings if one.table == "shop.prices"), key=lambda one: one.order)
+    readings = sorted(
+        (one for one in capture.readings if one.table == "shop.prices"), key=lambda one: one.order
+    )
     table = schemaless(spark, tmp_path, capture.keys[topic])
     parts = in_parts(list(capture.of(topic)), [one.order.position[0] for one in readings])
-    for part, one in zip(parts, [*readings, replace(readings[-1], order=Order(position=(2**60,)))], strict=True):
+    for part, one in zip(
+        parts, [*readings, replace(readings[-1], order=Order(position=(2**60,)))], strict=True
+    ):
         table.options = {"reading": one}
-        table.tell(part or list(capture.of(topic))[:1])  # one that comes again: each reading goes with a step
+        table.tell(
+            part or list(capture.of(topic))[:1]
+        )  # one that comes again: each reading goes with a step
         assert "quarantined" not in table.run().events
     assert differences(table.rows, capture.rows[topic], capture.keys[topic]) == set()
 
@@ -80,9 +99,14 @@ def test_a_later_attempt_reads_the_messages_by_what_the_first_one_was_told(
     assert amounts(table) == {1: "4.88"}
 
 
-def test_a_table_that_is_made_anew_reads_each_message_as_its_columns_were_read_then(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_that_is_made_anew_reads_each_message_as_its_columns_were_read_then(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = schemaless(spark, tmp_path)
-    for message, told in ((amount(1, CENTS, at=5), reading(2, at=10)), (amount(2, MILLS, at=25), reading(3, at=20))):
+    for message, told in (
+        (amount(1, CENTS, at=5), reading(2, at=10)),
+        (amount(2, MILLS, at=25), reading(3, at=20)),
+    ):
         table.options = {"reading": told}
         table.tell([message])
         table.run()
@@ -93,12 +117,15 @@ def test_a_table_that_is_made_anew_reads_each_message_as_its_columns_were_read_t
     assert amounts(table) == {1: "4.880", 2: "5.000"}
 
 
-def test_without_columns_from_anywhere_the_messages_are_kept_and_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_without_columns_from_anywhere_the_messages_are_kept_and_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = schemaless(spark, tmp_path)
     table.tell([amount(1, CENTS, at=5)])
     assert table.run().events == {"quarantined": 1}
     assert read(f"{table.location}__quarantine")[0]["reason"].startswith(
-        "schema: the message brings none, and the columns of shop.orders were not read in the database"
+        "schema: the message brings none, and the columns of shop.orders were not read in the "
+        "database"
     )
 
 

@@ -20,21 +20,37 @@ DECIMAL = "org.apache.kafka.connect.data.Decimal"
         ({"type": "int32", "default": 5}, 5),
         ({"type": "string", "default": ""}, ""),
         ({"type": "boolean", "default": False}, False),
-        ({"type": "bytes", "name": DECIMAL, "parameters": {"scale": "2"}, "default": "AN4="}, Decimal("2.22")),
+        (
+            {"type": "bytes", "name": DECIMAL, "parameters": {"scale": "2"}, "default": "AN4="},
+            Decimal("2.22"),
+        ),
         ({"type": "int32"}, None),
         ({"type": "int32", "default": None}, None),
         ({"type": "int32", "default": "five"}, None),
         ({"type": "int64", "name": "io.debezium.time.MicroTimestamp", "default": 0}, None),
-        ({"type": "string", "name": "io.debezium.time.ZonedTimestamp", "default": "1970-01-01T00:00:00Z"}, None),
+        (
+            {
+                "type": "string",
+                "name": "io.debezium.time.ZonedTimestamp",
+                "default": "1970-01-01T00:00:00Z",
+            },
+            None,
+        ),
     ],
 )
-def test_a_default_is_read_as_values_are_and_a_time_that_rows_get_by_themselves_is_none(field: dict[str, Any], value: Any) -> None:
-    schema = connect_schema({"type": "struct", "fields": [{"optional": True, **field, "field": "it"}]})
+def test_a_default_is_read_as_values_are_and_a_time_that_rows_get_by_themselves_is_none(
+    field: dict[str, Any], value: Any
+) -> None:
+    schema = connect_schema(
+        {"type": "struct", "fields": [{"optional": True, **field, "field": "it"}]}
+    )
     assert Columns(schema, "unavailable").defaults == ({} if value is None else {"it": value})
 
 
 def told(at: int, *columns: str, source: str = "shop", **defaults: Any) -> StateRow:
-    return Schema(dict.fromkeys([*columns, *defaults], "int"), defaults).row(source, Order(position=(at,)))
+    return Schema(dict.fromkeys([*columns, *defaults], "int"), defaults).row(
+        source, Order(position=(at,))
+    )
 
 
 def test_a_row_got_what_was_added_while_it_was_there() -> None:
@@ -46,18 +62,36 @@ def test_a_row_got_what_was_added_while_it_was_there() -> None:
 
 
 def test_a_column_that_got_its_default_later_gave_null_to_the_rows_that_were_there() -> None:
-    assert Defaults.of([told(5, "id", "level"), told(9, "id", level=7)]).given("shop", Order(position=(1,))) == {}
+    assert (
+        Defaults.of([told(5, "id", "level"), told(9, "id", level=7)]).given(
+            "shop", Order(position=(1,))
+        )
+        == {}
+    )
 
 
-def test_other_rows_are_concerned_where_a_source_that_is_known_has_a_new_column_with_a_default() -> None:
+def test_other_rows_are_concerned_where_a_source_that_is_known_has_a_new_column_with_a_default() -> (
+    None
+):
     before = Defaults.of([told(1, "id")])
     assert Defaults.of([told(1, "id"), told(5, "id", level=7)]).concern_others(before)
     assert not Defaults.of([told(1, "id"), told(5, "id", "level")]).concern_others(before)
-    assert not Defaults.of([told(1, "id"), told(5, "id", source="other", level=7)]).concern_others(before)
+    assert not Defaults.of([told(1, "id"), told(5, "id", source="other", level=7)]).concern_others(
+        before
+    )
     assert not before.concern_others(before)
 
 
-@given(st.permutations([told(1, "id"), told(5, "id", level=7), told(9, "id", level=8), told(3, "id", source="other", level=9)]))
+@given(
+    st.permutations(
+        [
+            told(1, "id"),
+            told(5, "id", level=7),
+            told(9, "id", level=8),
+            told(3, "id", source="other", level=9),
+        ]
+    )
+)
 def test_the_order_in_which_schemas_are_met_makes_no_difference(rows: list[StateRow]) -> None:
     assert Defaults.of(rows).columns["shop"]["level"] == Added(Order(position=(5,)), True, 7)
     assert Defaults.of(rows) == Defaults.of(sorted(rows))

@@ -5,7 +5,9 @@ from lakechime_dagster.cdc.state import Role, StateRow, opened_epochs, opened_ro
 from lakechime_dagster.cdc.wire import order_text
 
 
-def place_row(source: str, topic: str, partition: int, epoch: int, position: tuple[int, ...], offset: int) -> StateRow:
+def place_row(
+    source: str, topic: str, partition: int, epoch: int, position: tuple[int, ...], offset: int
+) -> StateRow:
     order = Order(epoch=epoch, position=position, topic=topic, partition=partition, offset=offset)
     return StateRow(Role.PLACE.value, None, source, order_text(order))
 
@@ -18,7 +20,10 @@ def test_the_newest_place_of_each_partition_is_told() -> None:
         place_row("m.shop.items", "topic-2", 0, 0, (2, 1), 1),
         opened_row("m.shop.orders", 2),
     ]
-    assert [(one.source, one.topic, one.partition, one.epoch, one.position, one.offset) for one in places_of(rows)] == [
+    assert [
+        (one.source, one.topic, one.partition, one.epoch, one.position, one.offset)
+        for one in places_of(rows)
+    ] == [
         ("m.shop.items", "topic-2", 0, 0, (2, 1), 1),
         ("m.shop.orders", "topic-1", 0, 1, (1, 4), 55),
         ("m.shop.orders", "topic-1", 1, 0, (3, 7), 9),

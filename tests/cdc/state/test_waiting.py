@@ -15,5 +15,9 @@ def test_what_is_remembered_tells_which_rows_wait(seed: int, length: int) -> Non
     changes = [told(change) for change in history(random.Random(seed), length)]
     lake = Lake()
     lake.step(changes)
-    ends = [change_row(change, Role.TRUNCATION) for change in changes if change.operation is Operation.TRUNCATE]
+    ends = [
+        change_row(change, Role.TRUNCATION)
+        for change in changes
+        if change.operation is Operation.TRUNCATE
+    ]
     assert sorted(waiting_keys([*lake.state, *ends])) == sorted(lake.waiting)

@@ -1,10 +1,19 @@
-"""From what is hit to orders: which keys need a window, what each waits for, and what it is not worth to run."""
+"""From what is hit to orders: which keys need a window, what each waits for, and what it is not
+worth to run.
+"""
 
 import datetime as dt
 from collections.abc import Sequence
 
 from lakechime_dagster.assets.jobs import subscription_of
-from lakechime_dagster.lineage.backfill import ConsumerFact, RequestPlan, SubscriptionFacts, Window, plan_requests, rerun
+from lakechime_dagster.lineage.backfill import (
+    ConsumerFact,
+    RequestPlan,
+    SubscriptionFacts,
+    Window,
+    plan_requests,
+    rerun,
+)
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
@@ -27,32 +36,67 @@ raw, calendar = (
 def keyed(name: str, read: str, *conditions: PartitionCondition) -> LakeTable:
     trigger = PartitionTrigger(conditions, DAILY)
     return sql_table(
-        name, sql=f"SELECT day FROM {read}", keys=["day"], refresh="partitions", trigger=trigger, storage=Storage(partitioned_by=DAY)
+        name,
+        sql=f"SELECT day FROM {read}",
+        keys=["day"],
+        refresh="partitions",
+        trigger=trigger,
+        storage=Storage(partitioned_by=DAY),
     )
 
 
 clean = sql_table(
-    "silver.clean", sql="SELECT day FROM bronze.raw", keys=["day"], trigger=SnapshotTrigger(), storage=Storage(partitioned_by=DAY)
+    "silver.clean",
+    sql="SELECT day FROM bronze.raw",
+    keys=["day"],
+    trigger=SnapshotTrigger(),
+    storage=Storage(partitioned_by=DAY),
 )
 daily = keyed("gold.daily", "silver.clean", clean.partitions(day=tick("-1d")))
-next_day = keyed("gold.next_day", "bronze.raw", calendar.partitions(day=tick("-1d")), raw.partitions(day=tick("-2d")))
+next_day = keyed(
+    "gold.next_day",
+    "bronze.raw",
+    calendar.partitions(day=tick("-1d")),
+    raw.partitions(day=tick("-2d")),
+)
 report = keyed("gold.report", "gold.next_day", next_day.partitions(day=tick("-1d")))
-days_back = keyed("gold.days_back", "bronze.raw", raw.partitions(day=[tick(f"-{back}d") for back in range(1, 4)]))
+days_back = keyed(
+    "gold.days_back", "bronze.raw", raw.partitions(day=[tick(f"-{back}d") for back in range(1, 4)])
+)
 of_days_back = keyed("gold.of_days_back", "gold.days_back", days_back.partitions(day=tick("-1d")))
-copied = sql_table("gold.copied", sql="SELECT day FROM gold.next_day", keys=["day"], trigger=SnapshotTrigger())
-LAKE = Lake("shop", [raw, calendar, clean, daily, next_day, report, days_back, of_days_back, copied])
+copied = sql_table(
+    "gold.copied", sql="SELECT day FROM gold.next_day", keys=["day"], trigger=SnapshotTrigger()
+)
+LAKE = Lake(
+    "shop", [raw, calendar, clean, daily, next_day, report, days_back, of_days_back, copied]
+)
 
 
-def planned(since: str | None = None, until: str | None = None, *, fired_until: str = "2024-05-08") -> RequestPlan:
-    """What follows from a change of the raw rows of some days, when the keys up to a day have fired."""
+def planned(
+    since: str | None = None, until: str | None = None, *, fired_until: str = "2024-05-08"
+) -> RequestPlan:
+    """What follows from a change of the raw rows of some days, when the keys up to a day have
+    fired.
+    """
 
     def facts(table: str) -> SubscriptionFacts:
         subscription = subscription_of(LAKE.table(table))  # type: ignore[arg-type]
         if not isinstance(subscription.trigger, PartitionTrigger):
-            return SubscriptionFacts(subscription=subscription, consumers={"": ConsumerFact(has_run=True)})
-        keys, ahead = subscription.trigger.keys(NOW), subscription.trigger.keys(NOW + dt.timedelta(days=2))
-        fired = {key.text: ConsumerFact(has_run=True) for key in keys if key.point.date() <= dt.date.fromisoformat(fired_until)}
-        return SubscriptionFacts(subscription=subscription, consumers=fired, keys=keys, upcoming=ahead[len(keys) :])
+            return SubscriptionFacts(
+                subscription=subscription, consumers={"": ConsumerFact(has_run=True)}
+            )
+        keys, ahead = (
+            subscription.trigger.keys(NOW),
+            subscription.trigger.keys(NOW + dt.timedelta(days=2)),
+        )
+        fired = {
+            key.text: ConsumerFact(has_run=True)
+            for key in keys
+            if key.point.date() <= dt.date.fromisoformat(fired_until)
+        }
+        return SubscriptionFacts(
+            subscription=subscription, consumers=fired, keys=keys, upcoming=ahead[len(keys) :]
+        )
 
     found = rerun(LAKE.graph(), (), [ColumnRef("bronze.raw")])
     return plan_requests(LAKE, found, facts, Window(since=since, until=until, column="day"))
@@ -70,10 +114,21 @@ def test_a_key_whose_partitions_are_not_there_waits_for_what_is_ordered_of_them(
     plan = planned()
     (ordered,) = of(plan.requests, "silver.clean")
     later = of(plan.later, "gold.daily")
-    assert [order.key for order in later] == ["day=2024-05-08", "day=2024-05-09", "day=2024-05-10", "day=2024-05-11"]
-    assert {(order.waits_for, order.state) for order in later} == {((ordered.number,), RequestState.LATER)}
-    assert "2 of its keys" in plan.pending["gold.daily"]  # those that come in the next days are none of its keys yet
-    assert len({order.number for order in (*plan.requests, *plan.later)}) == len(plan.requests) + len(plan.later)
+    assert [order.key for order in later] == [
+        "day=2024-05-08",
+        "day=2024-05-09",
+        "day=2024-05-10",
+        "day=2024-05-11",
+    ]
+    assert {(order.waits_for, order.state) for order in later} == {
+        ((ordered.number,), RequestState.LATER)
+    }
+    assert (
+        "2 of its keys" in plan.pending["gold.daily"]
+    )  # those that come in the next days are none of its keys yet
+    assert len({order.number for order in (*plan.requests, *plan.later)}) == len(
+        plan.requests
+    ) + len(plan.later)
 
 
 def test_a_key_of_which_no_input_is_ordered_waits_for_none() -> None:

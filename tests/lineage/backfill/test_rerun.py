@@ -1,4 +1,6 @@
-"""What a change of columns makes to be computed again: what is affected, inputs first; the rest is unaffected, and why."""
+"""What a change of columns makes to be computed again: what is affected, inputs first; the rest is
+unaffected, and why.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,8 +20,14 @@ GRAPH: Mapping[str, Sequence[str]] = {
 TOLD = [
     make_statement("silver.flights", id="bronze.weather.id", wind="bronze.weather.wind"),
     make_statement("gold.daily", wind=source("silver.flights.wind", Kind.AGGREGATION)),
-    make_statement("gold.routes", id="silver.flights.id", flights=source("silver.flights.", Kind.AGGREGATION, masking=True)),
-    make_statement("gold.top", id="gold.daily.id", indirect=(source("gold.daily.wind", Kind.SORT),)),
+    make_statement(
+        "gold.routes",
+        id="silver.flights.id",
+        flights=source("silver.flights.", Kind.AGGREGATION, masking=True),
+    ),
+    make_statement(
+        "gold.top", id="gold.daily.id", indirect=(source("gold.daily.wind", Kind.SORT),)
+    ),
 ]
 WIND = (ColumnRef("bronze.weather", "wind"),)
 
@@ -44,9 +52,17 @@ def test_it_is_what_the_network_says() -> None:
 
 def test_what_nobody_told_of_is_hit_and_unsure() -> None:
     found = of_wind(*(one for one in TOLD if one.target != "gold.routes"))
-    assert (found.tables["gold.routes"].is_sure, found.tables["gold.daily"].is_sure) == (False, True)
+    assert (found.tables["gold.routes"].is_sure, found.tables["gold.daily"].is_sure) == (
+        False,
+        True,
+    )
     assert found.tables["gold.routes"].why.startswith("unsure: ")
-    assert "gold.routes" not in of_wind(*(one for one in TOLD if one.target != "gold.routes"), planned=[TOLD[2]]).tables
+    assert (
+        "gold.routes"
+        not in of_wind(
+            *(one for one in TOLD if one.target != "gold.routes"), planned=[TOLD[2]]
+        ).tables
+    )
 
 
 def test_a_table_of_which_something_is_not_known_is_hit_and_unsure() -> None:
@@ -63,5 +79,13 @@ def test_nothing_is_hit_through_what_is_left_out() -> None:
 def test_a_column_of_a_computed_table_is_computed_there_first() -> None:
     found = rerun(GRAPH, TOLD, (ColumnRef("silver.flights", "wind"),))
     assert list(found.tables) == ["silver.flights", "gold.daily", "gold.top"]
-    assert (found.tables["silver.flights"].inputs, found.tables["silver.flights"].why) == ((), "silver.flights.wind is computed here")
-    assert set(rerun(GRAPH, TOLD, (ColumnRef("silver.flights"),)).tables) == {"silver.flights", "gold.daily", "gold.routes", "gold.top"}
+    assert (found.tables["silver.flights"].inputs, found.tables["silver.flights"].why) == (
+        (),
+        "silver.flights.wind is computed here",
+    )
+    assert set(rerun(GRAPH, TOLD, (ColumnRef("silver.flights"),)).tables) == {
+        "silver.flights",
+        "gold.daily",
+        "gold.routes",
+        "gold.top",
+    }

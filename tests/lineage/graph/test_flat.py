@@ -11,7 +11,11 @@ from tests.lineage.graph.test_answers import MANY, walked
 
 Rows = set[tuple[str, str, int, str]]
 DECLARED = st.lists(
-    st.builds(lambda target, source: Statement(target=target, inputs=(source,)), st.sampled_from("st"), st.sampled_from("uv"))
+    st.builds(
+        lambda target, source: Statement(target=target, inputs=(source,)),
+        st.sampled_from("st"),
+        st.sampled_from("uv"),
+    )
 )
 
 
@@ -21,14 +25,20 @@ def told(network: Network, *, columns: bool) -> Rows:
         (str(network.ref(source)), str(network.ref(target)), layer, Certainty(kind).name)
         for some in (column_pairs(network) if columns else table_pairs(network))
         for source, target, layer, kind in zip(
-            some.sources.tolist(), some.targets.tolist(), some.layers.tolist(), some.kinds.tolist(), strict=True
+            some.sources.tolist(),
+            some.targets.tolist(),
+            some.layers.tolist(),
+            some.kinds.tolist(),
+            strict=True,
         )
     ]
     assert len({(source, target) for source, target, _, _ in rows}) == len(rows)
     return {*rows}
 
 
-def tables_from(edges: dict[tuple[str, str], Part], start: str, certainty: Certainty) -> dict[str, int]:
+def tables_from(
+    edges: dict[tuple[str, str], Part], start: str, certainty: Certainty
+) -> dict[str, int]:
     """Breadth first from table to table, by a queue."""
     allowed = {
         Certainty.DIRECT: lambda part: Part.DIRECT in part,
@@ -45,7 +55,9 @@ def tables_from(edges: dict[tuple[str, str], Part], start: str, certainty: Certa
 
 
 @given(MANY, DECLARED)
-def test_pairs_of_tables_are_those_of_a_walk_from_each_with_the_best_kind(statements: list[Statement], declared: list[Statement]) -> None:
+def test_pairs_of_tables_are_those_of_a_walk_from_each_with_the_best_kind(
+    statements: list[Statement], declared: list[Statement]
+) -> None:
     edges: dict[tuple[str, str], Part] = {}
     for one in statements:
         for name, part in parts_of(one).items():
@@ -62,7 +74,9 @@ def test_pairs_of_tables_are_those_of_a_walk_from_each_with_the_best_kind(statem
 
 
 @given(MANY)
-def test_pairs_of_columns_are_those_of_a_walk_from_each_with_the_best_kind(statements: list[Statement]) -> None:
+def test_pairs_of_columns_are_those_of_a_walk_from_each_with_the_best_kind(
+    statements: list[Statement],
+) -> None:
     network = network_of(statements)
     expected: Rows = set()
     for ref in [network.ref(node) for node in range(len(network))]:
@@ -70,5 +84,9 @@ def test_pairs_of_columns_are_those_of_a_walk_from_each_with_the_best_kind(state
             found = {one: walked(statements, ref, one) for one in Certainty}
             for other, layer in found[Certainty.UNSURE].items():
                 kind = next(one for one in Certainty if other in found[one])
-                expected |= {(str(ref), str(other), layer, kind.name)} if other.table != ref.table else set()
+                expected |= (
+                    {(str(ref), str(other), layer, kind.name)}
+                    if other.table != ref.table
+                    else set()
+                )
     assert told(network, columns=True) == expected

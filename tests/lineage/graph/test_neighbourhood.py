@@ -1,4 +1,6 @@
-"""What is around a data set: the nearest ones, never more than asked for, and how many are left out where."""
+"""What is around a data set: the nearest ones, never more than asked for, and how many are left out
+where.
+"""
 
 from collections.abc import Collection
 
@@ -13,15 +15,23 @@ SEVERAL = [*LAKE, Statement(target="gold.new", inputs=("silver.flights",))]
 
 
 def around(table: str, several: list[Statement] = SEVERAL, **options: int) -> Neighbourhood:
-    """What is around a data set by what several statements say, of which those without columns are declared."""
+    """What is around a data set by what several statements say, of which those without columns are
+    declared.
+    """
 
     def beside(tables: Collection[str], is_upstream: bool) -> dict[str, set[str]]:
-        pairs = [(one.target, name) if is_upstream else (name, one.target) for one in several for name in parts_of(one)]
+        pairs = [
+            (one.target, name) if is_upstream else (name, one.target)
+            for one in several
+            for name in parts_of(one)
+        ]
         return {table: {other for one, other in pairs if one == table} for table in tables}
 
     def draw(tables: Collection[str]) -> Network:
         chosen = [one for one in several if one.target in tables]
-        return network_of([one for one in chosen if one.columns], [one for one in chosen if not one.columns])
+        return network_of(
+            [one for one in chosen if one.columns], [one for one in chosen if not one.columns]
+        )
 
     return neighbourhood(table, beside, draw, **options)
 

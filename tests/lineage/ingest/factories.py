@@ -8,7 +8,11 @@ from lakechime_dagster.lineage.reports import RunReport
 from lakechime_dagster.lineage.sql_queries import SqlSchema
 from lakechime_dagster.lineage.sql_statements import SqlReader
 
-TABLES = {"shop.orders": ("id", "customer", "amount"), "shop.customers": ("id", "name"), "gold.days": ("day", "total")}
+TABLES = {
+    "shop.orders": ("id", "customer", "amount"),
+    "shop.customers": ("id", "name"),
+    "gold.days": ("day", "total"),
+}
 NAMES = Names(locations={"gold.days": "s3://lake/gold/days"}, aliases={"hive.*": "*"})
 VERSION = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 STORE = "s3://lake"
@@ -23,8 +27,17 @@ def told(document: Any, now_ms: int = 5) -> RunReport:
     return read_document(document, make_reader(), now_ms)
 
 
-def make_document(sql: str | list[str] = "INSERT INTO gold.days SELECT id, amount FROM shop.orders", **more: Any) -> dict[str, Any]:
-    return {"producer": "airflow", "task": "daily", "sql": sql, "dialect": "spark", "at": 1_000, **more}
+def make_document(
+    sql: str | list[str] = "INSERT INTO gold.days SELECT id, amount FROM shop.orders", **more: Any
+) -> dict[str, Any]:
+    return {
+        "producer": "airflow",
+        "task": "daily",
+        "sql": sql,
+        "dialect": "spark",
+        "at": 1_000,
+        **more,
+    }
 
 
 def dataset(namespace: str, name: str, **facets: Any) -> dict[str, Any]:
@@ -56,11 +69,18 @@ def make_event(
 
 
 def columns(**of: tuple[str, str, str]) -> dict[str, Any]:
-    """A facet of columns, each of one field: `(data set, field, subtype)`; fields of data sets of the `STORE`."""
+    """A facet of columns, each of one field: `(data set, field, subtype)`; fields of data sets of
+    the `STORE`.
+    """
     fields = {
         name: {
             "inputFields": [
-                {"namespace": STORE, "name": table, "field": field, "transformations": [{"type": kind_of(subtype), "subtype": subtype}]}
+                {
+                    "namespace": STORE,
+                    "name": table,
+                    "field": field,
+                    "transformations": [{"type": kind_of(subtype), "subtype": subtype}],
+                }
             ]
         }
         for name, (table, field, subtype) in of.items()

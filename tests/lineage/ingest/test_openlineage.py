@@ -9,14 +9,23 @@ from tests.lineage.sql.shapes import line
 
 ORDERS = dataset("hive", "hive.shop.orders")
 DAYS = dataset(
-    STORE, "gold/days", columnLineage=columns(day=("raw/orders", "id", "IDENTITY"), total=("raw/orders", "amount", "AGGREGATION"))
+    STORE,
+    "gold/days",
+    columnLineage=columns(
+        day=("raw/orders", "id", "IDENTITY"), total=("raw/orders", "amount", "AGGREGATION")
+    ),
 )
 
 
 def test_an_event_tells_the_columns_of_its_outputs_by_their_kinds() -> None:
     facet = columns(day=("raw/orders", "id", "IDENTITY"))
     facet["fields"]["day"]["inputFields"] += [
-        {"namespace": STORE, "name": "raw/orders", "field": "amount", "transformations": [{"type": "INDIRECT", "subtype": "CONDITIONAL"}]},
+        {
+            "namespace": STORE,
+            "name": "raw/orders",
+            "field": "amount",
+            "transformations": [{"type": "INDIRECT", "subtype": "CONDITIONAL"}],
+        },
         {
             "namespace": STORE,
             "name": "raw/orders",
@@ -25,28 +34,53 @@ def test_an_event_tells_the_columns_of_its_outputs_by_their_kinds() -> None:
         },
     ]
     facet["dataset"] = [
-        {"namespace": STORE, "name": "raw/orders", "field": "id", "transformations": [{"type": "INDIRECT", "subtype": "JOIN"}]}
+        {
+            "namespace": STORE,
+            "name": "raw/orders",
+            "field": "id",
+            "transformations": [{"type": "INDIRECT", "subtype": "JOIN"}],
+        }
     ]
-    (record,) = told(make_event(outputs=(dataset(STORE, "gold/days", columnLineage=facet),))).records()
+    (record,) = told(
+        make_event(outputs=(dataset(STORE, "gold/days", columnLineage=facet),))
+    ).records()
     raw = "s3://lake/raw/orders"
     assert line(record.statement) == (
-        f"gold.days: day = conditional {raw}.amount + identity {raw}.id + transformation {raw}.who masked | join {raw}.id"
+        f"gold.days: day = conditional {raw}.amount + identity {raw}.id + transformation {raw}.who "
+        f"masked | join {raw}.id"
     )
 
 
 def test_names_go_by_location_by_alias_by_another_name_and_else_outside() -> None:
-    symlinks = {"identifiers": [{"namespace": "hive://m:9083", "name": "hive.shop.customers", "type": "TABLE"}]}
-    inputs = (ORDERS, dataset(STORE, "warehouse/customers", symlinks=symlinks), dataset("postgres://db:5432", "app.public.users"))
-    (record,) = told(make_event(inputs=inputs, outputs=(dataset("s3a://lake", "/gold/days/"),))).records()
+    symlinks = {
+        "identifiers": [
+            {"namespace": "hive://m:9083", "name": "hive.shop.customers", "type": "TABLE"}
+        ]
+    }
+    inputs = (
+        ORDERS,
+        dataset(STORE, "warehouse/customers", symlinks=symlinks),
+        dataset("postgres://db:5432", "app.public.users"),
+    )
+    (record,) = told(
+        make_event(inputs=inputs, outputs=(dataset("s3a://lake", "/gold/days/"),))
+    ).records()
     assert record.target == "gold.days"
-    assert record.statement.inputs == ("postgres://db:5432/app.public.users", "shop.customers", "shop.orders")
+    assert record.statement.inputs == (
+        "postgres://db:5432/app.public.users",
+        "shop.customers",
+        "shop.orders",
+    )
 
 
 def test_columns_of_which_nothing_is_told_are_not_known() -> None:
     schema = {"fields": [{"name": "day", "type": "date"}, {"name": "extra", "type": "int"}]}
     facets = {"schema": schema, "columnLineage": columns(day=("raw/orders", "id", "IDENTITY"))}
     (record,) = told(make_event(outputs=(dataset(STORE, "gold/days", **facets),))).records()
-    assert [(one.column, one.opaque) for one in record.statement.columns] == [("day", ()), ("extra", (NO_SOURCE,))]
+    assert [(one.column, one.opaque) for one in record.statement.columns] == [
+        ("day", ()),
+        ("extra", (NO_SOURCE,)),
+    ]
     (record,) = told(make_event(outputs=(dataset(STORE, "gold/days", schema=schema),))).records()
     assert {one.opaque for one in record.statement.columns} == {(NO_COLUMNS,)}
     (record,) = told(make_event(outputs=(dataset(STORE, "gold/days"),))).records()
@@ -54,15 +88,28 @@ def test_columns_of_which_nothing_is_told_are_not_known() -> None:
 
 
 def test_sql_tells_the_columns_where_the_event_does_not() -> None:
-    sql = {"query": "INSERT INTO hive.gold.days SELECT id, SUM(amount) FROM hive.shop.orders GROUP BY id", "dialect": "trino"}
-    (record,) = told(make_event(inputs=(ORDERS,), outputs=(dataset(STORE, "gold/days"),), sql=sql)).records()
-    assert line(record.statement).startswith("gold.days: day = identity shop.orders.id, total = aggregation shop.orders.amount")
+    sql = {
+        "query": "INSERT INTO hive.gold.days SELECT id, SUM(amount) FROM hive.shop.orders GROUP BY id",
+        "dialect": "trino",
+    }
+    (record,) = told(
+        make_event(inputs=(ORDERS,), outputs=(dataset(STORE, "gold/days"),), sql=sql)
+    ).records()
+    assert line(record.statement).startswith(
+        "gold.days: day = identity shop.orders.id, total = aggregation shop.orders.amount"
+    )
     (record,) = told(make_event(inputs=(ORDERS,), outputs=(DAYS,), sql=sql)).records()
-    assert {source.ref.table for column in record.statement.columns for source in column.sources} == {"s3://lake/raw/orders"}
+    assert {
+        source.ref.table for column in record.statement.columns for source in column.sources
+    } == {"s3://lake/raw/orders"}
 
 
 def test_sql_that_cannot_be_read_loses_nothing_else_of_the_event() -> None:
-    event = make_event(inputs=(ORDERS,), outputs=(dataset(STORE, "gold/days"),), sql={"query": "SELECT {{ x }}", "dialect": "trino"})
+    event = make_event(
+        inputs=(ORDERS,),
+        outputs=(dataset(STORE, "gold/days"),),
+        sql={"query": "SELECT {{ x }}", "dialect": "trino"},
+    )
     (record,) = told(event).records()
     assert record.statement.inputs == ("shop.orders",)
     assert any("send the executed SQL" in reason for reason in record.statement.unknown)
@@ -78,8 +125,12 @@ def test_the_engine_says_the_dialect_where_the_sql_does_not() -> None:
 
 
 def test_owners_and_the_parent_are_told() -> None:
-    parent = {"parent": {"run": {"runId": "r"}, "job": {"namespace": "airflow", "name": "dag.task"}}}
-    owned = dataset(STORE, "gold/days", ownership={"owners": [{"name": "team:gold", "type": "OWNER"}]})
+    parent = {
+        "parent": {"run": {"runId": "r"}, "job": {"namespace": "airflow", "name": "dag.task"}}
+    }
+    owned = dataset(
+        STORE, "gold/days", ownership={"owners": [{"name": "team:gold", "type": "OWNER"}]}
+    )
     event = make_event(outputs=(owned,), run_facets=parent, ownership={"owners": [{"name": "ann"}]})
     (record,) = told(event).records()
     assert (record.owners, record.links) == (("ann", "team:gold"), {"parent": "airflow/dag.task"})
@@ -87,12 +138,20 @@ def test_owners_and_the_parent_are_told() -> None:
 
 def test_a_job_without_outputs_is_a_reader() -> None:
     (read,) = told(make_event(inputs=(ORDERS,))).reads()
-    assert (read.consumer, read.refs) == (Consumer(ConsumerKind.JOB, "spark", "spark.daily"), (ColumnRef("shop.orders"),))
+    assert (read.consumer, read.refs) == (
+        Consumer(ConsumerKind.JOB, "spark", "spark.daily"),
+        (ColumnRef("shop.orders"),),
+    )
     assert told(make_event(inputs=(ORDERS,), outputs=(DAYS,))).reads() == ()
 
 
 def test_events_of_older_versions_tell_whether_a_value_was_changed() -> None:
-    field = {"inputFields": [{"namespace": STORE, "name": "raw/orders", "field": "id"}], "transformationType": "IDENTITY"}
-    event = make_event(outputs=(dataset(STORE, "gold/days", columnLineage={"fields": {"day": field}}),), version="")
+    field = {
+        "inputFields": [{"namespace": STORE, "name": "raw/orders", "field": "id"}],
+        "transformationType": "IDENTITY",
+    }
+    event = make_event(
+        outputs=(dataset(STORE, "gold/days", columnLineage={"fields": {"day": field}}),), version=""
+    )
     (record,) = told(event).records()
     assert line(record.statement) == "gold.days: day = identity s3://lake/raw/orders.id"

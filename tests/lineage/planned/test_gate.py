@@ -4,26 +4,62 @@ from dataclasses import replace
 
 import pytest
 
-from lakechime_dagster.lineage.check import Class, Finding, compare, markdown, raised, readers_of, with_accepted
-from lakechime_dagster.lineage.columns import ACTIVE_MS, RECIPIENT_MS, ColumnRef, Consumer, ConsumerKind, Kind, Read, Source
+from lakechime_dagster.lineage.check import (
+    Class,
+    Finding,
+    compare,
+    markdown,
+    raised,
+    readers_of,
+    with_accepted,
+)
+from lakechime_dagster.lineage.columns import (
+    ACTIVE_MS,
+    RECIPIENT_MS,
+    ColumnRef,
+    Consumer,
+    ConsumerKind,
+    Kind,
+    Read,
+    Source,
+)
 from lakechime_dagster.lineage.manifest import Manifest, PlannedColumn, PlannedTable
 
 TYPES = {"id": "long", "amount": "long", "city": "string"}
 
 
-def make_column(name: str, *sources: str, digest: str = "same", kind: Kind = Kind.IDENTITY, **fields: object) -> PlannedColumn:
+def make_column(
+    name: str, *sources: str, digest: str = "same", kind: Kind = Kind.IDENTITY, **fields: object
+) -> PlannedColumn:
     refs = tuple(Source(ColumnRef(*one.rsplit(".", 1)), kind) for one in sources)
-    return PlannedColumn(name=name, type=fields.pop("type", "long"), sources=refs, digest=digest, **fields)  # type: ignore[arg-type]
+    return PlannedColumn(
+        name=name,
+        type=fields.pop("type", "long"),
+        sources=refs,
+        digest=digest,
+        **fields,  # pyright: ignore[reportArgumentType]
+    )
 
 
-def make_table(name: str, *columns: PlannedColumn, reads: str = "", by: str = "", **fields: object) -> PlannedTable:
+def make_table(
+    name: str, *columns: PlannedColumn, reads: str = "", by: str = "", **fields: object
+) -> PlannedTable:
     """A computed table; `by` are columns that decide on its rows."""
     indirect = tuple(Source(ColumnRef(*one.rsplit(".", 1)), Kind.FILTER) for one in by.split())
     given = {"code": "code", "rows": "rows", "owner": f"team:{name.split('.')[-1]}"} | fields
-    return PlannedTable(name=name, columns=columns, inputs=tuple(reads.split()), indirect=indirect, **given)  # type: ignore[arg-type]
+    return PlannedTable(
+        name=name,
+        columns=columns,
+        inputs=tuple(reads.split()),
+        indirect=indirect,
+        **given,  # pyright: ignore[reportArgumentType]
+    )
 
 
-SOURCE = PlannedTable(name="bronze.orders", columns=tuple(PlannedColumn(name=name, type=kind) for name, kind in TYPES.items()))
+SOURCE = PlannedTable(
+    name="bronze.orders",
+    columns=tuple(PlannedColumn(name=name, type=kind) for name, kind in TYPES.items()),
+)
 PAID = make_table(
     "silver.paid",
     make_column("id", "bronze.orders.id"),
@@ -31,7 +67,11 @@ PAID = make_table(
     reads="bronze.orders",
     by="bronze.orders.amount",
 )
-TOWNS = make_table("gold.towns", make_column("total", "silver.paid.twice", kind=Kind.AGGREGATION), reads="silver.paid")
+TOWNS = make_table(
+    "gold.towns",
+    make_column("total", "silver.paid.twice", kind=Kind.AGGREGATION),
+    reads="silver.paid",
+)
 IDS = make_table("gold.ids", make_column("id", "silver.paid.id"), reads="silver.paid")
 
 
@@ -40,7 +80,12 @@ def make_manifest(*tables: PlannedTable, **accepted: str) -> Manifest:
 
 
 def with_column(table: PlannedTable, name: str, **changes: object) -> PlannedTable:
-    return replace(table, columns=tuple(replace(one, **changes) if one.name == name else one for one in table.columns))  # type: ignore[arg-type]
+    return replace(
+        table,
+        columns=tuple(
+            replace(one, **changes) if one.name == name else one for one in table.columns
+        ),
+    )  # type: ignore[arg-type]
 
 
 def found(*after: PlannedTable) -> set[tuple[Class, str, str | None]]:
@@ -66,21 +111,34 @@ def test_other_rows_hit_every_reader() -> None:
 
 
 def test_a_value_that_decides_on_rows_changes_the_rows_of_who_reads_it() -> None:
-    by_total = make_table("gold.large", make_column("id", "silver.paid.id"), reads="silver.paid", by="silver.paid.twice")
+    by_total = make_table(
+        "gold.large",
+        make_column("id", "silver.paid.id"),
+        reads="silver.paid",
+        by="silver.paid.twice",
+    )
     before = make_manifest(SOURCE, PAID, by_total)
     after = make_manifest(SOURCE, with_column(PAID, "twice", digest="other"), by_total)
-    assert (Class.ROWS, "gold.large", None) in {(one.kind, one.table, one.column) for one in compare(before, after)}
+    assert (Class.ROWS, "gold.large", None) in {
+        (one.kind, one.table, one.column) for one in compare(before, after)
+    }
 
 
 def test_another_type_breaks_and_its_readers_have_other_values() -> None:
-    assert found(with_column(PAID, "id", type="string")) == {(Class.BREAKS, "silver.paid", "id"), (Class.VALUES, "gold.ids", "id")}
+    assert found(with_column(PAID, "id", type="string")) == {
+        (Class.BREAKS, "silver.paid", "id"),
+        (Class.VALUES, "gold.ids", "id"),
+    }
 
 
 def test_what_does_not_resolve_any_more_breaks_and_who_waits_for_it_is_unsure() -> None:
     broken = replace(TOWNS, columns=(), unknown=("[UNRESOLVED_COLUMN] twice",))
     assert found(broken) == {(Class.BREAKS, "gold.towns", None)}
     paid = replace(PAID, columns=(), unknown=("[UNRESOLVED_COLUMN] amount",))
-    waiting = [replace(one, columns=(), unknown=("not known until silver.paid is",)) for one in (TOWNS, IDS)]
+    waiting = [
+        replace(one, columns=(), unknown=("not known until silver.paid is",))
+        for one in (TOWNS, IDS)
+    ]
     assert {(kind, table) for kind, table, _ in found(paid, *waiting)} >= {
         (Class.BREAKS, "silver.paid"),
         (Class.UNSURE, "gold.towns"),
@@ -91,8 +149,13 @@ def test_what_does_not_resolve_any_more_breaks_and_who_waits_for_it_is_unsure() 
 def test_a_column_that_is_gone_breaks_who_read_it_and_informs_if_nobody_did() -> None:
     without = replace(PAID, columns=tuple(one for one in PAID.columns if one.name != "twice"))
     broken = replace(TOWNS, columns=(), unknown=("[UNRESOLVED_COLUMN] twice",))
-    assert {(Class.INFORMS, "silver.paid", "twice"), (Class.BREAKS, "gold.towns", "total")} <= found(without, broken)
-    assert found(without, replace(TOWNS, columns=(make_column("total"),)), IDS) == {(Class.INFORMS, "silver.paid", "twice")}
+    assert {
+        (Class.INFORMS, "silver.paid", "twice"),
+        (Class.BREAKS, "gold.towns", "total"),
+    } <= found(without, broken)
+    assert found(without, replace(TOWNS, columns=(make_column("total"),)), IDS) == {
+        (Class.INFORMS, "silver.paid", "twice")
+    }
 
 
 def test_keys_partitions_and_refresh_mode_change_rows() -> None:
@@ -100,27 +163,47 @@ def test_keys_partitions_and_refresh_mode_change_rows() -> None:
 
 
 @pytest.mark.parametrize("why", [{"opaque": ("rows of an RDD",)}, {"udfs": ("Python UDF double",)}])
-def test_other_code_of_what_cannot_be_told_is_unsure_and_so_is_who_reads_it(why: dict[str, tuple[str, ...]]) -> None:
+def test_other_code_of_what_cannot_be_told_is_unsure_and_so_is_who_reads_it(
+    why: dict[str, tuple[str, ...]],
+) -> None:
     before = with_column(PAID, "twice", **why)
-    after = make_manifest(SOURCE, with_column(replace(before, code="other"), "twice", digest="other"), TOWNS, IDS)
-    kinds = {(one.kind, one.table, one.column) for one in compare(make_manifest(SOURCE, before, TOWNS, IDS), after)}
+    after = make_manifest(
+        SOURCE, with_column(replace(before, code="other"), "twice", digest="other"), TOWNS, IDS
+    )
+    kinds = {
+        (one.kind, one.table, one.column)
+        for one in compare(make_manifest(SOURCE, before, TOWNS, IDS), after)
+    }
     assert kinds == {(Class.UNSURE, "silver.paid", "twice"), (Class.UNSURE, "gold.towns", "total")}
 
 
 def test_cosmetic_changes_are_silent_and_nullability_and_order_inform() -> None:
     assert found(replace(PAID, code="written in other words")) == set()
     assert found(with_column(PAID, "id", nullable=False)) == {(Class.INFORMS, "silver.paid", "id")}
-    assert found(replace(PAID, columns=PAID.columns[::-1])) == {(Class.INFORMS, "silver.paid", None)}
+    assert found(replace(PAID, columns=PAID.columns[::-1])) == {
+        (Class.INFORMS, "silver.paid", None)
+    }
 
 
 def test_a_table_that_is_taken_away_breaks_its_readers() -> None:
     after = make_manifest(SOURCE, TOWNS, IDS)
-    kinds = {(one.kind, one.table) for one in compare(make_manifest(SOURCE, PAID, TOWNS, IDS), after)}
+    kinds = {
+        (one.kind, one.table) for one in compare(make_manifest(SOURCE, PAID, TOWNS, IDS), after)
+    }
     assert (Class.BREAKS, "silver.paid") in kinds
 
 
-OPAQUE = make_table("gold.opaque", make_column("rdd", opaque=("RDD",)), make_column("id", "silver.paid.id"), reads="silver.paid")
-UNKNOWN = make_table("gold.unknown", reads="silver.paid", unknown=("not known until it runs: its function wants context",))
+OPAQUE = make_table(
+    "gold.opaque",
+    make_column("rdd", opaque=("RDD",)),
+    make_column("id", "silver.paid.id"),
+    reads="silver.paid",
+)
+UNKNOWN = make_table(
+    "gold.unknown",
+    reads="silver.paid",
+    unknown=("not known until it runs: its function wants context",),
+)
 WITHOUT_TWICE = replace(PAID, columns=PAID.columns[:1])
 
 
@@ -132,22 +215,44 @@ WITHOUT_TWICE = replace(PAID, columns=PAID.columns[:1])
         (with_column(PAID, "twice", type="string"), ""),
     ],
 )
-def test_a_reader_that_does_not_say_what_it_reads_is_unsure_and_so_is_who_reads_it(paid: PlannedTable, what: str) -> None:
-    readers = (OPAQUE, UNKNOWN, make_table("gold.after", make_column("n", "gold.opaque.rdd"), reads="gold.opaque"))
+def test_a_reader_that_does_not_say_what_it_reads_is_unsure_and_so_is_who_reads_it(
+    paid: PlannedTable, what: str
+) -> None:
+    readers = (
+        OPAQUE,
+        UNKNOWN,
+        make_table("gold.after", make_column("n", "gold.opaque.rdd"), reads="gold.opaque"),
+    )
     findings = compare(make_manifest(SOURCE, PAID, *readers), make_manifest(SOURCE, paid, *readers))
-    hit = {(one.kind, one.table, one.column): one.what for one in findings if one.table != "silver.paid"}
+    hit = {
+        (one.kind, one.table, one.column): one.what
+        for one in findings
+        if one.table != "silver.paid"
+    }
     assert hit == {
         (Class.UNSURE, "gold.opaque", "rdd"): f"may read silver.paid.twice{what}",
         (Class.UNSURE, "gold.unknown", None): f"may read silver.paid.twice{what}",
-        (Class.UNSURE, "gold.after", "n"): "reads gold.opaque.rdd, which comes from silver.paid.twice",
+        (
+            Class.UNSURE,
+            "gold.after",
+            "n",
+        ): "reads gold.opaque.rdd, which comes from silver.paid.twice",
     }
 
 
 def test_who_surely_reads_is_told_so_though_a_shorter_way_is_not_sure() -> None:
-    both = make_table("gold.both", make_column("n", "gold.towns.total", opaque=("RDD",)), reads="gold.towns silver.paid")
+    both = make_table(
+        "gold.both",
+        make_column("n", "gold.towns.total", opaque=("RDD",)),
+        reads="gold.towns silver.paid",
+    )
     changed = with_column(PAID, "twice", digest="other")
-    findings = compare(make_manifest(SOURCE, PAID, TOWNS, both), make_manifest(SOURCE, changed, TOWNS, both))
-    assert (Class.VALUES, "gold.both", "n") in {(one.kind, one.table, one.column) for one in findings}
+    findings = compare(
+        make_manifest(SOURCE, PAID, TOWNS, both), make_manifest(SOURCE, changed, TOWNS, both)
+    )
+    assert (Class.VALUES, "gold.both", "n") in {
+        (one.kind, one.table, one.column) for one in findings
+    }
 
 
 @pytest.mark.parametrize(
@@ -157,7 +262,9 @@ def test_who_surely_reads_is_told_so_though_a_shorter_way_is_not_sure() -> None:
         (replace(PAID, laid_out={"keys": "id"}), replace(PAID, laid_out={"keys": "twice"})),
     ],
 )
-def test_what_is_accepted_is_told_again_once_it_is_another_change_of_the_same_place(first: PlannedTable, second: PlannedTable) -> None:
+def test_what_is_accepted_is_told_again_once_it_is_another_change_of_the_same_place(
+    first: PlannedTable, second: PlannedTable
+) -> None:
     before = make_manifest(SOURCE, PAID, TOWNS, IDS)
     findings = compare(before, make_manifest(SOURCE, first, TOWNS, IDS))
     agreed = {one.key: "agreed on Monday" for one in findings}
@@ -176,17 +283,25 @@ def test_the_report_is_by_owner_and_names_the_way_and_the_command() -> None:
     assert "silver.paid.twice → gold.towns.total" in told
     assert "lakechime backfill run --dry-run --columns silver.paid.twice" in told
     assert "team:ids" not in told
-    other = markdown(compare(before, after), {}, {"silver.paid": "its next run makes all of it anew"})
+    other = markdown(
+        compare(before, after), {}, {"silver.paid": "its next run makes all of it anew"}
+    )
     assert "- silver.paid: its next run makes all of it anew" in other
     assert "lakechime backfill" not in other
 
 
 def test_a_finding_names_the_dashboards_that_read_what_it_is_about_and_no_others() -> None:
     def read(name: str, ref: ColumnRef, at_ms: int = 1_700_000_000_000) -> Read:
-        return Read(consumer=Consumer(ConsumerKind.DASHBOARD, "bi", name), refs=(ref,), at_ms=at_ms, owners=("ann",))
+        return Read(
+            consumer=Consumer(ConsumerKind.DASHBOARD, "bi", name),
+            refs=(ref,),
+            at_ms=at_ms,
+            owners=("ann",),
+        )
 
     findings = compare(
-        make_manifest(SOURCE, PAID, TOWNS, IDS), make_manifest(SOURCE, with_column(PAID, "twice", digest="other"), TOWNS, IDS)
+        make_manifest(SOURCE, PAID, TOWNS, IDS),
+        make_manifest(SOURCE, with_column(PAID, "twice", digest="other"), TOWNS, IDS),
     )
     reads = [
         read("Totals", ColumnRef("gold.towns", "total")),
@@ -195,7 +310,10 @@ def test_a_finding_names_the_dashboards_that_read_what_it_is_about_and_no_others
         read("Whole", ColumnRef("silver.paid")),
     ]
     found = readers_of(findings, reads)
-    names = {finding.table: [one.consumer.name for one in found.get(finding.key, ())] for finding in findings}
+    names = {
+        finding.table: [one.consumer.name for one in found.get(finding.key, ())]
+        for finding in findings
+    }
     assert names == {"silver.paid": ["Whole"], "gold.towns": ["Totals"]}
     told = markdown(findings, {}, readers=found)
     assert "| dashboard Totals of ann (2023-11-14) |" in told
@@ -211,24 +329,42 @@ def test_a_finding_names_the_dashboards_that_read_what_it_is_about_and_no_others
         (ColumnRef("silver.paid", "id"), 1, Class.INFORMS),
     ],
 )
-def test_a_column_that_is_gone_breaks_a_dashboard_that_read_it_of_late(ref: ColumnRef, days: int, kind: Class) -> None:
+def test_a_column_that_is_gone_breaks_a_dashboard_that_read_it_of_late(
+    ref: ColumnRef, days: int, kind: Class
+) -> None:
     now = 1_700_000_000_000
-    read = Read(consumer=Consumer(ConsumerKind.DASHBOARD, "bi", "Sales"), refs=(ref,), at_ms=now - days * ACTIVE_MS)
+    read = Read(
+        consumer=Consumer(ConsumerKind.DASHBOARD, "bi", "Sales"),
+        refs=(ref,),
+        at_ms=now - days * ACTIVE_MS,
+    )
     (gone,) = compare(make_manifest(SOURCE, PAID), make_manifest(SOURCE, WITHOUT_TWICE))
     (finding,) = raised([gone], [read], now - RECIPIENT_MS)
     assert (gone.kind, finding.kind) == (Class.INFORMS, kind)
 
 
 @pytest.mark.parametrize("accepted", ["", "agreed on Monday"])
-def test_rows_that_older_code_left_are_told_with_what_makes_them_anew_accepted_or_not(accepted: str) -> None:
-    told = markdown([Finding(kind=Class.VALUES, table="gold.towns", column="total", what="w", accepted=accepted)], {})
+def test_rows_that_older_code_left_are_told_with_what_makes_them_anew_accepted_or_not(
+    accepted: str,
+) -> None:
+    told = markdown(
+        [
+            Finding(
+                kind=Class.VALUES, table="gold.towns", column="total", what="w", accepted=accepted
+            )
+        ],
+        {},
+    )
     assert (
-        "- gold.towns: `lakechime backfill run --dry-run --columns gold.towns.total`" in told.partition("### rows that older code left")[2]
+        "- gold.towns: `lakechime backfill run --dry-run --columns gold.towns.total`"
+        in told.partition("### rows that older code left")[2]
     )
 
 
 def test_hostile_names_make_no_cell_and_no_tag() -> None:
-    told = markdown([Finding(kind=Class.BREAKS, table="a|b", column="<script>\n|x|`", what="w")], {})
+    told = markdown(
+        [Finding(kind=Class.BREAKS, table="a|b", column="<script>\n|x|`", what="w")], {}
+    )
     assert "<script" not in told
     row = next(line for line in told.splitlines() if "a\\|b" in line)
     assert row.replace("\\|", "").count("|") == 8

@@ -10,7 +10,13 @@ INTEGERS = ("byte", "short", "integer", "long")
 
 
 def struct(**fields: object) -> Mapping[str, object]:
-    return {"type": "struct", "fields": [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in fields.items()]}
+    return {
+        "type": "struct",
+        "fields": [
+            {"name": name, "type": kind, "nullable": True, "metadata": {}}
+            for name, kind in fields.items()
+        ],
+    }
 
 
 def array(kind: object, contains_null: bool = True) -> Mapping[str, object]:
@@ -40,8 +46,14 @@ def test_an_integer_fits_where_it_is_as_wide_or_wider(earlier: str, later: str) 
         (mapping("string", array("integer")), mapping("string", array("long"))),
     ],
 )
-def test_wider_numbers_and_new_fields_fit_at_any_depth_and_not_the_other_way_round(earlier: object, later: object) -> None:
-    assert (fits(earlier, earlier), fits(earlier, later), fits(later, earlier)) == (True, True, False)
+def test_wider_numbers_and_new_fields_fit_at_any_depth_and_not_the_other_way_round(
+    earlier: object, later: object
+) -> None:
+    assert (fits(earlier, earlier), fits(earlier, later), fits(later, earlier)) == (
+        True,
+        True,
+        False,
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,9 +79,19 @@ def test_nothing_else_fits(earlier: object, later: object) -> None:
         ("long", "string", ((), "long", "string")),
         ("long", None, ((), "long", None)),
         (ADDRESS, struct(zip="integer"), (("city",), "string", None)),
-        (array(struct(a=array(ADDRESS))), array(struct(a=array(struct(city="string", zip="string")))), (("a", "zip"), "integer", "string")),
-        (mapping("string", ADDRESS), mapping("string", "long"), ((), mapping("string", ADDRESS), mapping("string", "long"))),
+        (
+            array(struct(a=array(ADDRESS))),
+            array(struct(a=array(struct(city="string", zip="string")))),
+            (("a", "zip"), "integer", "string"),
+        ),
+        (
+            mapping("string", ADDRESS),
+            mapping("string", "long"),
+            ((), mapping("string", ADDRESS), mapping("string", "long")),
+        ),
     ],
 )
-def test_what_does_not_fit_is_told_where_it_is(earlier: object, later: object | None, expected: object) -> None:
+def test_what_does_not_fit_is_told_where_it_is(
+    earlier: object, later: object | None, expected: object
+) -> None:
     assert misfit(earlier, later) == expected

@@ -1,4 +1,6 @@
-"""Which columns of its inputs a table is known not to read: by a manifest that is of its code and leaves nothing open."""
+"""Which columns of its inputs a table is known not to read: by a manifest that is of its code and
+leaves nothing open.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,20 +23,36 @@ COLUMNS = ("id", "Day", "amount", "note", "City", "at")
 
 
 def paid_table(**fields: Any) -> LakeTable:
-    values = {"keys": ["id"], "reads": {"orders": orders.snapshot()}, "refresh": "full", "trigger": SnapshotTrigger([ORDERS])}
+    values = {
+        "keys": ["id"],
+        "reads": {"orders": orders.snapshot()},
+        "refresh": "full",
+        "trigger": SnapshotTrigger([ORDERS]),
+    }
     return spark_table("silver.paid", **grouped(**values | fields))(lambda orders: orders)
 
 
 def planned_of(table: LakeTable, **fields: Any) -> PlannedTable:
     """A table that takes `id` as it is and filters by `amount`."""
-    read = PlannedColumn(name="id", type="long", sources=(Source(ColumnRef(ORDERS, "id"), Kind.IDENTITY),))
+    read = PlannedColumn(
+        name="id", type="long", sources=(Source(ColumnRef(ORDERS, "id"), Kind.IDENTITY),)
+    )
     indirect = (Source(ColumnRef(ORDERS, "AMOUNT"), Kind.FILTER),)
-    return replace(PlannedTable(name=table.name, columns=(read,), indirect=indirect, code=code_digest(table)), **fields)
+    return replace(
+        PlannedTable(name=table.name, columns=(read,), indirect=indirect, code=code_digest(table)),
+        **fields,
+    )
 
 
-def unread(table: LakeTable, planned: PlannedTable | None = None, lake: str = "shop") -> Mapping[str, frozenset[str]]:
-    source = PlannedTable(name=ORDERS, columns=tuple(PlannedColumn(name=name, type="long") for name in COLUMNS))
-    manifest = Manifest(lake=lake, tables={ORDERS: source, table.name: planned or planned_of(table)})
+def unread(
+    table: LakeTable, planned: PlannedTable | None = None, lake: str = "shop"
+) -> Mapping[str, frozenset[str]]:
+    source = PlannedTable(
+        name=ORDERS, columns=tuple(PlannedColumn(name=name, type="long") for name in COLUMNS)
+    )
+    manifest = Manifest(
+        lake=lake, tables={ORDERS: source, table.name: planned or planned_of(table)}
+    )
     return unread_columns(Lake("shop", [orders, table]), manifest).get(table.name, {})
 
 
@@ -49,8 +67,18 @@ def test_columns_of_the_declarations_conditions_count_as_read() -> None:
 
 def test_a_field_within_a_column_is_of_it_and_a_whole_table_is_all_of_it() -> None:
     table = paid_table()
-    for name, expected in [("note.text", {"city", "at"}), ("notes", {"note", "city", "at"}), (None, None)]:
-        planned = planned_of(table, indirect=(Source(ColumnRef(ORDERS, "amount"), Kind.FILTER), Source(ColumnRef(ORDERS, name), Kind.JOIN)))
+    for name, expected in [
+        ("note.text", {"city", "at"}),
+        ("notes", {"note", "city", "at"}),
+        (None, None),
+    ]:
+        planned = planned_of(
+            table,
+            indirect=(
+                Source(ColumnRef(ORDERS, "amount"), Kind.FILTER),
+                Source(ColumnRef(ORDERS, name), Kind.JOIN),
+            ),
+        )
         assert unread(table, planned).get(ORDERS) == expected
 
 
@@ -66,6 +94,8 @@ def test_a_field_within_a_column_is_of_it_and_a_whole_table_is_all_of_it() -> No
         {"udfs": ("Python UDF is_paid",)},
     ],
 )
-def test_nothing_is_known_of_other_code_nor_of_what_could_not_be_told(fields: dict[str, Any]) -> None:
+def test_nothing_is_known_of_other_code_nor_of_what_could_not_be_told(
+    fields: dict[str, Any],
+) -> None:
     table = paid_table()
     assert unread(table, planned_of(table, **fields)) == {}

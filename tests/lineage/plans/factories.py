@@ -9,7 +9,11 @@ Node = dict[str, Any]
 
 def table(name: str, **columns: int) -> Node:
     """A marked input with columns of these ids."""
-    return {"n": "Table", "f": {"name": name}, "out": [[number, column] for column, number in columns.items()]}
+    return {
+        "n": "Table",
+        "f": {"name": name},
+        "out": [[number, column] for column, number in columns.items()],
+    }
 
 
 def column(number: int, name: str = "a") -> Node:
@@ -30,8 +34,14 @@ def project(child: Node, *expressions: Node) -> Node:
 
 
 def rdd(number: int, **columns: int) -> Node:
-    return {"n": "LogicalRDD", "f": {"rdd": {"rdd": number}}, "out": [[one, name] for name, one in columns.items()]}
+    return {
+        "n": "LogicalRDD",
+        "f": {"rdd": {"rdd": number}},
+        "out": [[one, name] for name, one in columns.items()],
+    }
 
 
 def make_dump(plan: Node | None, name: str = "result", **others: object) -> Dump:
-    return dump_of({"v": 1, "name": name, "error": None if plan else "no plan", "plan": plan} | others)
+    return dump_of(
+        {"v": 1, "name": name, "error": None if plan else "no plan", "plan": plan} | others
+    )

@@ -1,4 +1,6 @@
-"""Statements as text that a person can read and write, and the zoo's dumps beside what they are known to mean."""
+"""Statements as text that a person can read and write, and the zoo's dumps beside what they are
+known to mean.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +25,10 @@ Dumps = tuple[Dump, ...]
 @cache
 def stored(name: str) -> dict[str, Dumps]:
     """The dumps of one part of the zoo, by shape."""
-    return {shape: read(dumps) for shape, dumps in json.loads((ZOO / f"{name}.json").read_text(encoding="utf-8")).items()}
+    return {
+        shape: read(dumps)
+        for shape, dumps in json.loads((ZOO / f"{name}.json").read_text(encoding="utf-8")).items()
+    }
 
 
 def read(dumps: Mapping[str, object] | Sequence[Mapping[str, object]]) -> Dumps:
@@ -34,7 +39,11 @@ def read(dumps: Mapping[str, object] | Sequence[Mapping[str, object]]) -> Dumps:
 def known(name: str) -> dict[str, str]:
     """What each shape of one part of the zoo is known to mean."""
     blocks = (ZOO / f"{name}.txt").read_text(encoding="utf-8").strip().split("\n\n")
-    return {block.splitlines()[0]: "\n".join(block.splitlines()[1:]) for block in blocks if not block.startswith("#")}
+    return {
+        block.splitlines()[0]: "\n".join(block.splitlines()[1:])
+        for block in blocks
+        if not block.startswith("#")
+    }
 
 
 def told(dumps: Dumps) -> str:
@@ -46,14 +55,23 @@ def told(dumps: Dumps) -> str:
 
 
 def said(statement: Statement) -> str:
-    lines = [f"  {one.column}: {_sources(one.sources, one.opaque, one.udfs) or 'constant'}" for one in statement.columns]
+    lines = [
+        f"  {one.column}: {_sources(one.sources, one.opaque, one.udfs) or 'constant'}"
+        for one in statement.columns
+    ]
     rows = _sources(statement.indirect, statement.unknown, statement.udfs)
     lines += [f"  rows: {rows}"] if rows else []
     written = "replaces" if statement.replaces else "writes"
-    lines.insert(0, f"  {written} {statement.target} from {', '.join(statement.inputs) or 'nothing'}")
+    lines.insert(
+        0, f"  {written} {statement.target} from {', '.join(statement.inputs) or 'nothing'}"
+    )
     return "\n".join(lines)
 
 
 def _sources(sources: Iterable[Source], opaque: Iterable[str], udfs: Iterable[str]) -> str:
-    found = [f"{source.kind}{' masked' if source.is_masking else ''} {source.ref}" for source in sources]
-    return ", ".join([*found, *(f"through {code}" for code in udfs), *(f"? {reason}" for reason in opaque)])
+    found = [
+        f"{source.kind}{' masked' if source.is_masking else ''} {source.ref}" for source in sources
+    ]
+    return ", ".join(
+        [*found, *(f"through {code}" for code in udfs), *(f"? {reason}" for reason in opaque)]
+    )

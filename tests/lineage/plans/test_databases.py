@@ -1,4 +1,6 @@
-"""A table of a database has the name that OpenLineage gives it, and one of another catalog that of its catalog too."""
+"""A table of a database has the name that OpenLineage gives it, and one of another catalog that of
+its catalog too.
+"""
 
 import pytest
 
@@ -18,12 +20,16 @@ from lakechime_dagster.lineage.plan_dump import data_set_of, place_of
         ("h2:mem:shop", "ORDERS", "h2:mem:shop/ORDERS"),
     ],
 )
-def test_a_table_of_a_database_has_the_name_that_openlineage_gives_it(database: str, table: str, name: str) -> None:
+def test_a_table_of_a_database_has_the_name_that_openlineage_gives_it(
+    database: str, table: str, name: str
+) -> None:
     assert "/".join(data_set_of(database, table)) == name
 
 
 def test_it_is_a_table_of_the_lake_by_its_alias_alone_and_not_by_a_like_name() -> None:
-    place = place_of({"relation": {"o": "JDBCRelation", "database": "mysql://db/shop", "table": "shop.orders"}})
+    place = place_of(
+        {"relation": {"o": "JDBCRelation", "database": "mysql://db/shop", "table": "shop.orders"}}
+    )
     assert place.named(Names(tables=("shop.orders",))) == ("mysql://db:3306/shop.orders", False)
     aliased = Names(tables=("bronze.orders",), aliases={"mysql://db:3306/shop.*": "bronze.*"})
     assert place.named(aliased) == ("bronze.orders", True)

@@ -1,4 +1,6 @@
-"""Whatever part of a plan a dump has lost, it is told that something is not known: never does a source go missing silently."""
+"""Whatever part of a plan a dump has lost, it is told that something is not known: never does a
+source go missing silently.
+"""
 
 import json
 import random
@@ -21,13 +23,21 @@ def holds_nodes(value: Any) -> bool:
 
 def losses(text: str) -> list[tuple[int, str]]:
     """Each place of a node in a dump with a parameter that holds others."""
-    return [(place, key) for place, node in enumerate(nodes_of(json.loads(text))) for key, value in node["f"].items() if holds_nodes(value)]
+    return [
+        (place, key)
+        for place, node in enumerate(nodes_of(json.loads(text)))
+        for key, value in node["f"].items()
+        if holds_nodes(value)
+    ]
 
 
 def stored_texts(part: str) -> dict[str, str]:
     """The dumps of one part of the zoo, by shape, with their nodes in each other."""
     shapes = json.loads((ZOO / f"{part}.json").read_text(encoding="utf-8"))
-    return {name: json.dumps([nested(one) | {"nodes": None} for one in dumps_in(dumps)]) for name, dumps in shapes.items()}
+    return {
+        name: json.dumps([nested(one) | {"nodes": None} for one in dumps_in(dumps)])
+        for name, dumps in shapes.items()
+    }
 
 
 def dumps_in(dumps: Any) -> list[dict[str, Any]]:
@@ -42,12 +52,22 @@ def without(text: str, place: int, key: str) -> Any:
 
 @pytest.mark.tier2
 def test_a_part_that_is_lost_changes_nothing_or_is_told() -> None:
-    shapes = {f"{part}/{name}": dumps for part in PARTS for name, dumps in stored_texts(part).items()}
-    cases = [(shape, *loss) for shape, text in shapes.items() if "?" not in told(read(json.loads(text))) for loss in losses(text)]
+    shapes = {
+        f"{part}/{name}": dumps for part in PARTS for name, dumps in stored_texts(part).items()
+    }
+    cases = [
+        (shape, *loss)
+        for shape, text in shapes.items()
+        if "?" not in told(read(json.loads(text)))
+        for loss in losses(text)
+    ]
     assert len(cases) > CASES
     silent = []
     for shape, place, key in random.Random(6).sample(cases, CASES):
-        whole, poorer = told(read(json.loads(shapes[shape]))), told(read(without(shapes[shape], place, key)))
+        whole, poorer = (
+            told(read(json.loads(shapes[shape]))),
+            told(read(without(shapes[shape], place, key))),
+        )
         if poorer != whole and "?" not in poorer and "not known" not in poorer:
             silent.append((shape, place, key))
     assert silent == []

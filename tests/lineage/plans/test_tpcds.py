@@ -1,4 +1,6 @@
-"""Two readers that know nothing of each other, of plans and of SQL as text, agree on each column of TPC-DS, by position."""
+"""Two readers that know nothing of each other, of plans and of SQL as text, agree on each column of
+TPC-DS, by position.
+"""
 
 from collections.abc import Iterable
 from functools import cache
@@ -37,17 +39,25 @@ def by_text() -> dict[str, Statement]:
 
 
 def plan_columns(number: str) -> list[ColumnLineage]:
-    return [column.value.lineage(f"c{place}") for place, column in enumerate(by_plan()[number].columns)]
+    return [
+        column.value.lineage(f"c{place}") for place, column in enumerate(by_plan()[number].columns)
+    ]
 
 
 def direct(column: ColumnLineage) -> set[Source]:
-    """What the values of a column are made of; that a count of rows is made of data sets as a whole, plans alone tell."""
+    """What the values of a column are made of; that a count of rows is made of data sets as a
+    whole, plans alone tell.
+    """
     return {source for source in column.sources if source.kind.is_direct and source.ref.column}
 
 
 def used(columns: Iterable[ColumnLineage], indirect: Iterable[Source]) -> set[ColumnRef]:
     """All columns that take part in whatever way."""
-    return {source.ref for source in [*indirect, *(source for column in columns for source in column.sources)] if source.ref.column}
+    return {
+        source.ref
+        for source in [*indirect, *(source for column in columns for source in column.sources)]
+        if source.ref.column
+    }
 
 
 @pytest.fixture(scope="module", params=range(1, 100), ids=str)
@@ -56,7 +66,9 @@ def number(request: pytest.FixtureRequest) -> str:
 
 
 def test_values_are_made_of_the_same_columns_in_the_same_way(number: str) -> None:
-    assert [direct(column) for column in plan_columns(number)] == [direct(column) for column in by_text()[number].columns]
+    assert [direct(column) for column in plan_columns(number)] == [
+        direct(column) for column in by_text()[number].columns
+    ]
 
 
 def test_the_same_columns_take_part_in_a_query(number: str) -> None:
@@ -65,6 +77,10 @@ def test_the_same_columns_take_part_in_a_query(number: str) -> None:
 
 
 def test_all_columns_of_all_queries_are_compared_and_none_is_opaque() -> None:
-    columns = [column for number in by_plan() for column in (*plan_columns(number), *by_text()[number].columns)]
+    columns = [
+        column
+        for number in by_plan()
+        for column in (*plan_columns(number), *by_text()[number].columns)
+    ]
     assert len(columns) == 2 * COLUMNS
     assert not [column for column in columns if column.opaque]

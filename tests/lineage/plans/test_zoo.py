@@ -19,7 +19,11 @@ PARTS = {
 }
 """Each part of the zoo, and where what its shapes mean is written down."""
 
-MEANINGS = {f"{part}/{shape}": meaning for part, written in PARTS.items() for shape, meaning in known(written).items()}
+MEANINGS = {
+    f"{part}/{shape}": meaning
+    for part, written in PARTS.items()
+    for shape, meaning in known(written).items()
+}
 
 
 @cache
@@ -38,7 +42,9 @@ def test_the_zoo_has_a_meaning_for_each_dump() -> None:
 
 @pytest.mark.parametrize("shape", sorted(known("writes").keys() & known("iceberg").keys()))
 def test_a_statement_means_the_same_of_a_delta_and_of_an_iceberg_table(shape: str) -> None:
-    assert sorted(known("iceberg")[shape].splitlines()) == sorted(known("writes")[shape].splitlines())
+    assert sorted(known("iceberg")[shape].splitlines()) == sorted(
+        known("writes")[shape].splitlines()
+    )
 
 
 @cache
@@ -54,7 +60,11 @@ def holding() -> dict[str, list[str]]:
 TABLES = {"nodes": NODES, "expressions": EXPRESSIONS, "writes": WRITES}
 
 
-@pytest.mark.parametrize(("table", "rule"), [(table, rule) for table, rules in TABLES.items() for rule in rules])
-def test_without_any_one_rule_a_shape_means_something_else(table: str, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("table", "rule"), [(table, rule) for table, rules in TABLES.items() for rule in rules]
+)
+def test_without_any_one_rule_a_shape_means_something_else(
+    table: str, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delitem(TABLES[table], rule)  # pyright: ignore[reportArgumentType]
     assert any(told(dumps()[shape]) != MEANINGS[shape] for shape in holding().get(rule, ()))

@@ -4,13 +4,19 @@ from lakechime_dagster.lineage.columns import Names, Statement
 from lakechime_dagster.lineage.sql_queries import SqlSchema
 from lakechime_dagster.lineage.sql_statements import statements_of_sql
 
-TABLES = {"shop.orders": ("id", "customer", "amount", "items"), "shop.customers": ("id", "name"), "gold.days": ("day", "total")}
+TABLES = {
+    "shop.orders": ("id", "customer", "amount", "items"),
+    "shop.customers": ("id", "name"),
+    "gold.days": ("day", "total"),
+}
 SHORT = {"t": "transformation", "agg": "aggregation"}
 
 
 def make_schema(**aliases: str) -> SqlSchema:
     """The tables of a small shop; an alias that ends with `_` means all names below."""
-    return SqlSchema(TABLES, Names(aliases={said.replace("_", ".*"): meant for said, meant in aliases.items()}))
+    return SqlSchema(
+        TABLES, Names(aliases={said.replace("_", ".*"): meant for said, meant in aliases.items()})
+    )
 
 
 def told(sql: str, dialect: str = "spark", schema: SqlSchema | None = None) -> list[str]:
@@ -19,11 +25,19 @@ def told(sql: str, dialect: str = "spark", schema: SqlSchema | None = None) -> l
 
 
 def line(one: Statement) -> str:
-    """`target: column = kind source + …, column = !reason | kind source` with what decides about rows at the end."""
+    """`target: column = kind source + …, column = !reason | kind source` with what decides about
+    rows at the end.
+    """
     columns = []
     for column in one.columns:
-        parts = [f"{source.kind} {source.ref}{' masked' if source.is_masking else ''}" for source in column.sources]
-        columns.append(f"{column.column} = {' + '.join([*parts, *(f'!{reason}' for reason in column.opaque)]) or 'constant'}")
+        parts = [
+            f"{source.kind} {source.ref}{' masked' if source.is_masking else ''}"
+            for source in column.sources
+        ]
+        columns.append(
+            f"{column.column} = "
+            f"{' + '.join([*parts, *(f'!{reason}' for reason in column.opaque)]) or 'constant'}"
+        )
     rows = ", ".join(f"{source.kind} {source.ref}" for source in one.indirect)
     unknown = "".join(f" !{reason}" for reason in one.unknown)
     return f"{one.target or 'read'}: {', '.join(columns)}{f' | {rows}' if rows else ''}{unknown}"

@@ -1,4 +1,6 @@
-"""What statements say of columns; each line of golden/ is written by hand from the meaning of the SQL above it."""
+"""What statements say of columns; each line of golden/ is written by hand from the meaning of the
+SQL above it.
+"""
 
 import re
 from dataclasses import replace
@@ -25,7 +27,10 @@ def test_a_statement_tells_where_columns_come_from_and_what_is_not_known(block: 
     assert told(sql, dialect.removeprefix("-- ")) == [one.removeprefix("--> ") for one in expected]
 
 
-COLUMNS = {table: re.findall(r"(\w+) \S+(?:, |$)", re.sub(r"<.*?>", "", columns)) for table, columns in SCHEMAS.items()}
+COLUMNS = {
+    table: re.findall(r"(\w+) \S+(?:, |$)", re.sub(r"<.*?>", "", columns))
+    for table, columns in SCHEMAS.items()
+}
 OTHERWISE = {
     "nothing_from_a_column": "a plan does not show the name that Spark makes of a literal",
     "aggregate_with_filter": "Spark counts what holds by a sum, which masks nothing",
@@ -46,8 +51,12 @@ OTHERWISE = {
 
 @pytest.mark.parametrize("shape", TEXTS)
 def test_a_text_means_what_its_plan_means(shape: str) -> None:
-    (found,) = statements_of_sql(re.sub(r"\{(\w+)\}", r"\1", TEXTS[shape]), "spark", SqlSchema(COLUMNS))
-    is_same = sorted(said(replace(found, target=shape)).splitlines()) == sorted(known("frames")[shape].splitlines())
+    (found,) = statements_of_sql(
+        re.sub(r"\{(\w+)\}", r"\1", TEXTS[shape]), "spark", SqlSchema(COLUMNS)
+    )
+    is_same = sorted(said(replace(found, target=shape)).splitlines()) == sorted(
+        known("frames")[shape].splitlines()
+    )
     assert is_same == (shape not in OTHERWISE), OTHERWISE.get(shape)
 
 
@@ -58,14 +67,20 @@ def test_only_what_leaves_no_row_replaces() -> None:
         "CREATE OR REPLACE TABLE gold.days AS SELECT id FROM shop.orders": True,
         "INSERT INTO gold.days SELECT id, amount FROM shop.orders": False,
     }
-    assert {sql: statements_of_sql(sql, "spark", make_schema())[0].replaces for sql in several} == several
+    assert {
+        sql: statements_of_sql(sql, "spark", make_schema())[0].replaces for sql in several
+    } == several
 
 
 def test_what_is_read_is_an_input_though_no_column_is_taken() -> None:
-    (found,) = statements_of_sql("INSERT INTO gold.days SELECT 1, COUNT(*) FROM shop.orders", "spark", make_schema())
+    (found,) = statements_of_sql(
+        "INSERT INTO gold.days SELECT 1, COUNT(*) FROM shop.orders", "spark", make_schema()
+    )
     assert found.inputs == ("shop.orders",)
 
 
 def test_names_of_a_catalog_go_by_aliases() -> None:
     schema = make_schema(hive_="*")
-    assert told("SELECT name FROM hive.shop.customers", "trino", schema) == ["read: name = identity shop.customers.name"]
+    assert told("SELECT name FROM hive.shop.customers", "trino", schema) == [
+        "read: name = identity shop.customers.name"
+    ]

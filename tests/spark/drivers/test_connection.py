@@ -6,7 +6,15 @@ import stat
 import threading
 from pathlib import Path
 
-from lakechime_dagster.spark.driver import Unattached, _sign_in, attach, attachments, clients_folder, present_clients, probe
+from lakechime_dagster.spark.driver import (
+    Unattached,
+    _sign_in,
+    attach,
+    attachments,
+    clients_folder,
+    present_clients,
+    probe,
+)
 from lakechime_dagster.spark.jvm import Gateway, WarmFile, warm_file
 from tests.support.spark import small_settings
 
@@ -14,7 +22,14 @@ DEAD_PID = 2**22 + 1  # above what Linux gives out
 
 
 def make_file(**others: object) -> WarmFile:
-    values = {"host_pid": os.getpid(), "generation": 1, "revision": "r", "spark_version": "4.1.3", "is_up": True, "secret": "s3cret"}
+    values = {
+        "host_pid": os.getpid(),
+        "generation": 1,
+        "revision": "r",
+        "spark_version": "4.1.3",
+        "is_up": True,
+        "secret": "s3cret",
+    }
     return WarmFile(**(values | others))  # type: ignore[arg-type]
 
 
@@ -42,7 +57,9 @@ def test_without_a_host_there_is_nothing_to_attach_to(tmp_path: Path) -> None:
 
 def test_a_dead_host_is_named(tmp_path: Path) -> None:
     make_file(host_pid=DEAD_PID).write(tmp_path)
-    assert attach(tmp_path, small_settings("warm")) == Unattached(f"the warm driver of process {DEAD_PID} has died")
+    assert attach(tmp_path, small_settings("warm")) == Unattached(
+        f"the warm driver of process {DEAD_PID} has died"
+    )
 
 
 def test_a_host_of_other_settings_is_not_attached_to(tmp_path: Path) -> None:
@@ -60,7 +77,9 @@ def test_a_closed_port_cannot_be_reached() -> None:
 
 def test_a_port_that_speaks_otherwise_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=answer, args=(server, b"HTTP/1.1 400 Bad Request\r\n"), daemon=True).start()
+        threading.Thread(
+            target=answer, args=(server, b"HTTP/1.1 400 Bad Request\r\n"), daemon=True
+        ).start()
         assert probe(Gateway(server.getsockname()[1], "secret")) == "refused our secret"
 
 

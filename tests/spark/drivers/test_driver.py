@@ -1,4 +1,6 @@
-"""A driver of this process alone: Delta works, sessions are apart, jobs can be found and cancelled by their tag."""
+"""A driver of this process alone: Delta works, sessions are apart, jobs can be found and cancelled
+by their tag.
+"""
 
 import sys
 import threading
@@ -18,7 +20,9 @@ pytestmark = pytest.mark.spark
 LONG_JOB = "SELECT sum(hash(id)) FROM range(0, 1000000000000, 1, 1)"
 
 
-def test_a_second_driver_of_a_process_shares_its_jvm_but_not_its_views(spark_driver: Driver, tmp_path: Path, spark_jars: Path) -> None:
+def test_a_second_driver_of_a_process_shares_its_jvm_but_not_its_views(
+    spark_driver: Driver, tmp_path: Path, spark_jars: Path
+) -> None:
     with open_driver(small_settings("warm"), tmp_path, jars=spark_jars) as second:
         second.spark.range(1).createOrReplaceTempView("only_in_the_second")
         second.spark.conf.set("spark.sql.shuffle.partitions", "7")
@@ -31,11 +35,17 @@ def test_a_second_driver_of_a_process_shares_its_jvm_but_not_its_views(spark_dri
 
 def test_cancelling_a_tag_ends_its_jobs_and_no_others(spark_driver: Driver) -> None:
     outcomes: dict[str, str] = {}
-    threads = [threading.Thread(target=run_tagged, args=(spark_driver, tag, outcomes)) for tag in ("lakechime-a-1", "lakechime-b-1")]
+    threads = [
+        threading.Thread(target=run_tagged, args=(spark_driver, tag, outcomes))
+        for tag in ("lakechime-a-1", "lakechime-b-1")
+    ]
     for thread in threads:
         thread.start()
     try:
-        await_true(lambda: all(spark_driver._running(tag) for tag in ("lakechime-a-1", "lakechime-b-1")), "both jobs run")
+        await_true(
+            lambda: all(spark_driver._running(tag) for tag in ("lakechime-a-1", "lakechime-b-1")),
+            "both jobs run",
+        )
         assert spark_driver.cancel("lakechime-a-1") == 1
         threads[0].join(30)
         assert "cancelled" in outcomes["lakechime-a-1"]
@@ -81,15 +91,21 @@ def test_python_workers_import_from_folders_and_from_archives_that_a_program_add
         import pyarrow as pa
         from told_by_an_archive import ANSWER  # type: ignore[import-not-found]
 
-        archives = [entry.rpartition("/")[2] for entry in sys.path if entry.endswith((".jar", ".zip"))]
+        archives = [
+            entry.rpartition("/")[2] for entry in sys.path if entry.endswith((".jar", ".zip"))
+        ]
         yield pa.RecordBatch.from_pydict({"answer": [ANSWER], "archives": [archives]})
 
     row = spark.range(1).mapInArrow(asked, "answer long, archives array<string>").collect()[0]
     assert row.answer == 42
-    assert [name for name in row.archives if not name.startswith("python3")] == ["told_by_an_archive.zip"]
+    assert [name for name in row.archives if not name.startswith("python3")] == [
+        "told_by_an_archive.zip"
+    ]
 
 
-def test_closing_a_local_driver_ends_its_jvm_and_leaves_the_process_as_it_was(tmp_path: Path, spark_jars: Path) -> None:
+def test_closing_a_local_driver_ends_its_jvm_and_leaves_the_process_as_it_was(
+    tmp_path: Path, spark_jars: Path
+) -> None:
     code = """
         import signal
         from pyspark import SparkContext
@@ -108,7 +124,9 @@ def test_closing_a_local_driver_ends_its_jvm_and_leaves_the_process_as_it_was(tm
     assert said[1:] == ["True", "False None []", "4 True"]
 
 
-def test_a_run_whose_jvm_dies_says_so_and_the_next_one_of_its_process_has_another(tmp_path: Path, spark_jars: Path) -> None:
+def test_a_run_whose_jvm_dies_says_so_and_the_next_one_of_its_process_has_another(
+    tmp_path: Path, spark_jars: Path
+) -> None:
     code = """
         import signal
         from lakechime_dagster.spark.driver import SparkFailedError, described
@@ -126,10 +144,15 @@ def test_a_run_whose_jvm_dies_says_so_and_the_next_one_of_its_process_has_anothe
         with open_here() as driver:
             say(driver.kind, driver.spark.range(4).count())
     """
-    assert run_client(code, tmp_path, spark_jars, small_settings()) == ["the Spark driver is gone: start the run again", "local 4"]
+    assert run_client(code, tmp_path, spark_jars, small_settings()) == [
+        "the Spark driver is gone: start the run again",
+        "local 4",
+    ]
 
 
-def test_a_session_of_somebody_else_is_joined_and_left_running(tmp_path: Path, spark_jars: Path) -> None:
+def test_a_session_of_somebody_else_is_joined_and_left_running(
+    tmp_path: Path, spark_jars: Path
+) -> None:
     need_bash()
     code = """
         from lakechime_dagster.spark.jvm import find_java

@@ -19,20 +19,32 @@ pytestmark = pytest.mark.spark
 
 @pytest.mark.tier1
 def test_a_failure_says_what_spark_said_without_its_stack(spark: SparkSession) -> None:
-    with pytest.raises(SparkFailedError, match=r"AnalysisException: .*nowhere") as caught, described():
+    with (
+        pytest.raises(SparkFailedError, match=r"AnalysisException: .*nowhere") as caught,
+        described(),
+    ):
         spark.sql("SELECT nowhere FROM range(1)")
     assert not re.search(r"JVM stacktrace|org\.apache|Project|Range \(", str(caught.value))
-    assert re.search(r"test_failures\.py(.|\n)*org\.apache\.spark\S*AnalysisException(.|\n)*\tat org\.apache", stack(caught.value))
+    assert re.search(
+        r"test_failures\.py(.|\n)*org\.apache\.spark\S*AnalysisException(.|\n)*\tat org\.apache",
+        stack(caught.value),
+    )
 
 
 @pytest.mark.parametrize("of_frame", [False, True])
-def test_a_failure_that_is_put_into_words_is_not_logged_with_its_stack_too(spark: SparkSession, of_frame: bool) -> None:
-    logger = PySparkLogger.getLogger("DataFrameQueryContextLogger" if of_frame else "SQLQueryContextLogger")
+def test_a_failure_that_is_put_into_words_is_not_logged_with_its_stack_too(
+    spark: SparkSession, of_frame: bool
+) -> None:
+    logger = PySparkLogger.getLogger(
+        "DataFrameQueryContextLogger" if of_frame else "SQLQueryContextLogger"
+    )
     logged = BufferingHandler(capacity=10)
     logger.addHandler(logged)
     try:
         with pytest.raises(SparkFailedError), described():
-            spark.range(1).select(F.col("nowhere") + 1) if of_frame else spark.sql("SELECT nowhere FROM range(1)")
+            spark.range(1).select(F.col("nowhere") + 1) if of_frame else spark.sql(
+                "SELECT nowhere FROM range(1)"
+            )
     finally:
         logger.removeHandler(logged)
     assert logged.buffer == []
@@ -82,7 +94,10 @@ def test_a_call_that_java_refuses_says_what_java_said(spark: SparkSession) -> No
 
 @pytest.mark.tier1
 def test_a_failure_in_a_task_says_what_the_task_said(spark: SparkSession) -> None:
-    with pytest.raises(SparkFailedError, match="an order without a customer") as caught, described():
+    with (
+        pytest.raises(SparkFailedError, match="an order without a customer") as caught,
+        described(),
+    ):
         spark.sql("SELECT raise_error('an order without a customer') FROM range(1)").collect()
     assert not re.search(r"Job aborted|stage|\bat \w|org\.apache", str(caught.value))
 
@@ -102,16 +117,27 @@ def test_a_file_that_is_gone_is_named(spark: SparkSession, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
-        ("org.apache.spark.SparkException: no\n\tat org.apache.spark.X.y(X.scala:1)", "SparkException: no"),
+        (
+            "org.apache.spark.SparkException: no\n\tat org.apache.spark.X.y(X.scala:1)",
+            "SparkException: no",
+        ),
         ("java.lang.IllegalStateException: x\n\nJVM stacktrace:\nmore", "IllegalStateException: x"),
-        ("Job failed: java.io.IOException: disk\n\nDriver stacktrace:", "Job failed: IOException: disk"),
-        ("table io.Orders and a.b.Orders at 5 o'clock", "table io.Orders and a.b.Orders at 5 o'clock"),
+        (
+            "Job failed: java.io.IOException: disk\n\nDriver stacktrace:",
+            "Job failed: IOException: disk",
+        ),
+        (
+            "table io.Orders and a.b.Orders at 5 o'clock",
+            "table io.Orders and a.b.Orders at 5 o'clock",
+        ),
         ("[X] no; line 1 pos 7;\n'Project ['k#1L]\n+- Range (0, 1)\n", "[X] no; line 1 pos 7"),
         ("[X] no;\n'Union\n:- Range (0, 1)\n+- Range (1, 2)", "[X] no"),
         ("two lines;\nOf a user", "two lines;\nOf a user"),
     ],
 )
-def test_stacks_and_packages_are_left_out_and_names_of_tables_are_not(said: str, shown: str) -> None:
+def test_stacks_and_packages_are_left_out_and_names_of_tables_are_not(
+    said: str, shown: str
+) -> None:
     assert plain(said) == shown
 
 

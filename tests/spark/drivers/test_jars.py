@@ -1,4 +1,6 @@
-"""A folder of jars is complete, broken or to be fetched, and that is known without Java or a network."""
+"""A folder of jars is complete, broken or to be fetched, and that is known without Java or a
+network.
+"""
 
 import zipfile
 from pathlib import Path
@@ -25,7 +27,9 @@ def test_a_truncated_jar_is_named_with_its_remedy(tmp_path: Path) -> None:
     put_jars(tmp_path)
     broken = tmp_path / jar_names()[0]
     broken.write_bytes(broken.read_bytes()[:-10])
-    with pytest.raises(SparkUnavailableError, match=rf"{broken.name} is broken: delete it and start again"):
+    with pytest.raises(
+        SparkUnavailableError, match=rf"{broken.name} is broken: delete it and start again"
+    ):
         ensure_jars(tmp_path, no_java)
 
 
@@ -48,7 +52,9 @@ def test_fetched_jars_replace_those_of_an_incomplete_folder(tmp_path: Path) -> N
     assert complete_jars(folder) == [folder / name for name in jar_names()]
 
 
-def test_a_fetch_that_brings_nothing_says_what_is_missing_and_where_it_belongs(tmp_path: Path) -> None:
+def test_a_fetch_that_brings_nothing_says_what_is_missing_and_where_it_belongs(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "jars"
     with pytest.raises(SparkUnavailableError) as raised:
         ensure_jars(folder, lambda: failing_java(tmp_path), lambda line: None)

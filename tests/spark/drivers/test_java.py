@@ -25,16 +25,29 @@ def test_the_major_version_is_read_from_what_java_prints(text: str, version: int
 
 def test_the_first_fitting_java_wins_and_unfit_ones_are_named(tmp_path: Path) -> None:
     old, new, fit = (
-        make_java(tmp_path / name, version) for name, version in (("eleven", "11.0.2"), ("twenty-five", "25"), ("fit", "21.0.8"))
+        make_java(tmp_path / name, version)
+        for name, version in (("eleven", "11.0.2"), ("twenty-five", "25"), ("fit", "21.0.8"))
     )
-    java = find_java(environ={"JAVA_HOME": str(old), "PATH": f"{new / 'bin'}:{fit / 'bin'}"}, places=(), bundled=False)
+    java = find_java(
+        environ={"JAVA_HOME": str(old), "PATH": f"{new / 'bin'}:{fit / 'bin'}"},
+        places=(),
+        bundled=False,
+    )
     assert (java.home, java.version) == (fit, 21)
-    assert java.skipped == (f"JAVA_HOME names {old}/bin/java, which is Java 11", f"PATH has {new}/bin/java, which is Java 25")
+    assert java.skipped == (
+        f"JAVA_HOME names {old}/bin/java, which is Java 11",
+        f"PATH has {new}/bin/java, which is Java 25",
+    )
 
 
 def test_a_java_home_is_preferred_to_the_path(tmp_path: Path) -> None:
     home, on_path = make_java(tmp_path / "home", "17.0.1"), make_java(tmp_path / "path", "21.0.1")
-    assert find_java(environ={"JAVA_HOME": str(home), "PATH": str(on_path / "bin")}, places=(), bundled=False).home == home
+    assert (
+        find_java(
+            environ={"JAVA_HOME": str(home), "PATH": str(on_path / "bin")}, places=(), bundled=False
+        ).home
+        == home
+    )
 
 
 def test_usual_places_are_searched_last(tmp_path: Path) -> None:
@@ -44,7 +57,10 @@ def test_usual_places_are_searched_last(tmp_path: Path) -> None:
 
 def test_a_preferred_java_of_a_wrong_version_is_an_error(tmp_path: Path) -> None:
     home = make_java(tmp_path / "java", "25.0.1")
-    with pytest.raises(SparkUnavailableError, match=r"LAKECHIME_SPARK_JAVA names .*/java/bin/java, which is Java 25; Spark needs 17 or 21"):
+    with pytest.raises(
+        SparkUnavailableError,
+        match=r"LAKECHIME_SPARK_JAVA names .*/java/bin/java, which is Java 25; Spark needs 17 or 21",
+    ):
         find_java(home)
 
 

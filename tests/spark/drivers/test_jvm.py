@@ -1,4 +1,6 @@
-"""The JVM is started with what it needs, tells what ails it, and ends with the process that started it."""
+"""The JVM is started with what it needs, tells what ails it, and ends with the process that started
+it.
+"""
 
 import os
 import signal
@@ -19,15 +21,28 @@ def test_any_text_survives_a_properties_file(text: str) -> None:
 
 
 def test_a_jvm_that_cannot_start_says_where_its_log_is(tmp_path: Path, spark_jars: Path) -> None:
-    with pytest.raises(SparkUnavailableError, match=r"ended while starting, exit code 3 \(log: .*/spark/logs/driver-.*\.log\)"):
-        start_jvm(small_settings(), failing_java(tmp_path, "unknown trouble"), home=tmp_path, jars=spark_jars)
+    with pytest.raises(
+        SparkUnavailableError,
+        match=r"ended while starting, exit code 3 \(log: .*/spark/logs/driver-.*\.log\)",
+    ):
+        start_jvm(
+            small_settings(),
+            failing_java(tmp_path, "unknown trouble"),
+            home=tmp_path,
+            jars=spark_jars,
+        )
     assert list((tmp_path / "spark" / "running").iterdir()) == []
 
 
 def test_known_failures_are_told_in_words(tmp_path: Path, spark_jars: Path) -> None:
-    with pytest.raises(SparkUnavailableError, match="not enough memory; lower LAKECHIME_SPARK_MEMORY"):
+    with pytest.raises(
+        SparkUnavailableError, match="not enough memory; lower LAKECHIME_SPARK_MEMORY"
+    ):
         start_jvm(
-            small_settings(), failing_java(tmp_path, "Could not reserve enough space for object heap"), home=tmp_path, jars=spark_jars
+            small_settings(),
+            failing_java(tmp_path, "Could not reserve enough space for object heap"),
+            home=tmp_path,
+            jars=spark_jars,
         )
 
 
@@ -43,15 +58,25 @@ def test_confs_are_kept_from_the_command_line(tmp_path: Path, spark_jars: Path) 
     jvm = start_jvm(settings, find_java(), home=tmp_path, jars=spark_jars)
     try:
         assert "s3cret" not in " ".join(map(str, jvm.process.args))  # type: ignore[arg-type]
-        assert {path.stat().st_mode & 0o077 for path in (tmp_path / "spark", jvm.work, jvm.work / "spark.properties")} == {0}
+        assert {
+            path.stat().st_mode & 0o077
+            for path in (tmp_path / "spark", jvm.work, jvm.work / "spark.properties")
+        } == {0}
     finally:
         jvm.stop()
     assert not jvm.work.exists()
 
 
 @pytest.mark.spark
-def test_the_jvm_of_a_killed_process_ends_and_its_folder_goes_with_the_next_start(tmp_path: Path, spark_jars: Path) -> None:
-    with start_client("driver = open_here(); say(jvm_pid(driver)); input()", tmp_path, spark_jars, small_settings()) as client:
+def test_the_jvm_of_a_killed_process_ends_and_its_folder_goes_with_the_next_start(
+    tmp_path: Path, spark_jars: Path
+) -> None:
+    with start_client(
+        "driver = open_here(); say(jvm_pid(driver)); input()",
+        tmp_path,
+        spark_jars,
+        small_settings(),
+    ) as client:
         assert client.stdout is not None
         pid = int(client.stdout.readline())
         assert is_alive(pid)

@@ -1,4 +1,6 @@
-"""A driver by master URL: the same code on a standalone cluster of one master and two workers from pyspark's own scripts."""
+"""A driver by master URL: the same code on a standalone cluster of one master and two workers from
+pyspark's own scripts.
+"""
 
 import os
 import re
@@ -24,13 +26,30 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     processes = [start_daemon(folder, "master", "--port", "0")]
     try:
         log = folder / "master.log"
-        await_true(lambda: re.search(r"Starting Spark master at (spark://\S+)", log.read_text()), "the master listens")
+        await_true(
+            lambda: re.search(r"Starting Spark master at (spark://\S+)", log.read_text()),
+            "the master listens",
+        )
         found = re.search(r"Starting Spark master at (spark://\S+)", log.read_text())
         assert found is not None
         for number in range(WORKERS):
             work = folder / f"worker-{number}"
-            processes.append(start_daemon(folder, f"worker-{number}", "--cores", "1", "--memory", "1g", "--work-dir", str(work), found[1]))
-        await_true(lambda: log.read_text().count("Registering worker") == WORKERS, "the workers register")
+            processes.append(
+                start_daemon(
+                    folder,
+                    f"worker-{number}",
+                    "--cores",
+                    "1",
+                    "--memory",
+                    "1g",
+                    "--work-dir",
+                    str(work),
+                    found[1],
+                )
+            )
+        await_true(
+            lambda: log.read_text().count("Registering worker") == WORKERS, "the workers register"
+        )
         yield found[1]
     finally:
         for process in reversed(processes):
@@ -40,7 +59,9 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.tier3
-def test_a_merge_runs_on_the_executors_of_a_cluster(master: str, tmp_path: Path, spark_jars: Path) -> None:
+def test_a_merge_runs_on_the_executors_of_a_cluster(
+    master: str, tmp_path: Path, spark_jars: Path
+) -> None:
     code = """
         with open_here() as driver:
             say(driver.kind, driver.reason)
@@ -52,7 +73,9 @@ def test_a_merge_runs_on_the_executors_of_a_cluster(master: str, tmp_path: Path,
             say(table.count(), table.mapInArrow(lambda batches: batches, "id long").count())
             say(len(driver.spark._jsc.sc().statusTracker().getExecutorInfos()))
     """
-    settings = small_settings(master, conf={"spark.executor.memory": "512m", "spark.cores.max": "2"})
+    settings = small_settings(
+        master, conf={"spark.executor.memory": "512m", "spark.cores.max": "2"}
+    )
     said = run_client(code, tmp_path, spark_jars, settings)
     assert said[0].startswith(f"{master} started with Java")
     assert said[1:] == ["110 110", "3"]  # the driver and an executor on each worker

@@ -40,7 +40,9 @@ def started() -> Iterator[list[WarmHost]]:
 
 
 @pytest.mark.tier2
-def test_two_clients_share_the_jvm_but_neither_views_nor_confs(host: WarmHost, spark_jars: Path) -> None:
+def test_two_clients_share_the_jvm_but_neither_views_nor_confs(
+    host: WarmHost, spark_jars: Path
+) -> None:
     with start_client(
         """
         driver = open_here()
@@ -69,7 +71,11 @@ def test_two_clients_share_the_jvm_but_neither_views_nor_confs(host: WarmHost, s
             spark_jars,
             SETTINGS,
         )
-        assert said == [f"warm {pid} attached to the warm driver of process {host.process.pid}", "False 2", "4"]
+        assert said == [
+            f"warm {pid} attached to the warm driver of process {host.process.pid}",
+            "False 2",
+            "4",
+        ]
         rest, _ = first.communicate("\n", timeout=60)
     assert (kind, rest) == ("warm", "1\n")
 
@@ -86,7 +92,9 @@ def test_a_client_keeps_its_handler_of_ctrl_c(host: WarmHost, spark_jars: Path) 
 
 
 @pytest.mark.tier2
-def test_the_job_of_a_killed_client_goes_on_until_the_next_one_cancels_its_tag(host: WarmHost, spark_jars: Path) -> None:
+def test_the_job_of_a_killed_client_goes_on_until_the_next_one_cancels_its_tag(
+    host: WarmHost, spark_jars: Path
+) -> None:
     with start_client(
         """
         import threading
@@ -116,7 +124,9 @@ def test_the_job_of_a_killed_client_goes_on_until_the_next_one_cancels_its_tag(h
     assert run_client(code, host.home, spark_jars, SETTINGS) == ["warm 1", "1 0", "5"]
 
 
-def test_clients_that_leave_take_what_the_jvm_held_for_them_along(host: WarmHost, spark_jars: Path) -> None:
+def test_clients_that_leave_take_what_the_jvm_held_for_them_along(
+    host: WarmHost, spark_jars: Path
+) -> None:
     code = """
         from py4j.java_gateway import JavaObject
         def held(driver):
@@ -140,16 +150,28 @@ def test_clients_that_leave_take_what_the_jvm_held_for_them_along(host: WarmHost
     assert run_client(code, host.home, spark_jars, SETTINGS) == ["True"]
 
 
-def test_a_client_of_other_settings_starts_a_driver_of_its_own_and_says_so(host: WarmHost, spark_jars: Path) -> None:
+def test_a_client_of_other_settings_starts_a_driver_of_its_own_and_says_so(
+    host: WarmHost, spark_jars: Path
+) -> None:
     code = "with open_here() as driver: say(driver.kind)"
-    said = run_client(code, host.home, spark_jars, small_settings("warm", conf={"spark.sql.ansi.enabled": "false"}))
+    said = run_client(
+        code,
+        host.home,
+        spark_jars,
+        small_settings("warm", conf={"spark.sql.ansi.enabled": "false"}),
+    )
     assert said == [
-        "log: Starting a local Spark driver, because the warm driver was started with other settings or versions; start it again",
+        (
+            "log: Starting a local Spark driver, because the warm driver was started with other "
+            "settings or versions; start it again"
+        ),
         "local",
     ]
 
 
-def test_a_second_host_of_a_home_gives_way(host: WarmHost, spark_jars: Path, started: list[WarmHost]) -> None:
+def test_a_second_host_of_a_home_gives_way(
+    host: WarmHost, spark_jars: Path, started: list[WarmHost]
+) -> None:
     second = start_warm_driver(SETTINGS, host.home, spark_jars)
     started.append(second)
     assert second.process.wait(60) == 1
@@ -167,8 +189,19 @@ def test_a_killed_host_takes_its_jvm_along_and_the_next_client_starts_its_own(
     jvm = await_up(host, generation=1).jvm_pid
     os.kill(host.process.pid, signal.SIGKILL)
     host.process.wait()
-    said = run_client("with open_here() as driver: say(driver.kind, driver.spark.range(3).count())", tmp_path, spark_jars, SETTINGS)
-    assert said == [f"log: Starting a local Spark driver, because the warm driver of process {host.process.pid} has died", "local 3"]
+    said = run_client(
+        "with open_here() as driver: say(driver.kind, driver.spark.range(3).count())",
+        tmp_path,
+        spark_jars,
+        SETTINGS,
+    )
+    assert said == [
+        (
+            f"log: Starting a local Spark driver, because the warm driver of process "
+            f"{host.process.pid} has died"
+        ),
+        "local 3",
+    ]
     await_true(lambda: not is_alive(jvm), "the JVM of the killed host ends")
 
 
@@ -179,7 +212,10 @@ def test_a_jvm_is_replaced_after_its_clients_and_serves_the_attached_to_their_en
     started.append(host)
     await_up(host, generation=1)
     with start_client(
-        "driver = open_here(); say(jvm_pid(driver)); input(); say(driver.spark.range(6).count())", tmp_path, spark_jars, SETTINGS
+        "driver = open_here(); say(jvm_pid(driver)); input(); say(driver.spark.range(6).count())",
+        tmp_path,
+        spark_jars,
+        SETTINGS,
     ) as old:
         assert old.stdout is not None
         first = int(old.stdout.readline())
@@ -190,12 +226,19 @@ def test_a_jvm_is_replaced_after_its_clients_and_serves_the_attached_to_their_en
     assert is_alive(second)
 
 
-def test_without_clients_the_jvm_sleeps_until_the_next_one_comes(tmp_path: Path, spark_jars: Path, started: list[WarmHost]) -> None:
+def test_without_clients_the_jvm_sleeps_until_the_next_one_comes(
+    tmp_path: Path, spark_jars: Path, started: list[WarmHost]
+) -> None:
     host = start_warm_driver(SETTINGS, tmp_path, spark_jars, idle_seconds=5, is_exercised=False)
     started.append(host)
     first = await_up(host, generation=1).jvm_pid
     await_true(lambda: not is_alive(first), "the JVM without clients ends")
-    said = run_client("with open_here() as driver: say(driver.kind, driver.spark.range(2).count())", tmp_path, spark_jars, SETTINGS)
+    said = run_client(
+        "with open_here() as driver: say(driver.kind, driver.spark.range(2).count())",
+        tmp_path,
+        spark_jars,
+        SETTINGS,
+    )
     assert said == ["warm 2"]
 
 
@@ -206,14 +249,23 @@ def test_a_client_that_signs_in_while_the_jvm_is_to_sleep_keeps_it_up_for_others
     started.append(host)
     file = await_up(host, generation=1)
     with locked(warm_lock(tmp_path), 20):  # as a client that attaches
-        await_true(lambda: "the warm driver sleeps" in host.log_file.read_text(), "the host wants to sleep")
+        await_true(
+            lambda: "the warm driver sleeps" in host.log_file.read_text(), "the host wants to sleep"
+        )
         presence = _sign_in(clients_folder(tmp_path, file.host_pid, file.generation))
-    said = run_client("with open_here() as driver: say(driver.kind, jvm_pid(driver))", tmp_path, spark_jars, SETTINGS)
+    said = run_client(
+        "with open_here() as driver: say(driver.kind, jvm_pid(driver))",
+        tmp_path,
+        spark_jars,
+        SETTINGS,
+    )
     presence.end()
     assert said == [f"warm {file.jvm_pid}"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, None], ids=["interrupt", "terminate", "parent gone"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, None], ids=["interrupt", "terminate", "parent gone"]
+)
 def test_a_host_ends_cleanly_even_while_it_starts(
     tmp_path: Path, spark_jars: Path, started: list[WarmHost], number: signal.Signals | None
 ) -> None:
@@ -235,7 +287,9 @@ def await_up(host: WarmHost, generation: int) -> WarmFile:
 
     def up() -> WarmFile | None:
         found = WarmFile.read(host.home)
-        return found if found is not None and found.is_up and found.generation == generation else None
+        return (
+            found if found is not None and found.is_up and found.generation == generation else None
+        )
 
     await_true(up, f"JVM {generation} is up; {host.log_file}", 240)
     file = up()
@@ -245,5 +299,7 @@ def await_up(host: WarmHost, generation: int) -> WarmFile:
 
 def running_below(home: Path) -> str:
     """The processes whose command line names this folder."""
-    running = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    running = subprocess.run(
+        ["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True
+    ).stdout
     return "\n".join(line for line in running.split("\n") if f"{home}/spark/running" in line)

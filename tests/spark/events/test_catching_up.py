@@ -50,7 +50,9 @@ class Blocked:
 
 
 def put_behind(game: Stream, kind: str, steps: int) -> Blocked:
-    """A type has one row and fails from then on, and others go on for so many versions, with each of which a row of it comes."""
+    """A type has one row and fails from then on, and others go on for so many versions, with each
+    of which a row of it comes.
+    """
     game.drop(event(kind, n=0), event("other", n=0))
     game.run()
     blocked = Blocked(game, kind)
@@ -62,7 +64,9 @@ def put_behind(game: Stream, kind: str, steps: int) -> Blocked:
     return blocked
 
 
-def test_a_version_between_that_is_gone_hinders_nobody_while_the_end_has_its_rows(game: Stream) -> None:
+def test_a_version_between_that_is_gone_hinders_nobody_while_the_end_has_its_rows(
+    game: Stream,
+) -> None:
     location = Path(game.location("a"))
     location.parent.mkdir(parents=True)
     location.write_text("no folder")
@@ -71,7 +75,9 @@ def test_a_version_between_that_is_gone_hinders_nobody_while_the_end_has_its_row
         game.run()
     before = DeltaLog(game.bronze, "game.events").commits(0, 1)
     game.spark.sql(f"optimize delta.`{game.bronze}` full")
-    with session_confs(game.spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
+    with session_confs(
+        game.spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}
+    ):
         game.spark.sql(f"vacuum delta.`{game.bronze}` retain 0 hours")
     assert not Path(game.bronze, before[0].added[0].path).exists()
     location.unlink()
@@ -96,18 +102,28 @@ def test_a_type_far_behind_catches_up_by_parts_and_others_go_on(game: Stream) ->
     game.drop(event("buy", n=4), event("other", n=4))
     done = game.run(now_ms=EVER_MS)
     assert (told(done, "buy"), told(done, "other")) == ((1, 3, 2, ""), (4, 5, 1, ""))
-    assert (known(game, "buy").checkpoint.version, measured(game, "buy").behind_ts is None, done["buy"].is_balanced) == (3, False, True)
+    assert (
+        known(game, "buy").checkpoint.version,
+        measured(game, "buy").behind_ts is None,
+        done["buy"].is_balanced,
+    ) == (3, False, True)
     (left,) = game.types.left("shop")
     assert (left.type, left.has_failed, left.is_due) == ("buy", False, True)
     done = game.run(now_ms=EVER_MS)  # as its sensor launches it though nothing came
     assert (told(done, "buy"), told(done, "other")) == ((3, 4, 1, ""), (5, 5, 0, ""))
     game.drop(event("buy", n=5), event("other", n=5))
     done = game.run(now_ms=EVER_MS)
-    assert (told(done, "buy"), numbers(game, "buy"), numbers(game, "other")) == ((4, 6, 2, ""), [*range(6)], [*range(6)])
+    assert (told(done, "buy"), numbers(game, "buy"), numbers(game, "other")) == (
+        (4, 6, 2, ""),
+        [*range(6)],
+        [*range(6)],
+    )
     assert (game.types.left("shop"), measured(game, "buy").behind_ts) == ([], None)
 
 
-def test_an_old_file_that_cannot_be_read_hinders_the_type_alone_that_is_far_behind(game: Stream) -> None:
+def test_an_old_file_that_cannot_be_read_hinders_the_type_alone_that_is_far_behind(
+    game: Stream,
+) -> None:
     blocked = put_behind(far(game), "buy", steps=3)
     blocked.freed()
     (old,) = DeltaLog(game.bronze, "game.events").commits(1, 2)
@@ -116,7 +132,11 @@ def test_an_old_file_that_cannot_be_read_hinders_the_type_alone_that_is_far_behi
     file.write_bytes(b"damaged")
     game.drop(event("buy", n=4), event("other", n=4))
     done = game.run(now_ms=EVER_MS)
-    assert (bool(done["buy"].error), known(game, "buy").checkpoint.version, told(done, "other")) == (True, 1, (4, 5, 1, ""))
+    assert (
+        bool(done["buy"].error),
+        known(game, "buy").checkpoint.version,
+        told(done, "other"),
+    ) == (True, 1, (4, 5, 1, ""))
     file.write_bytes(kept)
     assert told(game.run(now_ms=EVER_MS), "buy") == (1, 2, 1, "")
     assert (numbers(game, "buy"), numbers(game, "other")) == ([0, 1], [*range(5)])
@@ -133,7 +153,11 @@ def test_a_part_of_an_attempt_that_died_is_found_and_read_on_from_its_own_end(ga
     result = game.step(attempt=2, execution="e9", now_ms=EVER_MS).run()
     game.complete(result, game.end(), "e9")
     (done,) = (one for one in result.types if one.type == "buy")
-    assert ([one.commit_metadata.attempt for one in done.commits], done.end, done.written) == ([1, 2], 5, 4)
+    assert ([one.commit_metadata.attempt for one in done.commits], done.end, done.written) == (
+        [1, 2],
+        5,
+        4,
+    )
     zombie.run()
     assert numbers(game, "buy") == [*range(5)]
 
@@ -147,12 +171,18 @@ def test_a_replay_waits_for_a_type_that_catches_up(game: Stream) -> None:
     assert (len(done.replayed), numbers(game, "buy")) == (1, [*range(3)])
 
 
-def test_events_that_wait_for_a_table_are_counted_once_and_all_are_there_when_it_gets_one(spark: SparkSession, tmp_path: Path) -> None:
+def test_events_that_wait_for_a_table_are_counted_once_and_all_are_there_when_it_gets_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     game = far(stream(spark, tmp_path, types={"b": Contract(tables="freeze")}))
     for number in range(3):
         game.drop(event("a", n=number), event("b", n=number))
         done = game.run()
-        assert (done["b"].waits, done["b"].pending, done["b"].is_balanced) == (FROZEN, number + 1, True)
+        assert (done["b"].waits, done["b"].pending, done["b"].is_balanced) == (
+            FROZEN,
+            number + 1,
+            True,
+        )
     assert measured(game, "b").behind == 3
     game.group = replace(far(game, 2).group, contracts={})
     assert game.run(now_ms=EVER_MS)["b"].end == 1

@@ -1,4 +1,6 @@
-"""The types of a group in their tables: each event once with all that it says, whatever comes and whoever dies."""
+"""The types of a group in their tables: each event once with all that it says, whatever comes and
+whoever dies.
+"""
 
 import json
 from collections.abc import Callable
@@ -37,20 +39,37 @@ def sources(game: Stream, kind: str) -> list[str]:
 
 
 def test_each_type_gets_a_table_when_its_first_event_comes(game: Stream) -> None:
-    game.drop(event("buy", item="hat", price=3), event("jump", height=1.5), event("buy", item="cap", price=4))
+    game.drop(
+        event("buy", item="hat", price=3),
+        event("jump", height=1.5),
+        event("buy", item="cap", price=4),
+    )
     done = game.run()
-    assert {name: (one.rows, one.written) for name, one in done.items()} == {"buy": (2, 2), "jump": (1, 1)}
-    assert game.payloads("buy") == [{"type": "buy", "item": "hat", "price": 3}, {"type": "buy", "item": "cap", "price": 4}]
+    assert {name: (one.rows, one.written) for name, one in done.items()} == {
+        "buy": (2, 2),
+        "jump": (1, 1),
+    }
+    assert game.payloads("buy") == [
+        {"type": "buy", "item": "hat", "price": 3},
+        {"type": "buy", "item": "cap", "price": 4},
+    ]
     assert game.payloads("jump") == [{"type": "jump", "height": 1.5}]
     game.drop(event("fly", far=True), event("buy", item="bag", price=5))
     assert {name: one.rows for name, one in game.run().items()} == {"buy": 1, "fly": 1, "jump": 0}
     assert len(game.rows("buy")) == 3
 
 
-def test_a_kind_that_comes_later_gets_a_variant_and_what_has_no_column_is_told(game: Stream) -> None:
+def test_a_kind_that_comes_later_gets_a_variant_and_what_has_no_column_is_told(
+    game: Stream,
+) -> None:
     game.drop(event("buy", price=3, more={"a b": [1, None]}))
     game.run()
-    game.drop(event("buy", price="four"), event("buy", Price=1), event("buy", more={"a b": [2, "x"]}), event("buy", more={"a b": [1, 5.5]}))
+    game.drop(
+        event("buy", price="four"),
+        event("buy", Price=1),
+        event("buy", more={"a b": [2, "x"]}),
+        event("buy", more={"a b": [1, 5.5]}),
+    )
     (done,) = game.run().values()
     assert (done.rows, done.written, done.rescued, done.columns_added) == (4, 4, 2, 2)
     doubles = "a_x20_b__v_array_double"
@@ -62,11 +81,26 @@ def test_a_kind_that_comes_later_gets_a_variant_and_what_has_no_column_is_told(g
         {"type": "buy", "more": {"a_x20_b": None, doubles: [1.0, 5.5]}},
     ]
     told = [json.loads(row["_rescued"] or "[]") for row in game.rows("buy")]
-    assert told == [[], [], [{"p": "/Price", "v": 1, "r": "case"}], [{"p": "/more/a b/1", "v": "x", "r": "mismatch"}], []]
+    assert told == [
+        [],
+        [],
+        [{"p": "/Price", "v": 1, "r": "case"}],
+        [{"p": "/more/a b/1", "v": "x", "r": "mismatch"}],
+        [],
+    ]
 
 
-def test_what_contracts_keep_out_of_columns_is_counted_by_reason(spark: SparkSession, tmp_path: Path) -> None:
-    game = stream(spark, tmp_path, types={"a": Contract(columns="freeze", kinds="freeze"), "b": Contract(columns="rescue", kinds="rescue")})
+def test_what_contracts_keep_out_of_columns_is_counted_by_reason(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    game = stream(
+        spark,
+        tmp_path,
+        types={
+            "a": Contract(columns="freeze", kinds="freeze"),
+            "b": Contract(columns="rescue", kinds="rescue"),
+        },
+    )
     game.drop(event("a", n=1), event("b", n=1))
     game.run()
     game.drop(event("a", n="x", m=1), event("b", n="x", m=1, o=1), event("b", n=2**70))
@@ -88,7 +122,9 @@ def drifting(random: Random, number: int) -> bytes:
     kind = random.choice(["buy", "sell", "Jump", "a b", "deep"])
     fields: dict[str, Any] = {"n": number, "x": random.random()}
     numbers = [1, 2**53 + 1, 2**70, 10**50, 1.5, -0.0, 1e300]
-    odd = random.choice([None, *numbers, "x", "é", [], {}, [1], ["x", 1, None], {"a": 1}, {"a": {"b": [{"c": 1}]}}])
+    odd = random.choice(
+        [None, *numbers, "x", "é", [], {}, [1], ["x", 1, None], {"a": 1}, {"a": {"b": [{"c": 1}]}}]
+    )
     fields[random.choice(["v", "V", "w w", "_src", "", "v__v_long", "ids"])] = odd
     if kind == "deep":
         fields["deep"] = json.loads('{"a":' * 40 + "1" + "}" * 40)
@@ -114,14 +150,20 @@ def test_every_leaf_of_every_event_is_in_its_table_or_told_there(game: Stream) -
             at += len(payload) + 1
             game.drop(payload)
         assert all(one.is_balanced and not one.error for one in game.run().values())
-    accepted = {source: found for source, payload in sent.items() if isinstance(found := event_of(payload), JsonEvent)}
+    accepted = {
+        source: found
+        for source, payload in sent.items()
+        if isinstance(found := event_of(payload), JsonEvent)
+    }
     for kind, known in game.types.types("shop").items():
         rows = {row["_src"]: row for row in game.rows(kind)}
         mine = {source: one for source, one in accepted.items() if dict(one.fields)["type"] == kind}
         assert rows.keys() == mine.keys()
         assert len(game.rows(kind)) == len(rows)
         for source, one in mine.items():
-            assert read_back(rows[source], rows[source]["_rescued"], known.schema) == leaves_of(one.fields), source
+            assert read_back(rows[source], rows[source]["_rescued"], known.schema) == leaves_of(
+                one.fields
+            ), source
 
 
 def test_an_attempt_tried_again_writes_what_is_missing_and_nothing_twice(game: Stream) -> None:
@@ -153,7 +195,9 @@ def test_an_attempt_that_lives_on_after_its_step_is_let_into_no_table(game: Stre
 
 
 def overtaken(by: Callable[[], object], where: str) -> OpenLog:
-    """Logs of which one, when it is asked to take a folder, has another come first: before it looks at its table, or behind."""
+    """Logs of which one, when it is asked to take a folder, has another come first: before it looks
+    at its table, or behind.
+    """
     others = [by]
 
     class Overtaken(DeltaLog):
@@ -181,7 +225,9 @@ def overtaken(by: Callable[[], object], where: str) -> OpenLog:
 
 
 @pytest.mark.parametrize("where", ["before", "behind"])
-def test_of_two_attempts_that_append_at_the_same_time_one_is_let_in(game: Stream, where: str) -> None:
+def test_of_two_attempts_that_append_at_the_same_time_one_is_let_in(
+    game: Stream, where: str
+) -> None:
     game.drop(event("buy", n=1))
     game.run()
     game.drop(event("buy", n=2), event("buy", n=3))
@@ -192,25 +238,47 @@ def test_of_two_attempts_that_append_at_the_same_time_one_is_let_in(game: Stream
     result = one.run()
     game.complete(result, end, "e2")
     (done,) = result.types
-    assert (done.rows, done.written, done.error, [commit.commit_metadata.attempt for commit in done.commits]) == (2, 2, "", [2])
+    assert (
+        done.rows,
+        done.written,
+        done.error,
+        [commit.commit_metadata.attempt for commit in done.commits],
+    ) == (2, 2, "", [2])
     assert [row["n"] for row in game.rows("buy")] == [1, 2, 3]
-    assert len(table_files(DeltaLog(game.location("buy"), "buy")).orphans) == (where == "behind")  # which a vacuum removes
+    assert len(table_files(DeltaLog(game.location("buy"), "buy")).orphans) == (
+        where == "behind"
+    )  # which a vacuum removes
     assert game.run()["buy"].rows == 0
 
 
-def test_rows_of_known_columns_tell_the_same_bounds_as_those_that_made_the_table(game: Stream) -> None:
+def test_rows_of_known_columns_tell_the_same_bounds_as_those_that_made_the_table(
+    game: Stream,
+) -> None:
     game.drop(event("buy", n=1, price=1.5, item={"name": "hat"}))
     game.run()
     game.drop(event("buy", n=2, price=2.5, item={"name": "cap"}), event("buy", n=3))
     game.run()
     table = DeltaTable(game.location("buy"))
     assert [one["operation"] for one in table.history()] == ["WRITE", "WRITE"]
-    files = sorted(pa.table(table.get_add_actions(flatten=True)).to_pylist(), key=lambda one: one["num_records"])
-    told = [{name for name, value in one.items() if value is not None and name.startswith("m")} for one in files]
+    files = sorted(
+        pa.table(table.get_add_actions(flatten=True)).to_pylist(),
+        key=lambda one: one["num_records"],
+    )
+    told = [
+        {name for name, value in one.items() if value is not None and name.startswith("m")}
+        for one in files
+    ]
     assert told[0] == told[1]
-    assert (files[1]["min.n"], files[1]["max.n"], files[1]["max.item.name"], files[1]["null_count.price"]) == (2, 3, "cap", 1)
+    assert (
+        files[1]["min.n"],
+        files[1]["max.n"],
+        files[1]["max.item.name"],
+        files[1]["null_count.price"],
+    ) == (2, 3, "cap", 1)
     found = game.spark.read.format("delta").load(game.location("buy"))
-    assert [row.n for row in found.where("item.name = 'cap' and _ingested_at > '2020-01-01'").collect()] == [2]
+    assert [
+        row.n for row in found.where("item.name = 'cap' and _ingested_at > '2020-01-01'").collect()
+    ] == [2]
 
 
 def test_the_tables_tell_where_to_go_on_when_the_store_is_lost(game: Stream) -> None:
@@ -220,7 +288,10 @@ def test_the_tables_tell_where_to_go_on_when_the_store_is_lost(game: Stream) -> 
     lost.drop(event("buy", n=2))
     done = lost.run()
     assert (len(lost.rows("buy")), len(lost.rows("sell"))) == (2, 1)
-    assert (done["buy"].rows, done["buy"].written) == (2, 2)  # with those of its last commit, of which the store learns again
+    assert (done["buy"].rows, done["buy"].written) == (
+        2,
+        2,
+    )  # with those of its last commit, of which the store learns again
 
 
 @pytest.mark.tier2
@@ -233,7 +304,10 @@ def test_a_type_that_cannot_be_written_hinders_no_other_and_loses_nothing(game: 
     assert (bool(done["buy"].error), done["buy"].written, done["sell"].written) == (True, 0, 1)
     assert [measured(game, kind).behind for kind in ("buy", "sell")] == [1, 0]
     game.drop(event("buy", n=2), event("sell", n=2))
-    assert (game.run()["sell"].written, len(game.rows("sell"))) == (1, 2)  # the other rests for a while
+    assert (game.run()["sell"].written, len(game.rows("sell"))) == (
+        1,
+        2,
+    )  # the other rests for a while
     assert measured(game, "buy").behind == 1  # as it was counted when it was tried
     location.unlink()
     game.drop(event("sell", n=3))
@@ -249,13 +323,22 @@ def test_types_beyond_the_cap_wait_and_lose_nothing(spark: SparkSession, tmp_pat
     assert (done["a"].written, done["b"].pending, done["b"].waits) == (1, 1, TYPE_CAP)
     game.drop(event("b", n=2))
     assert game.run()["b"].pending == measured(game, "b").behind == 2
-    game.group = game.group.with_hints([Hint(type="b", of="tables", says="evolve"), Hint(type="c", of="kinds", says="evolve")])
+    game.group = game.group.with_hints(
+        [Hint(type="b", of="tables", says="evolve"), Hint(type="c", of="kinds", says="evolve")]
+    )
     game.drop(event("a", n=2), event("c", n=1))
     done = game.run()
-    assert (done["b"].written, done["c"].waits, len(game.rows("a")), len(game.rows("b"))) == (2, TYPE_CAP, 2, 2)
+    assert (done["b"].written, done["c"].waits, len(game.rows("a")), len(game.rows("b"))) == (
+        2,
+        TYPE_CAP,
+        2,
+        2,
+    )
 
 
-def test_values_are_kept_whatever_spark_itself_makes_of_their_names_and_lengths(game: Stream) -> None:
+def test_values_are_kept_whatever_spark_itself_makes_of_their_names_and_lengths(
+    game: Stream,
+) -> None:
     long = "x" * 20_000_001  # Spark's reader of JSON refuses such a text by default
     game.drop(
         event("i", kapi=1, kapı=2, İ=3, i=4, maße=5, masse=6, σ=7, ς=8),
@@ -269,7 +352,17 @@ def test_values_are_kept_whatever_spark_itself_makes_of_their_names_and_lengths(
     (kept,) = game.rows("i")
     rescued = {one["p"][1:]: one["v"] for one in json.loads(kept["_rescued"])}
     columns = {name: value for name, value in kept.items() if not name.startswith("_")}
-    assert rescued | columns == {"type": "i", "kapi": 1, "kapı": 2, "İ": 3, "i": 4, "maße": 5, "masse": 6, "σ": 7, "ς": 8}
+    assert rescued | columns == {
+        "type": "i",
+        "kapi": 1,
+        "kapı": 2,
+        "İ": 3,
+        "i": 4,
+        "maße": 5,
+        "masse": 6,
+        "σ": 7,
+        "ς": 8,
+    }
     assert len(rescued) == 3
     assert game.payloads("mine") == [{"type": "mine", "_x5f_corrupt_record": "mine", "a": 1}]
     assert game.payloads("number") == [{"type": "number", "_x5f_corrupt_record": 1, "a": 1}]
@@ -280,11 +373,22 @@ def test_values_are_kept_whatever_spark_itself_makes_of_their_names_and_lengths(
 def test_names_fold_as_java_compares_them(spark: SparkSession) -> None:
     upper = "int(java_method('java.lang.Character', 'toUpperCase', int(id)))"
     lower = f"int(java_method('java.lang.Character', 'toLowerCase', {upper}))"
-    rows = spark.range(0x110000).where(f"id not between {0xD800} and {0xDFFF}").selectExpr("id", f"{lower} as other").where("id != other")
-    assert [chr(row["id"]) for row in rows.collect() if folded(chr(row["id"])) != folded(chr(row["other"]))] == []
+    rows = (
+        spark.range(0x110000)
+        .where(f"id not between {0xD800} and {0xDFFF}")
+        .selectExpr("id", f"{lower} as other")
+        .where("id != other")
+    )
+    assert [
+        chr(row["id"])
+        for row in rows.collect()
+        if folded(chr(row["id"])) != folded(chr(row["other"]))
+    ] == []
 
 
-def test_odd_and_many_events_of_one_step_bring_their_columns(game: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_odd_and_many_events_of_one_step_bring_their_columns(
+    game: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(slices, "MAX_LOOKED", 2)
     monkeypatch.setattr(slices, "MAX_COUNTED", 4)
     game.drop(
@@ -293,12 +397,24 @@ def test_odd_and_many_events_of_one_step_bring_their_columns(game: Stream, monke
         *(event("many", title=f"p{number % 2}", **{f"f{number}": number}) for number in range(8)),
     )
     done = game.run()
-    assert {name: (one.error, one.rescued) for name, one in done.items()} == {"odd": ("", 2), "many": ("", 0)}
+    assert {name: (one.error, one.rescued) for name, one in done.items()} == {
+        "odd": ("", 2),
+        "many": ("", 0),
+    }
     assert game.payloads("odd") == [{"type": "odd", "a": 2}, {"type": "odd", "c": [12.0, 55.5]}]
-    reasons = [[(one["p"], one["r"]) for one in json.loads(row["_rescued"])] for row in game.rows("odd")]
+    reasons = [
+        [(one["p"], one["r"]) for one in json.loads(row["_rescued"])] for row in game.rows("odd")
+    ]
     assert reasons == [[("/a", "duplicate"), ("/text", "inexact")], [("/\ud800", "inexact")]]
-    assert sorted(game.payloads("many")[5].items()) == [("f5", 5), ("title", "p1"), ("type", "many")]
+    assert sorted(game.payloads("many")[5].items()) == [
+        ("f5", 5),
+        ("title", "p1"),
+        ("type", "many"),
+    ]
     assert game.types.types("shop")["many"].schema.leaves == 10
     game.drop(event("odd", text="x"), event("odd", c=[1, 2]))
     assert {one.rescued for one in game.run().values()} == {0}
-    assert game.payloads("odd")[2:] == [{"type": "odd", "text": "x"}, {"type": "odd", "c": [1.0, 2.0]}]
+    assert game.payloads("odd")[2:] == [
+        {"type": "odd", "text": "x"},
+        {"type": "odd", "c": [1.0, 2.0]},
+    ]

@@ -1,4 +1,6 @@
-"""Tables of types that are kept meanwhile: each event once, whoever appends, comes too late, or has lost the store."""
+"""Tables of types that are kept meanwhile: each event once, whoever appends, comes too late, or has
+lost the store.
+"""
 
 import os
 from dataclasses import replace
@@ -39,7 +41,11 @@ def log_of(game: Stream) -> DeltaLog:
 
 def newest(location: str) -> int:
     """The time of a table's newest commit, and a little later."""
-    return max(one.stat().st_mtime_ns for one in (Path(location) / "_delta_log").iterdir()) // 1_000_000 + 60_000
+    return (
+        max(one.stat().st_mtime_ns for one in (Path(location) / "_delta_log").iterdir())
+        // 1_000_000
+        + 60_000
+    )
 
 
 def keep(game: Stream) -> Maintained:
@@ -64,9 +70,18 @@ def test_what_was_joined_is_removed_later_with_the_folders_of_its_appends(game: 
     forget(game.spark)
     game.drop(event("buy", n=4))
     game.run()
-    assert [(one.kind, one.files_removed) for one in keep(game).done] == [(Kind.COMPACT, 2), (Kind.VACUUM, 3)]
-    folders = [one for one in Path(game.location("buy")).iterdir() if one.is_dir() and one.name != "_delta_log"]
-    assert len(folders) == 3  # of the appends behind the first, one of which still holds a file that was joined now
+    assert [(one.kind, one.files_removed) for one in keep(game).done] == [
+        (Kind.COMPACT, 2),
+        (Kind.VACUUM, 3),
+    ]
+    folders = [
+        one
+        for one in Path(game.location("buy")).iterdir()
+        if one.is_dir() and one.name != "_delta_log"
+    ]
+    assert (
+        len(folders) == 3
+    )  # of the appends behind the first, one of which still holds a file that was joined now
     for folder in folders:
         moment = (newest(game.location("buy")) - 2 * DAY_MS) * 1_000_000
         os.utime(folder, ns=(moment, moment))
@@ -81,7 +96,9 @@ def test_an_append_that_meets_maintenance_half_way_is_done_once(game: Stream, wh
     game.drop(event("buy", n=4))
     game.ingest()
     end = game.end()
-    result = replace(game.step(end, execution="e4"), open_log=overtaken(lambda: keep(game), where)).run()
+    result = replace(
+        game.step(end, execution="e4"), open_log=overtaken(lambda: keep(game), where)
+    ).run()
     game.complete(result, end, "e4")
     (done,) = result.types
     assert (done.rows, done.written, done.error) == (1, 1, "")

@@ -1,4 +1,6 @@
-"""A type that moves to another group goes on in its table, where each event is once, whoever was at it."""
+"""A type that moves to another group goes on in its table, where each event is once, whoever was at
+it.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,11 +26,15 @@ def game(spark: SparkSession, tmp_path: Path) -> Stream:
     return stream(spark, tmp_path)
 
 
-def other(game: Stream, group: EventGroup, *groups: EventGroup, start: TypeCheckpoint | None = None) -> Stream:
+def other(
+    game: Stream, group: EventGroup, *groups: EventGroup, start: TypeCheckpoint | None = None
+) -> Stream:
     """Another group of the stream, which is declared with these groups from now on."""
     declared = checked_groups(GAME, [group, *groups])
     game.groups = declared
-    return replace(game, group=group, groups=declared, start=start or TypeCheckpoint(), executions=100)
+    return replace(
+        game, group=group, groups=declared, start=start or TypeCheckpoint(), executions=100
+    )
 
 
 def step(one: Stream) -> dict[str, TypeResult]:
@@ -51,9 +57,15 @@ def test_a_type_that_moved_goes_on_in_its_table(game: Stream) -> None:
     game.ingest()
     vip = other(game, VIP, SHOP)
     done = step(vip)
-    assert {name: (one.rows, one.written, one.table) for name, one in done.items()} == {"buy": (1, 1, "shop.buy")}
+    assert {name: (one.rows, one.written, one.table) for name, one in done.items()} == {
+        "buy": (1, 1, "shop.buy")
+    }
     assert {name: one.rows for name, one in step(game).items()} == {"sell": 1}
-    assert (numbers(game), numbers(game, "sell"), (game.folder / "vip").exists()) == ([1, 2], [1, 2], False)
+    assert (numbers(game), numbers(game, "sell"), (game.folder / "vip").exists()) == (
+        [1, 2],
+        [1, 2],
+        False,
+    )
     log = DeltaLog(game.location("buy"), "shop.buy")
     last = log.last_committed(ConsumerId("test", "shop", "buy"))
     assert last is not None
@@ -66,13 +78,19 @@ def test_a_group_that_is_renamed_goes_on_in_all_tables(game: Stream) -> None:
     game.drop(event("buy", n=2), event("sell", n=2), event("gift", n=2))
     game.ingest()
     kiosk = other(game, event_group("kiosk", GAME), start=game.start)
-    assert {name: one.written for name, one in step(kiosk).items()} == {"buy": 1, "sell": 1, "gift": 1}
+    assert {name: one.written for name, one in step(kiosk).items()} == {
+        "buy": 1,
+        "sell": 1,
+        "gift": 1,
+    }
     assert [numbers(kiosk, name) for name in ("buy", "sell", "gift")] == [[1, 2], [1, 2], [2]]
     assert sorted(path.name for path in (game.folder / "shop").iterdir()) == ["buy", "sell"]
     assert [path.name for path in (game.folder / "kiosk").iterdir()] == ["gift"]
 
 
-def test_a_step_of_the_former_group_that_is_under_way_neither_loses_nor_doubles_a_row(game: Stream) -> None:
+def test_a_step_of_the_former_group_that_is_under_way_neither_loses_nor_doubles_a_row(
+    game: Stream,
+) -> None:
     game.drop(event("buy", n=1))
     game.run()
     game.drop(event("buy", n=2))

@@ -1,4 +1,6 @@
-"""A rebuild makes a type's table anew, the same in whatever order its events came: once, in one commit, whoever is at it."""
+"""A rebuild makes a type's table anew, the same in whatever order its events came: once, in one
+commit, whoever is at it.
+"""
 
 from pathlib import Path
 from shutil import rmtree
@@ -43,26 +45,47 @@ def number_first(game: Stream) -> None:
 def table(game: Stream) -> tuple[list[str], list[str]]:
     """The columns of a type's table and its rows, but for where and when each event came."""
     rows = game.rows("buy")
-    told = [{name: value for name, value in row.items() if name not in ("_src", "_ingested_at", "_schema_version")} for row in rows]
+    told = [
+        {
+            name: value
+            for name, value in row.items()
+            if name not in ("_src", "_ingested_at", "_schema_version")
+        }
+        for row in rows
+    ]
     return [*rows[0]], sorted(map(str, told))
 
 
 def test_columns_and_rows_are_those_of_all_events_at_once(game: Stream) -> None:
     number_first(game)
-    assert game.payloads("buy") == [{"type": "buy", "price": 3}, {"type": "buy", "price__v_string": "four"}]
+    assert game.payloads("buy") == [
+        {"type": "buy", "price": 3},
+        {"type": "buy", "price__v_string": "four"},
+    ]
     before = versions(game, "buy")
     done = rebuild(game)
     assert (told(done), done.rows, done.is_balanced, done.error) == ((2, 0, 0), 0, True, "")
-    assert game.payloads("buy") == [{"type": "buy", "price__v_long": 3}, {"type": "buy", "price": "four"}]
-    assert ({row["_schema_version"] for row in game.rows("buy")}, versions(game, "buy")) == ({3}, before + 1)
+    assert game.payloads("buy") == [
+        {"type": "buy", "price__v_long": 3},
+        {"type": "buy", "price": "four"},
+    ]
+    assert ({row["_schema_version"] for row in game.rows("buy")}, versions(game, "buy")) == (
+        {3},
+        before + 1,
+    )
     game.drop(event("buy", price="five", item="hat"), event("buy", price=6))
     assert game.run()["buy"].written == 2
-    assert game.payloads("buy")[2:] == [{"type": "buy", "price": "five", "item": "hat"}, {"type": "buy", "price__v_long": 6}]
+    assert game.payloads("buy")[2:] == [
+        {"type": "buy", "price": "five", "item": "hat"},
+        {"type": "buy", "price__v_long": 6},
+    ]
     known = game.types.types("shop")["buy"]
     assert (known.schema_version, known.checkpoint.commits) == (4, 4)
 
 
-def test_in_whatever_order_and_split_events_came_the_tables_are_equal(spark: SparkSession, tmp_path: Path) -> None:
+def test_in_whatever_order_and_split_events_came_the_tables_are_equal(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     events = [
         event("buy", price=3, more={"a": 1}),
         event("buy", price="four", more={"b": [1]}),
@@ -73,7 +96,10 @@ def test_in_whatever_order_and_split_events_came_the_tables_are_equal(spark: Spa
         event("buy", more={"b": [{"c": 1}]}),
     ]
     tables = []
-    for name, steps in (("one", [events[:1], events[1:3], events[3:]]), ("other", [events[6:2:-1], events[2::-1]])):
+    for name, steps in (
+        ("one", [events[:1], events[1:3], events[3:]]),
+        ("other", [events[6:2:-1], events[2::-1]]),
+    ):
         (tmp_path / name).mkdir()
         game = stream(spark, tmp_path / name)
         for several in steps:
@@ -92,7 +118,13 @@ def test_events_that_no_step_has_read_are_in_the_same_commit_and_never_again(gam
     before = versions(game, "buy")
     game.drop(event("buy", price=5), event("buy", Price=6), event("sell", n=2))
     done = rebuild(game)
-    assert (done.rows, done.written, done.rescued, told(done), len(done.commits)) == (2, 2, 1, (2, 0, 0), 1)
+    assert (done.rows, done.written, done.rescued, told(done), len(done.commits)) == (
+        2,
+        2,
+        1,
+        (2, 0, 0),
+        1,
+    )
     assert (versions(game, "buy"), len(game.rows("buy"))) == (before + 1, 4)
     assert (game.run()["buy"].rows, len(game.rows("buy")), len(game.rows("sell"))) == (0, 4, 2)
 
@@ -117,7 +149,11 @@ def test_a_table_goes_on_whose_stream_was_made_anew(game: Stream) -> None:
     assert "`lakechime schema replay buy --rebuild --reason …`" in failed.error
     assert len(game.rows("buy")) == 2
     done = rebuild(game, now_ms=2**60)
-    assert (done.error, told(done), game.payloads("buy")) == ("", (0, 0, 2), [{"type": "buy", "price__v_long": 9}])
+    assert (done.error, told(done), game.payloads("buy")) == (
+        "",
+        (0, 0, 2),
+        [{"type": "buy", "price__v_long": 9}],
+    )
     game.drop(event("buy", price=10), name="b.jsonl")
     assert game.run()["buy"].written == 1
     assert [row["price__v_long"] for row in game.rows("buy")] == [9, 10]
@@ -131,16 +167,24 @@ def test_a_table_goes_on_whose_stream_can_no_longer_tell_what_came(game: Stream)
     game.ingest()
     clean_up(game)
     failed = game.run()
-    assert "rebuild the table of each such type: `lakechime schema replay TYPE --rebuild --reason …`" in failed["buy"].error
+    assert (
+        "rebuild the table of each such type: `lakechime schema replay TYPE --rebuild --reason …`"
+        in failed["buy"].error
+    )
     assert failed["gift"].written == 1
     done = rebuild(game, now_ms=2**60)
-    assert (done.error, [row.get("price__v_long") for row in game.rows("buy")]) == ("", [3, None, 5])
+    assert (done.error, [row.get("price__v_long") for row in game.rows("buy")]) == (
+        "",
+        [3, None, 5],
+    )
     game.drop(event("buy", price=6))
     assert game.run()["buy"].written == 1
 
 
 def clean_up(game: Stream) -> None:
-    """Of the log of the stream's table its state alone is left, and none of the commits that led there."""
+    """Of the log of the stream's table its state alone is left, and none of the commits that led
+    there.
+    """
     made = DeltaTable(game.bronze)
     made.create_checkpoint()
     for log in Path(game.bronze, "_delta_log").glob("*.json"):
@@ -150,19 +194,31 @@ def clean_up(game: Stream) -> None:
 
 def test_a_rebuild_of_an_attempt_that_died_is_found_with_its_schema(game: Stream) -> None:
     number_first(game)
-    assert game.step(attempt=1, execution="e8", replays=ASKED).run().types[0].commits  # it dies before it completes
+    assert (
+        game.step(attempt=1, execution="e8", replays=ASKED).run().types[0].commits
+    )  # it dies before it completes
     game.drop(event("buy", price="five", item="hat"))
     game.ingest()
     before = versions(game, "buy")
     result = game.step(attempt=2, execution="e8", replays=ASKED).run()
     game.complete(result, game.end(), "e8")
     buy = result.types[0]
-    assert ([one.replaced for one in buy.replayed], buy.rows, buy.is_balanced, len(buy.commits)) == ([2, 2], 1, True, 2)
+    assert (
+        [one.replaced for one in buy.replayed],
+        buy.rows,
+        buy.is_balanced,
+        len(buy.commits),
+    ) == ([2, 2], 1, True, 2)
     assert versions(game, "buy") == before + 1
-    assert game.payloads("buy")[1:] == [{"type": "buy", "price": "four"}, {"type": "buy", "price": "five", "item": "hat"}]
+    assert game.payloads("buy")[1:] == [
+        {"type": "buy", "price": "four"},
+        {"type": "buy", "price": "five", "item": "hat"},
+    ]
 
 
-def test_an_execution_that_is_not_let_in_behind_a_rebuild_goes_on_with_its_schema(game: Stream) -> None:
+def test_an_execution_that_is_not_let_in_behind_a_rebuild_goes_on_with_its_schema(
+    game: Stream,
+) -> None:
     number_first(game)
     game.drop(event("buy", price=5))
     game.ingest()
@@ -171,7 +227,12 @@ def test_an_execution_that_is_not_let_in_behind_a_rebuild_goes_on_with_its_schem
     assert "shop.buy has a newer schema than was read" in game.run()["buy"].error
     done = game.run(now_ms=2**60)["buy"]
     assert (done.error, done.rows, done.written, len(done.replayed)) == ("", 2, 2, 1)
-    assert [(row["price"], row["price__v_long"]) for row in game.rows("buy")] == [(None, 3), ("four", None), (None, 5), ("six", None)]
+    assert [(row["price"], row["price__v_long"]) for row in game.rows("buy")] == [
+        (None, 3),
+        ("four", None),
+        (None, 5),
+        ("six", None),
+    ]
 
 
 def test_a_rebuild_that_died_before_its_commit_and_was_cancelled_leaves_the_table_as_it_is(
@@ -183,7 +244,10 @@ def test_a_rebuild_that_died_before_its_commit_and_was_cancelled_leaves_the_tabl
         with pytest.raises(KeyboardInterrupt):
             game.step(replays=ASKED).run()
     game.drop(event("buy", price="five", item="hat"))
-    assert (game.run()["buy"].error, game.payloads("buy")[2]) == ("", {"type": "buy", "price__v_string": "five", "item": "hat"})
+    assert (game.run()["buy"].error, game.payloads("buy")[2]) == (
+        "",
+        {"type": "buy", "price__v_string": "five", "item": "hat"},
+    )
 
 
 def dies(*_: object) -> None:

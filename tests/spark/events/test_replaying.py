@@ -1,4 +1,6 @@
-"""A replay brings earlier events into the columns that their type has by now: once, in one commit, and nothing else."""
+"""A replay brings earlier events into the columns that their type has by now: once, in one commit,
+and nothing else.
+"""
 
 import json
 from dataclasses import replace
@@ -40,7 +42,11 @@ def versions(game: Stream, kind: str) -> int:
 def test_what_was_rescued_moves_to_the_columns_that_there_are_by_now(game: Stream) -> None:
     game.drop(event("buy", price=3, more={"a": 1}))
     game.run()
-    game.drop(event("buy", price="four", more={"a": 2, "b": [{"c": 1}]}), event("buy", price=5), event("sell", n=1))
+    game.drop(
+        event("buy", price="four", more={"a": 2, "b": [{"c": 1}]}),
+        event("buy", price=5),
+        event("sell", n=1),
+    )
     game.run()
     assert json.loads(game.rows("buy")[1]["_rescued"]) == [
         {"p": "/price", "v": "four", "r": "frozen"},
@@ -73,12 +79,21 @@ def test_twice_is_once_and_nothing_changed_is_no_commit(game: Stream) -> None:
     assert (versions(game, "buy"), game.rows("buy")) == (before, rows)
 
 
-def test_events_that_came_meanwhile_are_appended_and_the_earlier_ones_replayed(game: Stream) -> None:
+def test_events_that_came_meanwhile_are_appended_and_the_earlier_ones_replayed(
+    game: Stream,
+) -> None:
     frozen_then_thawed(game)
     game.drop(event("buy", price="five"))
     done = game.replay("buy")["buy"]
-    assert (done.rows, done.written, [(one.replaced, one.added) for one in done.replayed]) == (1, 1, [(1, 0)])
-    assert game.payloads("buy")[1:] == [{"type": "buy", "price__v_string": "four"}, {"type": "buy", "price__v_string": "five"}]
+    assert (done.rows, done.written, [(one.replaced, one.added) for one in done.replayed]) == (
+        1,
+        1,
+        [(1, 0)],
+    )
+    assert game.payloads("buy")[1:] == [
+        {"type": "buy", "price__v_string": "four"},
+        {"type": "buy", "price__v_string": "five"},
+    ]
     game.drop(event("buy", price=6))
     assert game.run()["buy"].written == 1
     assert len(game.rows("buy")) == 4
@@ -111,7 +126,10 @@ def test_a_replay_of_an_attempt_that_died_is_found_and_counted_once(game: Stream
     (done, again) = result.types[0].replayed
     assert (done.replaced, again.replaced, again.added) == (1, 0, 0)
     assert result.types[0].is_balanced
-    assert game.payloads("buy")[1:] == [{"type": "buy", "price__v_string": "four"}, {"type": "buy", "price__v_string": "five"}]
+    assert game.payloads("buy")[1:] == [
+        {"type": "buy", "price__v_string": "four"},
+        {"type": "buy", "price__v_string": "five"},
+    ]
     assert game.run()["buy"].rows == 0
 
 

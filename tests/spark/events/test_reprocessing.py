@@ -1,4 +1,6 @@
-"""Refused events that are some by now come into their stream's table once, under their own names, and from there to their types."""
+"""Refused events that are some by now come into their stream's table once, under their own names,
+and from there to their types.
+"""
 
 import json
 from dataclasses import replace
@@ -20,7 +22,9 @@ from tests.support.streams import Stream
 pytestmark = pytest.mark.spark
 
 BEFORE = event_stream("game", source=JsonLines("in"))
-AFTER = event_stream("game", source=JsonLines("in"), type_field="$.kind")  # what the declaration is corrected to
+AFTER = event_stream(
+    "game", source=JsonLines("in"), type_field="$.kind"
+)  # what the declaration is corrected to
 
 
 @pytest.fixture
@@ -39,25 +43,38 @@ def kind(name: str, number: int) -> bytes:
 
 def told(stream: Stream) -> list[tuple[Any, ...]]:
     """The rows of the stream's table by their lines: refused ones first."""
-    rows = sorted(read(stream.bronze), key=lambda row: (int(row["_src"].partition("@")[2]), row["reason"] is None))
+    rows = sorted(
+        read(stream.bronze),
+        key=lambda row: (int(row["_src"].partition("@")[2]), row["reason"] is None),
+    )
     return [(row["reason"], row["type"], row["refused_before"]) for row in rows]
 
 
 def reprocessed_by(result: TableResult) -> RequestDone | None:
-    return RequestDone.of(result.committed.commit_metadata.facts) if result.committed is not None else None
+    return (
+        RequestDone.of(result.committed.commit_metadata.facts)
+        if result.committed is not None
+        else None
+    )
 
 
 def versions(stream: Stream) -> int:
     return DeltaLog(stream.bronze, "game.events").version
 
 
-def test_what_is_an_event_by_todays_declaration_comes_once_beside_what_is_new(stream: Stream) -> None:
+def test_what_is_an_event_by_todays_declaration_comes_once_beside_what_is_new(
+    stream: Stream,
+) -> None:
     stream.drop(kind("buy", 1), b"{damaged", b'{"kind": "b\xfcy"}', kind("sell", 2))
     stream.run()
     stream = corrected(stream)
     stream.drop(kind("buy", 3))
     result = stream.ingest(reprocess=7)
-    assert (reprocessed_by(result), result.events, versions(stream)) == (RequestDone(request_id=7, added=2), {"event": 3}, 2)
+    assert (reprocessed_by(result), result.events, versions(stream)) == (
+        RequestDone(request_id=7, added=2),
+        {"event": 3},
+        2,
+    )
     assert told(stream) == [
         ("type_empty", None, None),
         (None, "buy", "type_empty"),
@@ -102,7 +119,9 @@ def test_attempts_at_a_step_reprocess_once_whoever_comes_first(stream: Stream) -
 def test_what_a_reprocess_would_bring_is_told_by_reason_and_type(stream: Stream) -> None:
     stream.drop(kind("buy", 1), kind("sell", 2), kind("buy", 3), b"[]")
     stream.ingest()
-    rows = reprocessed(stream.spark, corrected(stream).job(), DeltaLog(stream.bronze, "game.events"))
+    rows = reprocessed(
+        stream.spark, corrected(stream).job(), DeltaLog(stream.bronze, "game.events")
+    )
     assert rows is not None
     would = reprocess_of(rows)
     assert (would.rows, would.kinds) == (3, (("type_empty", "buy", 2), ("type_empty", "sell", 1)))

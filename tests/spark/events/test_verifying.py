@@ -1,4 +1,6 @@
-"""Tables of types beside the events of the stream's table: a row that is lost, doubled, changed or of no event is found."""
+"""Tables of types beside the events of the stream's table: a row that is lost, doubled, changed or
+of no event is found.
+"""
 
 import shutil
 from collections.abc import Callable
@@ -25,7 +27,11 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(scope="module")
 def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stream:
     game = stream(spark, tmp_path_factory.mktemp("played"))
-    game.drop(*(event("buy", n=number, item={"name": f"hat {number}"}) for number in range(4)), event("sell", n=0), b"{garbage")
+    game.drop(
+        *(event("buy", n=number, item={"name": f"hat {number}"}) for number in range(4)),
+        event("sell", n=0),
+        b"{garbage",
+    )
     game.run()
     game.drop(event("buy", n="four", N=4), event("sell", n=1))
     game.run()
@@ -65,7 +71,10 @@ def test_what_steps_wrote_is_whole_also_when_more_has_come_since(game: Stream) -
     game.drop(event("buy", n=5), event("new", n=0))
     game.ingest()
     told = found(game)
-    assert {name: (one.events, one.rows, one.sampled, dict(one.faults), one.unread) for name, one in told.items()} == {
+    assert {
+        name: (one.events, one.rows, one.sampled, dict(one.faults), one.unread)
+        for name, one in told.items()
+    } == {
         "buy": (5, 5, 5, {}, ""),
         "sell": (2, 2, 2, {}, ""),
     }
@@ -93,7 +102,11 @@ def invent(game: Stream) -> None:
     table = DeltaTable(game.location("buy"))
     row = table.to_pyarrow_table(filters=[("n", "=", 2)]).to_pylist()
     write_deltalake(
-        table, pa.Table.from_pylist([{**row[0], "_src": "a.jsonl@99999"}], schema=table.to_pyarrow_table().schema), mode="append"
+        table,
+        pa.Table.from_pylist(
+            [{**row[0], "_src": "a.jsonl@99999"}], schema=table.to_pyarrow_table().schema
+        ),
+        mode="append",
     )
 
 
@@ -101,27 +114,42 @@ def swap(game: Stream) -> None:
     DeltaTable(game.location("buy")).update(updates={"_hash": "'0'"}, predicate="n = 2")
 
 
-@pytest.mark.parametrize(("damage", "fault"), [(lose, Fault.LOST), (double, Fault.DOUBLED), (invent, Fault.FOREIGN), (swap, Fault.OTHER)])
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [(lose, Fault.LOST), (double, Fault.DOUBLED), (invent, Fault.FOREIGN), (swap, Fault.OTHER)],
+)
 def test_a_row_that_is_lost_doubled_invented_or_of_another_variation_is_named(
     game: Stream, damage: Callable[[Stream], None], fault: Fault
 ) -> None:
     source = "a.jsonl@99999" if damage is invent else source_of(game, 2)
     damage(game)
     told = found(game, sample=0)
-    assert (dict(told["buy"].faults), examples(told["buy"]), told["sell"].is_whole) == ({fault: 1}, [(fault, source, "")], True)
+    assert (dict(told["buy"].faults), examples(told["buy"]), told["sell"].is_whole) == (
+        {fault: 1},
+        [(fault, source, "")],
+        True,
+    )
 
 
-def test_a_value_that_is_changed_by_hand_is_named_where_its_row_is_looked_into(game: Stream) -> None:
+def test_a_value_that_is_changed_by_hand_is_named_where_its_row_is_looked_into(
+    game: Stream,
+) -> None:
     source = source_of(game, 2)
     DeltaTable(game.location("buy")).update(updates={"n": "7"}, predicate="n = 2")
     one = found(game)["buy"]
-    assert (one.events, one.rows, examples(one)) == (5, 5, [(Fault.LACKS, source, "/n"), (Fault.DIFFERS, source, "/n")])
+    assert (one.events, one.rows, examples(one)) == (
+        5,
+        5,
+        [(Fault.LACKS, source, "/n"), (Fault.DIFFERS, source, "/n")],
+    )
     assert [each.value for each in one.examples] == ["2", "7"]
     assert "7" not in repr(one.examples)
     assert found(game, sample=0)["buy"].is_whole
 
 
-def test_what_a_contract_discards_is_no_loss_and_a_row_beside_it_is(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_a_contract_discards_is_no_loss_and_a_row_beside_it_is(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     game = stream(spark, tmp_path, contract=Contract(kinds="discard_row"))
     game.drop(event("buy", n=1))
     game.run()
@@ -129,21 +157,32 @@ def test_what_a_contract_discards_is_no_loss_and_a_row_beside_it_is(spark: Spark
     game.run()
     one = found(game)["buy"]
     assert (one.events, one.rows, one.discarded, one.is_whole) == (3, 2, 1, True)
-    game.group = replace(game.group, contract=Contract())  # under which it would have a row, and has none until a replay
+    game.group = replace(
+        game.group, contract=Contract()
+    )  # under which it would have a row, and has none until a replay
     one = found(game)["buy"]
     assert (one.events, one.rows, one.discarded, one.is_whole) == (3, 2, 1, True)
     DeltaTable(game.location("buy")).delete("n = 2")
     assert dict(found(game)["buy"].faults) == {Fault.LOST: 1}
 
 
-def test_rows_of_events_that_the_stream_no_longer_has_are_no_fault(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_of_events_that_the_stream_no_longer_has_are_no_fault(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     game = stream(spark, tmp_path)
     game.drop(event("sell", n=0), event("sell", n=1))
     game.run()
-    newest = game.spark.read.format("delta").load(game.bronze).agg({"_ingested_at": "max"}).collect()[0][0]
+    newest = (
+        game.spark.read.format("delta")
+        .load(game.bronze)
+        .agg({"_ingested_at": "max"})
+        .collect()[0][0]
+    )
     game.drop(event("sell", n=2))
     game.run()
-    game.spark.sql(f"alter table delta.`{game.bronze}` set tblproperties (delta.appendOnly = false)")
+    game.spark.sql(
+        f"alter table delta.`{game.bronze}` set tblproperties (delta.appendOnly = false)"
+    )
     game.spark.sql(f"delete from delta.`{game.bronze}` where _ingested_at <= timestamp'{newest}'")
     end = game.end()
     moved = TypeResult(type="sell", table="shop.sell", start=0, end=int(end.snapshot_id or 0))
@@ -152,7 +191,9 @@ def test_rows_of_events_that_the_stream_no_longer_has_are_no_fault(spark: SparkS
     assert (one.events, one.rows, one.gone, one.is_whole) == (1, 3, 2, True)
 
 
-def test_an_execution_finds_what_a_few_of_its_rows_lost(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_execution_finds_what_a_few_of_its_rows_lost(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     game = stream(spark, tmp_path)
 
     def step(name: str) -> dict[str, Verified]:
@@ -163,9 +204,14 @@ def test_an_execution_finds_what_a_few_of_its_rows_lost(spark: SparkSession, tmp
         return {one.type: one for one in result.verified}
 
     game.drop(event("buy", n=1, **{"a.b": [1, "x"]}), event("sell", n=1))
-    assert {name: (one.sampled, one.faults, one.unread) for name, one in step("e1").items()} == {"buy": (1, {}, ""), "sell": (1, {}, "")}
+    assert {name: (one.sampled, one.faults, one.unread) for name, one in step("e1").items()} == {
+        "buy": (1, {}, ""),
+        "sell": (1, {}, ""),
+    }
     rows_of = write.rows_of
-    monkeypatch.setattr(write, "rows_of", lambda *given: rows_of(*given).withColumn("n", F.lit(None).cast("long")))
+    monkeypatch.setattr(
+        write, "rows_of", lambda *given: rows_of(*given).withColumn("n", F.lit(None).cast("long"))
+    )
     game.drop(event("buy", n=2), event("buy", m=2))
     broken = step("e2")["buy"]
     assert (broken.sampled, broken.faults, broken.unread) == (2, {Fault.LACKS: 1}, "")

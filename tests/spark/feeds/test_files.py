@@ -14,11 +14,18 @@ LINE = st.binary(max_size=6).map(lambda raw: raw.replace(b"\n", b"").replace(b"\
 
 
 @given(st.lists(LINE, min_size=1), st.integers(1, 9))
-def test_slices_of_any_size_give_each_line_once_and_at_its_byte(content: list[bytes], size: int) -> None:
+def test_slices_of_any_size_give_each_line_once_and_at_its_byte(
+    content: list[bytes], size: int
+) -> None:
     with TemporaryDirectory() as folder:
         whole = b"".join(line + b"\n" for line in content)
         (Path(folder) / "a").write_bytes(whole + b"not whole")
-        found = [one for task in tasks({"a": (0, len(whole))}, size) for part in task for one in lines(Path(folder), part)]
+        found = [
+            one
+            for task in tasks({"a": (0, len(whole))}, size)
+            for part in task
+            for one in lines(Path(folder), part)
+        ]
     assert [line for _, line in found] == [line for line in content if line]
     assert all(whole[at:].startswith(line + b"\n") for at, line in found)
 
@@ -47,9 +54,17 @@ def test_empty_lines_are_no_messages(tmp_path: Path) -> None:
 
 def test_a_file_that_does_not_hold_what_was_claimed_is_told(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"1\n")
-    with pytest.raises(MessagesUnreadableError, match="/a holds 2 bytes, and 9 of it are to be read; put it back as it was"):
+    with pytest.raises(
+        MessagesUnreadableError,
+        match="/a holds 2 bytes, and 9 of it are to be read; put it back as it was",
+    ):
         check_there(tmp_path, {"a": (0, 9)})
-    with pytest.raises(MessagesUnreadableError, match="/b, of which 9 bytes are to be read, is not there: No such file"):
+    with pytest.raises(
+        MessagesUnreadableError,
+        match="/b, of which 9 bytes are to be read, is not there: No such file",
+    ):
         check_there(tmp_path, {"b": (0, 9)})
-    with pytest.raises(MessagesUnreadableError, match="/a ends at byte 2, and is to be read up to 9"):
+    with pytest.raises(
+        MessagesUnreadableError, match="/a ends at byte 2, and is to be read up to 9"
+    ):
         list(lines(tmp_path, Slice("a", 0, 9)))

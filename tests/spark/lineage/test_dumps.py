@@ -1,4 +1,6 @@
-"""Plans as data: what is told of them, what is never told, and what a session executed while it was watched."""
+"""Plans as data: what is told of them, what is never told, and what a session executed while it was
+watched.
+"""
 
 import json
 import threading
@@ -34,14 +36,21 @@ def test_nothing_personal_is_in_a_dump(spark: SparkSession, dumper: PlanDumper) 
                (select max(s) from personal_rows where s <> 'secret sub')
         from personal_rows where s in ('secret list') or s like 'secret like%' or s rlike 'secret rlike' order by 1 limit 7
     """
-    union = "select 'secret', concat(s, 'secret concat') from personal_rows union select s, 'secret union' from personal_rows"
+    union = (
+        "select 'secret', concat(s, 'secret concat') from personal_rows union select s, 'secret "
+        "union' from personal_rows"
+    )
     told = json.dumps(
         [
             dumper.of(spark.sql(query)),
             dumper.of(spark.sql(query).toDF("a", "b", "c", "d")),
             dumper.of(spark.sql(union)),
             dumper.of(spark.sql("select * from values ('secret value', 2) t(x, y)")),
-            dumper.of(rows.replace("secret old", "secret new").fillna("secret fill").where(F.col("s").startswith("secret start"))),
+            dumper.of(
+                rows.replace("secret old", "secret new")
+                .fillna("secret fill")
+                .where(F.col("s").startswith("secret start"))
+            ),
         ]
     )
     spark.catalog.dropTempView("personal_rows")
@@ -54,7 +63,9 @@ def test_a_plan_of_any_depth_is_read(spark: SparkSession, dumper: PlanDumper) ->
     for _ in range(120):
         frame = frame.where("id >= 0")
     deep = nested(dumper.of(frame))
-    wide = dumper.of(spark.range(1).select(sum((F.col("id") for _ in range(150)), F.lit(0)).alias("x")))
+    wide = dumper.of(
+        spark.range(1).select(sum((F.col("id") for _ in range(150)), F.lit(0)).alias("x"))
+    )
     assert deep["error"] is None
     node, depth = deep["plan"], 0
     while node["n"] == "Filter":
@@ -64,7 +75,9 @@ def test_a_plan_of_any_depth_is_read(spark: SparkSession, dumper: PlanDumper) ->
 
 
 @pytest.mark.tier1
-def test_each_statement_is_watched_once_also_those_of_threads(spark: SparkSession, dumper: PlanDumper) -> None:
+def test_each_statement_is_watched_once_also_those_of_threads(
+    spark: SparkSession, dumper: PlanDumper
+) -> None:
     spark.range(5).count()
     with dumper.watched() as watched:
         spark.range(3).alias("lc:one").count()
@@ -76,14 +89,19 @@ def test_each_statement_is_watched_once_also_those_of_threads(spark: SparkSessio
             spark.range(1).select(F.expr("raise_error('by zero')")).collect()
     spark.range(7).count()
     assert [dump["failed"] for dump in watched.dumps] == [False, False, False, True]
-    tables = [[node["f"]["name"] for node in nodes_of(nested(dump)["plan"]) if node["n"] == "Table"] for dump in watched.dumps]
+    tables = [
+        [node["f"]["name"] for node in nodes_of(nested(dump)["plan"]) if node["n"] == "Table"]
+        for dump in watched.dumps
+    ]
     assert tables == [["one"], ["two"], [], []]
 
 
 def test_a_job_without_a_plan_is_told_as_one(spark: SparkSession, dumper: PlanDumper) -> None:
     with dumper.watched() as watched:
         assert spark.range(3).rdd.count() == 3
-    assert [(dump["name"], dump["plan"]) for dump in watched.dumps if dump["error"]] == [("job", None)]
+    assert [(dump["name"], dump["plan"]) for dump in watched.dumps if dump["error"]] == [
+        ("job", None)
+    ]
 
 
 def test_what_is_too_much_to_keep_is_told(spark: SparkSession, dumper: PlanDumper) -> None:
@@ -99,7 +117,11 @@ def test_over_spark_connect_it_is_not_known_and_computed_all_the_same(spark: Spa
         PlanDumper(connect)
     frame = spark.range(1)
     computed, seen = LineageObserver(ended=print, agree=print).computed(connect, lambda: frame)
-    assert (computed, seen.result["plan"], "Spark Connect" in seen.result["error"]) == (frame, None, True)
+    assert (computed, seen.result["plan"], "Spark Connect" in seen.result["error"]) == (
+        frame,
+        None,
+        True,
+    )
 
 
 ADDRESSES = {
@@ -131,4 +153,8 @@ def address_in(spark: SparkSession, url: str) -> str | None:
     loader = cast(Any, PlanDumper(spark))._listener.getClass().getClassLoader()
     types, given = array(jvm.java.lang.Class, 1), array(jvm.java.lang.Object, 1)
     types[0], given[0] = jvm.java.lang.Class.forName("java.lang.String"), url
-    return loader.loadClass("lakechime.lineage.PlanDump").getMethod("database", types).invoke(None, given)
+    return (
+        loader.loadClass("lakechime.lineage.PlanDump")
+        .getMethod("database", types)
+        .invoke(None, given)
+    )

@@ -1,4 +1,6 @@
-"""Statements on Iceberg tables, planned by Spark anew, mean what is known of them; nothing is executed."""
+"""Statements on Iceberg tables, planned by Spark anew, mean what is known of them; nothing is
+executed.
+"""
 
 import json
 from collections.abc import Iterator
@@ -16,12 +18,20 @@ from tests.support.zoo_iceberg import MODES, make_tables, statements
 
 pytestmark = pytest.mark.spark
 
-PLANNED = ("merge_with_conditions", "merge_one_insert", "update_where", "update_where_others_say", "delete_where")
+PLANNED = (
+    "merge_with_conditions",
+    "merge_one_insert",
+    "update_where",
+    "update_where_others_say",
+    "delete_where",
+)
 
 
 @pytest.fixture
 def with_iceberg(spark: SparkSession, iceberg_jar: Path) -> Iterator[SparkSession]:
-    """A session of its own that can plan statements on Iceberg tables; of the JVM only this thread has the jar."""
+    """A session of its own that can plan statements on Iceberg tables; of the JVM only this thread
+    has the jar.
+    """
     jvm: Any = spark._jvm
     thread = jvm.java.lang.Thread.currentThread()
     before = thread.getContextClassLoader()
@@ -43,14 +53,18 @@ def planned(spark: SparkSession, statement: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_statements_mean_the_same_when_they_are_planned_anew(with_iceberg: SparkSession, tmp_path: Path, mode: str) -> None:
+def test_statements_mean_the_same_when_they_are_planned_anew(
+    with_iceberg: SparkSession, tmp_path: Path, mode: str
+) -> None:
     make_tables(empty_tables(with_iceberg), str(tmp_path), mode)
     found = {shape: told(read(planned(with_iceberg, statements()[shape]))) for shape in PLANNED}
     meanings = known("iceberg")
     assert found == {shape: meanings[shape] for shape in PLANNED}
 
 
-def test_what_a_program_writes_is_kept(iceberg_jar: Path, spark_jars: Path, tmp_path: Path, upgraded_sqlite: Path) -> None:
+def test_what_a_program_writes_is_kept(
+    iceberg_jar: Path, spark_jars: Path, tmp_path: Path, upgraded_sqlite: Path
+) -> None:
     (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
     code = """
         from lakechime_dagster.lineage.columns import Names
@@ -77,5 +91,8 @@ def test_what_a_program_writes_is_kept(iceberg_jar: Path, spark_jars: Path, tmp_
     settings = small_settings(conf={"spark.jars": str(iceberg_jar)})
     assert sorted(run_client(code, tmp_path, spark_jars, settings)) == [
         "/ice/shop/kept catalog/ice.shop.orders.amount identity",
-        "catalog/ice.shop.kept catalog/ice.shop.orders.amount identity catalog/ice.shop.orders.amount transformation",
+        (
+            "catalog/ice.shop.kept catalog/ice.shop.orders.amount identity "
+            "catalog/ice.shop.orders.amount transformation"
+        ),
     ]

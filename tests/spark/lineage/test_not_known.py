@@ -41,14 +41,24 @@ public final class Blocked extends SparkListener {
 
 
 @contextmanager
-def listening(spark: SparkSession, changes: Mapping[str, str], capacity: str = "10000") -> Iterator[PlanDumper]:
-    """A dumper whose listener is on a queue of its own for so many events, with these texts in place of those that it has."""
+def listening(
+    spark: SparkSession, changes: Mapping[str, str], capacity: str = "10000"
+) -> Iterator[PlanDumper]:
+    """A dumper whose listener is on a queue of its own for so many events, with these texts in
+    place of those that it has.
+    """
     dumper, sc = PlanDumper(spark), context_of(spark)
-    sources = [Path(dumps.__file__).with_name(f"{name}.java").read_text(encoding="utf-8") for name in SOURCES]
+    sources = [
+        Path(dumps.__file__).with_name(f"{name}.java").read_text(encoding="utf-8")
+        for name in SOURCES
+    ]
     for before, after in ({**changes, "lakechimeLineage": QUEUE}).items():
         assert before in sources[-1]
         sources[-1] = sources[-1].replace(before, after)
-    listener, setting = anew(spark, sources, "PlanListener"), f"spark.scheduler.listenerbus.eventqueue.{QUEUE}.capacity"
+    listener, setting = (
+        anew(spark, sources, "PlanListener"),
+        f"spark.scheduler.listenerbus.eventqueue.{QUEUE}.capacity",
+    )
     sc.conf().set(setting, capacity)
     try:
         dumper._listener = listener.installed(sc, f"lakechime.test.{uuid4().hex}")
@@ -71,10 +81,17 @@ def held_up(spark: SparkSession) -> Iterator[Any]:
 
 
 def anew(spark: SparkSession, sources: list[str], name: str) -> Any:
-    """An object of a class that these define, in a package of its own: py4j knows methods by the name of their class."""
+    """An object of a class that these define, in a package of its own: py4j knows methods by the
+    name of their class.
+    """
     package = f"lakechime.test{uuid4().hex}"
     loader = cast(Any, spark)._jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    return made(spark.sparkContext, loader, [one.replace(PACKAGE, package) for one in sources], f"{package}.{name}")
+    return made(
+        spark.sparkContext,
+        loader,
+        [one.replace(PACKAGE, package) for one in sources],
+        f"{package}.{name}",
+    )
 
 
 def context_of(spark: SparkSession) -> Any:
@@ -86,7 +103,11 @@ def unknown(watched: Watched) -> tuple[str, ...]:
 
 
 def test_events_that_spark_drops_are_told(spark: SparkSession) -> None:
-    with listening(spark, {}, "4") as dumper, held_up(spark) as blocked, dumper.watched() as watched:
+    with (
+        listening(spark, {}, "4") as dumper,
+        held_up(spark) as blocked,
+        dumper.watched() as watched,
+    ):
         for _ in range(5):
             spark.range(3).count()
         blocked.release()
@@ -97,10 +118,14 @@ def test_events_that_spark_drops_are_told(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(("bound", "kept"), [("2_000", 2), ("1", 0)])
-def test_plans_that_are_too_large_to_keep_are_counted(spark: SparkSession, bound: str, kept: int) -> None:
+def test_plans_that_are_too_large_to_keep_are_counted(
+    spark: SparkSession, bound: str, kept: int
+) -> None:
     with listening(spark, {"32 << 20": bound}) as dumper, dumper.watched() as watched:
         spark.range(3).count()
-        spark.range(3).select(*(F.col("id").alias(f"column {number}") for number in range(50))).collect()
+        spark.range(3).select(
+            *(F.col("id").alias(f"column {number}") for number in range(50))
+        ).collect()
         spark.range(3).count()
     assert len(watched.dumps) == kept + 1
     assert unknown(watched) == (f"{3 - kept} plans were too large to keep",)

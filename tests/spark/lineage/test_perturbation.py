@@ -1,4 +1,6 @@
-"""A column that is no source of another can hold anything: where a row of the other changes, a source was missed."""
+"""A column that is no source of another can hold anything: where a row of the other changes, a
+source was missed.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -30,7 +32,9 @@ LEFT_OUT = frozenset(
         "observed",
     }
 )
-"""Shapes that Python makes, most of which come from all that is below, and one that Spark does not let stand beside itself."""
+"""Shapes that Python makes, most of which come from all that is below, and one that Spark does not
+let stand beside itself.
+"""
 
 Results = dict[str, dict[World, Result]]
 PERTURBED = tuple(sorted(SHAPES.keys() - LEFT_OUT))
@@ -56,7 +60,9 @@ def results(spark: SparkSession) -> Iterator[Results]:
 
 
 def found(filled: Filled, shape: str) -> dict[World, Result]:
-    """The rows that a shape gives in each world; a source that nobody would miss so far is turned round too."""
+    """The rows that a shape gives in each world; a source that nobody would miss so far is turned
+    round too.
+    """
     results = rows_of(filled, shape, worlds(told(shape), ALL))
     if missed_by_nobody := unseen(told(shape), results):
         results |= rows_of(filled, shape, turned_round(one.source for one in missed_by_nobody))
@@ -64,10 +70,14 @@ def found(filled: Filled, shape: str) -> dict[World, Result]:
 
 
 def rows_of(filled: Filled, shape: str, asked: Sequence[World]) -> dict[World, Result]:
-    frames = [_numbered(SHAPES[shape](filled.tables(world)), number) for number, world in enumerate(asked)]
+    frames = [
+        _numbered(SHAPES[shape](filled.tables(world)), number) for number, world in enumerate(asked)
+    ]
     rows: list[list[Sequence[object]]] = [[] for _ in asked]
     for number, row in reduce(DataFrame.union, frames).collect():
-        rows[number].append([json.dumps(value) for _, value in json.loads(row, object_pairs_hook=list)])
+        rows[number].append(
+            [json.dumps(value) for _, value in json.loads(row, object_pairs_hook=list)]
+        )
     return dict(zip(asked, rows, strict=True))
 
 
@@ -77,12 +87,18 @@ def _numbered(frame: DataFrame, number: int) -> DataFrame:
 
 
 def test_no_row_changes_by_what_is_not_told_to_have_a_part_in_it(results: Results) -> None:
-    assert {shape: wrong for shape, given in results.items() if (wrong := moved(told(shape), given))} == {}
+    assert {
+        shape: wrong for shape, given in results.items() if (wrong := moved(told(shape), given))
+    } == {}
 
 
 UNSEEN = {
-    "arrays_maps_and_lambdas": {"3 by orders.person"},  # an array's second value, of which the first is taken: an array is told whole
-    "hints_and_partitions": {"rows by people.id"},  # decides on their order alone, in which nothing is compared
+    "arrays_maps_and_lambdas": {
+        "3 by orders.person"
+    },  # an array's second value, of which the first is taken: an array is told whole
+    "hints_and_partitions": {
+        "rows by people.id"
+    },  # decides on their order alone, in which nothing is compared
     "inlined_structs": {
         "rows by orders.amount",
         "rows by orders.day",
@@ -90,10 +106,16 @@ UNSEEN = {
     },  # of what is taken apart nobody counts the parts
     "pivot_in_sql": {"rows by orders.day"},  # Spark groups by it first and then no more
     "pivot_with_values": {"rows by orders.day"},
-    "scalar_subquery_in_case": {"0 by people.name"},  # what is taken if a condition fails that is one for all rows
+    "scalar_subquery_in_case": {
+        "0 by people.name"
+    },  # what is taken if a condition fails that is one for all rows
 }
 """What is told and cannot be seen in these rows, or in any."""
 
 
 def test_each_source_that_is_left_out_is_found(results: Results) -> None:
-    assert {shape: {repr(one) for one in never} for shape, given in results.items() if (never := unseen(told(shape), given))} == UNSEEN
+    assert {
+        shape: {repr(one) for one in never}
+        for shape, given in results.items()
+        if (never := unseen(told(shape), given))
+    } == UNSEEN

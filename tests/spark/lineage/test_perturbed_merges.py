@@ -1,4 +1,6 @@
-"""What a merge is told to leave alone can hold anything: each variation is a shard of one statement, whose keys meet no other's."""
+"""What a merge is told to leave alone can hold anything: each variation is a shard of one
+statement, whose keys meet no other's.
+"""
 
 import json
 from collections.abc import Collection, Iterator, Sequence
@@ -13,7 +15,17 @@ from lakechime_dagster.lineage.plan_statements import statements_of
 from lakechime_dagster.spark.session import session_confs
 from tests.lineage.plans.meanings import GENERATED, LAKE, Dumps, stored
 from tests.support.perturbing import ALL, ONE_TASK, Row, columns_of, frame_of, perturbed
-from tests.support.staying import Columns, Result, Told, Way, World, moved, turned_round, unseen, worlds
+from tests.support.staying import (
+    Columns,
+    Result,
+    Told,
+    Way,
+    World,
+    moved,
+    turned_round,
+    unseen,
+    worlds,
+)
 from tests.support.zoo import SCHEMAS, Tables
 from tests.support.zoo_writes import MERGES, TARGET, WRITES, make_target, make_views
 
@@ -22,11 +34,19 @@ pytestmark = pytest.mark.spark
 STEP = 1_000
 """Between the keys of a shard and those of the next."""
 
-KEYS = {"orders": ("id", "person"), "people": ("id",), "visits": ("person",), "target": ("id",), "generated": ("id",)}
+KEYS = {
+    "orders": ("id", "person"),
+    "people": ("id",),
+    "visits": ("person",),
+    "target": ("id",),
+    "generated": ("id",),
+}
 """What tells a row's shard: in place of none it holds what no row has."""
 
 LOOKED_UP = {"merge_with_conditions": ("id", "day")}
-"""The columns of the target by which a merge finds its rows, else its id: these are told of no merge."""
+"""The columns of the target by which a merge finds its rows, else its id: these are told of no
+merge.
+"""
 REPLACING = ("delta_table_merge_all",)
 """Merges that leave nothing of the target."""
 
@@ -47,7 +67,13 @@ ROWS: dict[str, Sequence[Row]] = {
         ("4", "null", "'w'", "2"),
         ("5", "'ed'", "'y'", "3"),
     ),
-    "visits": (("1", "'1'", "'bye'"), ("2", "'2'", "'p'"), ("7", "'1'", "null"), ("3", "'3'", "'bye'"), ("8", "'2'", "'q'")),
+    "visits": (
+        ("1", "'1'", "'bye'"),
+        ("2", "'2'", "'p'"),
+        ("7", "'1'", "null"),
+        ("3", "'3'", "'bye'"),
+        ("8", "'2'", "'q'"),
+    ),
 }
 """Of each key one row, without which a merge cannot tell which to take."""
 
@@ -88,11 +114,19 @@ def names_of(merge: str) -> tuple[str, ...]:
 
 
 def told(merge: str, dumps: dict[str, Dumps]) -> Told:
-    """What is told of the target's columns, each of which is also what it was, unless all is replaced."""
+    """What is told of the target's columns, each of which is also what it was, unless all is
+    replaced.
+    """
     (statement,) = statements_of(dumps[merge], LAKE).statements
     table = table_of(merge)
-    kept = {name: frozenset({(table, name)}) for name in held_of(merge)} | {"double_amount": frozenset({("generated", "amount")})}
-    return Told.of_write(with_generated(statement, GENERATED.get(table, {})), names_of(merge), {} if merge in REPLACING else kept)
+    kept = {name: frozenset({(table, name)}) for name in held_of(merge)} | {
+        "double_amount": frozenset({("generated", "amount")})
+    }
+    return Told.of_write(
+        with_generated(statement, GENERATED.get(table, {})),
+        names_of(merge),
+        {} if merge in REPLACING else kept,
+    )
 
 
 def held_of(merge: str) -> list[str]:
@@ -120,35 +154,60 @@ class Shards:
         found: list[Row] = []
         for number, world in enumerate(self._worlds):
             held = {column for held, column in world.perturbed if held == table}
-            shard = perturbed(names, _with_other_keys(names, rows, held & {*KEYS[table]}, world.way), held - {*KEYS[table]}, world.way)
+            shard = perturbed(
+                names,
+                _with_other_keys(names, rows, held & {*KEYS[table]}, world.way),
+                held - {*KEYS[table]},
+                world.way,
+            )
             found += [_moved(names, KEYS[table], row, number * STEP) for row in shard]
         return found
 
-    def apart(self, rows: Collection[dict[str, object]], names: Sequence[str]) -> list[list[list[object]]]:
+    def apart(
+        self, rows: Collection[dict[str, object]], names: Sequence[str]
+    ) -> list[list[list[object]]]:
         """The rows of the target by world, with the keys that they have there."""
         found: list[list[list[object]]] = [[] for _ in self._worlds]
         for row in rows:
             number, key = divmod(int(str(row["id"])), STEP)
-            found[number].append([json.dumps(key if name == "id" else row.get(name)) for name in names])
+            found[number].append(
+                [json.dumps(key if name == "id" else row.get(name)) for name in names]
+            )
         return found
 
 
-def _with_other_keys(names: Sequence[str], rows: Sequence[Row], keys: Collection[str], way: Way) -> Sequence[Row]:
+def _with_other_keys(
+    names: Sequence[str], rows: Sequence[Row], keys: Collection[str], way: Way
+) -> Sequence[Row]:
     """The rows with keys of each other, or with some that no row has."""
     if way is Way.REVERSED:
         return perturbed(names, rows, keys, way)
-    return [_moved(names, keys, row, STEP // 2) if checkpoint % 3 else row for checkpoint, row in enumerate(rows)]
+    return [
+        _moved(names, keys, row, STEP // 2) if checkpoint % 3 else row
+        for checkpoint, row in enumerate(rows)
+    ]
 
 
 def _moved(names: Sequence[str], keys: Collection[str], row: Row, by: int) -> Row:
-    return tuple(str(int(value) + by) if name in keys else value for name, value in zip(names, row, strict=True))
+    return tuple(
+        str(int(value) + by) if name in keys else value
+        for name, value in zip(names, row, strict=True)
+    )
 
 
-def merged(spark: SparkSession, merge: str, asked: Sequence[World], folder: Path) -> dict[World, Result]:
+def merged(
+    spark: SparkSession, merge: str, asked: Sequence[World], folder: Path
+) -> dict[World, Result]:
     """The target's rows in each world after one merge of them all."""
     shards = Shards(asked)
     rows = SEVERAL if merge in ("merge_newest_of_a_key", "merge_grouped") else ROWS
-    tables = Tables(spark, **{name: frame_of(spark, name, shards.rows(name, columns_of(name), rows[name])) for name in SCHEMAS})
+    tables = Tables(
+        spark,
+        **{
+            name: frame_of(spark, name, shards.rows(name, columns_of(name), rows[name]))
+            for name in SCHEMAS
+        },
+    )
     make_views(tables)
     table = table_of(merge)
     fill(spark, folder, table, shards.rows(table, ASSIGNED[table], TARGETS[table]))
@@ -156,19 +215,25 @@ def merged(spark: SparkSession, merge: str, asked: Sequence[World], folder: Path
         spark.sql(MERGES[merge])
     else:
         WRITES[merge](tables, str(folder))
-    found = shards.apart(DeltaTable(str(folder / table)).to_pyarrow_table().to_pylist(), names_of(merge))
+    found = shards.apart(
+        DeltaTable(str(folder / table)).to_pyarrow_table().to_pylist(), names_of(merge)
+    )
     return dict(zip(asked, found, strict=True))
 
 
 def fill(spark: SparkSession, folder: Path, table: str, rows: Sequence[Row]) -> None:
-    """A target of these rows, in the session's catalog; Spark's own way takes longer, and is taken where values are generated."""
+    """A target of these rows, in the session's catalog; Spark's own way takes longer, and is taken
+    where values are generated.
+    """
     spark.sql(f"drop table if exists {table}")  # of one that is replaced all files are read
     names, values = ", ".join(ASSIGNED[table]), ", ".join(f"({', '.join(row)})" for row in rows)
     if table == "generated":
         make_target(spark, str(folder), table)
         spark.sql(f"insert into {table} ({names}) values {values}")
         return
-    made = spark.sql(f"select * from values {values} as t ({names})").to(spark.createDataFrame([], TARGET).schema)
+    made = spark.sql(f"select * from values {values} as t ({names})").to(
+        spark.createDataFrame([], TARGET).schema
+    )
     write_deltalake(folder / table, made.toArrow())
     spark.sql(f"create table {table} using delta location '{folder / table}'")
 
@@ -179,18 +244,31 @@ def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
     dumps, folder = stored("writes"), tmp_path_factory.mktemp("merges")
     known = {merge: told(merge, dumps) for merge in SHAPES}
     with session_confs(spark, ONE_TASK):
-        yield {merge: (one, merged(spark, merge, worlds_of(merge, one), folder / merge)) for merge, one in known.items()}
+        yield {
+            merge: (one, merged(spark, merge, worlds_of(merge, one), folder / merge))
+            for merge, one in known.items()
+        }
     for name in TARGETS:
         spark.sql(f"drop table if exists {name}")
 
 
-def test_no_row_of_a_target_changes_by_what_is_not_told_to_have_a_part_in_it(results: Results) -> None:
-    assert {merge: wrong for merge, (known, given) in results.items() if (wrong := moved(known, given))} == {}
+def test_no_row_of_a_target_changes_by_what_is_not_told_to_have_a_part_in_it(
+    results: Results,
+) -> None:
+    assert {
+        merge: wrong for merge, (known, given) in results.items() if (wrong := moved(known, given))
+    } == {}
 
 
 UNSEEN = {"delta_table_merge_all": {"rows by people.id"}}
-"""What is told and cannot be seen: of what is replaced by all rows of the source nothing depends on which of them match."""
+"""What is told and cannot be seen: of what is replaced by all rows of the source nothing depends on
+which of them match.
+"""
 
 
 def test_each_source_of_a_merge_that_is_left_out_is_found(results: Results) -> None:
-    assert {merge: {repr(one) for one in never} for merge, (known, given) in results.items() if (never := unseen(known, given))} == UNSEEN
+    assert {
+        merge: {repr(one) for one in never}
+        for merge, (known, given) in results.items()
+        if (never := unseen(known, given))
+    } == UNSEEN

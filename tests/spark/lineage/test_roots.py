@@ -1,4 +1,6 @@
-"""Reads of several paths, of globs and of parts of tables: each data set of which rows come is a source."""
+"""Reads of several paths, of globs and of parts of tables: each data set of which rows come is a
+source.
+"""
 
 from pathlib import Path
 
@@ -16,7 +18,9 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder with two tables of the lake, of which one has partitions, and two data sets of others."""
+    """A folder with two tables of the lake, of which one has partitions, and two data sets of
+    others.
+    """
     folder = str(tmp_path_factory.mktemp("roots"))
     for name in ("lake/orders", "others/prices", "others/rates"):
         spark.range(2).write.parquet(f"{folder}/{name}")
@@ -28,8 +32,12 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str
 
 def read(frame: DataFrame, folder: str) -> Statement:
     """What the plan of a frame says, where `folder` is short for its path."""
-    names = Names(("orders", "days"), {"orders": f"file:{folder}/lake/orders", "days": f"{folder}/lake/days"})
-    (statement,) = statements_of([dump_of(PlanDumper(frame.sparkSession).of(frame))], names, "made").statements
+    names = Names(
+        ("orders", "days"), {"orders": f"file:{folder}/lake/orders", "days": f"{folder}/lake/days"}
+    )
+    (statement,) = statements_of(
+        [dump_of(PlanDumper(frame.sparkSession).of(frame))], names, "made"
+    ).statements
     return statement
 
 
@@ -45,11 +53,15 @@ def test_each_of_several_paths_is_a_source(spark: SparkSession, folder: str) -> 
     told = {"orders.id", "file/folder/others/prices.id", "file/folder/others/rates.id"}
     assert sources(read(spark.read.parquet(*paths), folder), folder) == told
     assert sources(read(spark.read.format("parquet").load(paths), folder), folder) == told
-    assert sources(read(spark.read.parquet(f"{folder}/others/{{prices,rates}}"), folder), folder) == told - {"orders.id"}
+    assert sources(
+        read(spark.read.parquet(f"{folder}/others/{{prices,rates}}"), folder), folder
+    ) == told - {"orders.id"}
 
 
 @pytest.mark.parametrize("glob", ["*", "*/*", "day=1", "day={0,2}"])
-def test_a_glob_and_a_partition_are_of_the_table_or_of_the_folder_that_they_are_in(spark: SparkSession, folder: str, glob: str) -> None:
+def test_a_glob_and_a_partition_are_of_the_table_or_of_the_folder_that_they_are_in(
+    spark: SparkSession, folder: str, glob: str
+) -> None:
     both = spark.read.parquet(f"{folder}/lake/days/{glob}", f"{folder}/others/days/{glob}")
     assert sources(read(both, folder), folder) == {"days.id", "file/folder/others/days.id"}
 
@@ -60,22 +72,35 @@ def test_a_stream_of_files_is_of_their_folder(spark: SparkSession, tmp_path: Pat
         (tmp_path / "files" / name).write_text("1\n")
     frame = spark.readStream.schema("id long").csv(f"{tmp_path}/files")
     with PlanDumper(spark).watched() as watched:
-        stream = frame.writeStream.format("delta").option("checkpointLocation", f"{tmp_path}/checkpoint").trigger(availableNow=True)
+        stream = (
+            frame.writeStream.format("delta")
+            .option("checkpointLocation", f"{tmp_path}/checkpoint")
+            .trigger(availableNow=True)
+        )
         stream.start(f"{tmp_path}/made").awaitTermination()
     (statement,) = statements_of(map(dump_of, watched.dumps), Names()).statements
     assert statement.inputs == (f"file{tmp_path}/files",)
 
 
-def test_of_very_many_files_the_folders_are_told_and_never_is_a_table_hidden(spark: SparkSession, tmp_path: Path) -> None:
+def test_of_very_many_files_the_folders_are_told_and_never_is_a_table_hidden(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     for part in range(101):
         (tmp_path / "many" / f"{part}.csv").parent.mkdir(exist_ok=True)
         (tmp_path / "many" / f"{part}.csv").write_text("1\n")
     dump = dump_of(PlanDumper(spark).of(spark.read.schema("id long").csv(f"{tmp_path}/many/*.csv")))
-    told = {where: statements_of([dump], Names(("t",), {"t": f"{tmp_path}/{where}"}), "made").statements[0].columns[0] for where in WHERE}
+    told = {
+        where: statements_of([dump], Names(("t",), {"t": f"{tmp_path}/{where}"}), "made")
+        .statements[0]
+        .columns[0]
+        for where in WHERE
+    }
     assert [str(source.ref) for source in told["elsewhere"].sources] == [f"file{tmp_path}/many.id"]
     assert [str(source.ref) for source in told["many"].sources] == ["t.id"]
     assert told["elsewhere"].opaque == told["many"].opaque == ()
-    assert told["many/7.csv"].opaque == ("files in many folders, among which are tables of the lake",)
+    assert told["many/7.csv"].opaque == (
+        "files in many folders, among which are tables of the lake",
+    )
 
 
 WHERE = ("elsewhere", "many", "many/7.csv")

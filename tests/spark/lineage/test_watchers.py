@@ -1,4 +1,6 @@
-"""Several who watch one session: each is told of what is its own, and of nothing that is another's."""
+"""Several who watch one session: each is told of what is its own, and of nothing that is
+another's.
+"""
 
 import threading
 from collections.abc import Callable
@@ -25,12 +27,22 @@ def in_thread(work: Callable[[], None]) -> None:
 
 def told(watched: Watched) -> list[str]:
     """The tables that were read, and what is not known, in its order."""
-    return [dump["error"] or next(node["f"]["name"] for node in dump["nodes"] if node["n"] == "Table") for dump in watched.dumps]
+    return [
+        dump["error"] or next(node["f"]["name"] for node in dump["nodes"] if node["n"] == "Table")
+        for dump in watched.dumps
+    ]
 
 
-def beside_each_other(spark: SparkSession, between: Callable[[], None] = lambda: None) -> list[Watched]:
-    """Two who watch in two threads, the first of whom begins and ends first; what happens between, both are there for."""
-    dumper, first_is_there, both_are_there, first_is_gone = PlanDumper(spark), *(threading.Event() for _ in range(3))
+def beside_each_other(
+    spark: SparkSession, between: Callable[[], None] = lambda: None
+) -> list[Watched]:
+    """Two who watch in two threads, the first of whom begins and ends first; what happens between,
+    both are there for.
+    """
+    dumper, first_is_there, both_are_there, first_is_gone = (
+        PlanDumper(spark),
+        *(threading.Event() for _ in range(3)),
+    )
     found: dict[str, Watched] = {}
 
     def first() -> None:
@@ -57,13 +69,17 @@ def beside_each_other(spark: SparkSession, between: Callable[[], None] = lambda:
     return [found["first"], found["second"]]
 
 
-def test_who_watches_beside_another_is_told_of_its_own_statements_alone(spark: SparkSession) -> None:
+def test_who_watches_beside_another_is_told_of_its_own_statements_alone(
+    spark: SparkSession,
+) -> None:
     first, second = beside_each_other(spark)
     assert told(first) == ["of the first"]
     assert told(second) == ["of the second", "of a thread, when nobody else watches"]
 
 
 def test_of_what_may_be_of_either_both_are_told_that_it_is_not_known(spark: SparkSession) -> None:
-    first, second = beside_each_other(spark, lambda: (execute(spark, "whose"), execute(spark, "whose too"))[0])
+    first, second = beside_each_other(
+        spark, lambda: (execute(spark, "whose"), execute(spark, "whose too"))[0]
+    )
     assert told(first) == [SHARED, "of the first"]
     assert told(second) == [SHARED, "of the second", "of a thread, when nobody else watches"]

@@ -12,23 +12,39 @@ from tests.support.zoo_dumps import empty_tables, frame_dumps, write_dumps
 
 pytestmark = pytest.mark.spark
 
-EXECUTED = ("delta_table_merge", "save_overwrite_by_the_session", "from_a_database", "a_result_within_a_merge")
+EXECUTED = (
+    "delta_table_merge",
+    "save_overwrite_by_the_session",
+    "from_a_database",
+    "a_result_within_a_merge",
+)
 
 
 def test_frames_mean_the_same_when_they_are_planned_anew(spark: SparkSession) -> None:
-    assert {shape: told(read(dump)) for shape, dump in frame_dumps(spark).items()} == known("frames")
+    assert {shape: told(read(dump)) for shape, dump in frame_dumps(spark).items()} == known(
+        "frames"
+    )
 
 
-def test_statements_mean_the_same_when_they_are_executed_anew(spark: SparkSession, tmp_path: Path) -> None:
+def test_statements_mean_the_same_when_they_are_executed_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     meanings = known("writes")
-    found = {shape: told(read(dumps)) for shape, dumps in write_dumps(spark, str(tmp_path), EXECUTED).items()}
+    found = {
+        shape: told(read(dumps))
+        for shape, dumps in write_dumps(spark, str(tmp_path), EXECUTED).items()
+    }
     assert found == {shape: meanings[shape] for shape in EXECUTED}
 
 
-def test_what_delta_asks_of_logs_for_a_frame_that_is_kept_is_no_statement_of_the_program(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_delta_asks_of_logs_for_a_frame_that_is_kept_is_no_statement_of_the_program(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     for name in ("left", "right"):
         spark.range(3).write.format("delta").save(f"{tmp_path}/{name}")
-    left, right = (spark.read.format("delta").load(f"{tmp_path}/{name}") for name in ("left", "right"))
+    left, right = (
+        spark.read.format("delta").load(f"{tmp_path}/{name}") for name in ("left", "right")
+    )
     with PlanDumper(spark).watched() as watched:
         left.join(right, "id").cache().unpersist()
         asked = len(watched.dumps)
@@ -39,8 +55,16 @@ def test_what_delta_asks_of_logs_for_a_frame_that_is_kept_is_no_statement_of_the
 def test_a_checkpoint_is_followed_on_both_sides_of_a_self_join(spark: SparkSession) -> None:
     dumper, people = PlanDumper(spark), empty_tables(spark).people
     with dumper.watched() as watched:
-        kept = people.where("boss is null").select("id", F.upper("name").alias("name")).localCheckpoint()
-    joined = kept.alias("a").join(kept.alias("b"), "id").select("id", "a.name", F.col("b.name").alias("other"))
+        kept = (
+            people.where("boss is null")
+            .select("id", F.upper("name").alias("name"))
+            .localCheckpoint()
+        )
+    joined = (
+        kept.alias("a")
+        .join(kept.alias("b"), "id")
+        .select("id", "a.name", F.col("b.name").alias("other"))
+    )
     assert (
         told(read([*watched.dumps, dumper.of(joined.alias("lc>made"))]))
         == """\
