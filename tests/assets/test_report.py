@@ -94,5 +94,5 @@ def test_text_from_outside_cannot_break_the_table_of_events() -> None:
     )
     assert (
         str(events_table([event]).value).splitlines()[-1]
-        == "| a\\|b | – | UPDATE | mark | x=1\\|2 | 0-1 |"
+        == "| a\\|b | – | UPDATE | marker | x=1\\|2 | 0-1 |"
     )
