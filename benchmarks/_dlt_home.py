@@ -22,7 +22,7 @@ class DltHome:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Of its processes: our benchmarks can be imported, and nothing is told to anyone."""
+        """Of its processes: our benchmarks can be imported, and nothing is instructed to anyone."""
         wishes = {
             "PYTHONPATH": str(REPOSITORY),
             "RUNTIME__DLTHUB_TELEMETRY": "false",

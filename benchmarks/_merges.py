@@ -108,13 +108,13 @@ def follow_step(spark: SparkSession, table: Path, bronze: str, step: int) -> Tab
 def run_recipe(spark: SparkSession, table: Path, bronze: str) -> float:
     """The recipe of Delta's documentation, "write change data into a Delta table"."""
     began = time.perf_counter()
-    told = (
+    reported = (
         spark.read.format("delta")
         .load(bronze)
         .where("value is not null")
         .select(F.from_json("value", ENVELOPE).alias("m"))
     )
-    changes = told.select("m.payload.*").where("op is not null")
+    changes = reported.select("m.payload.*").where("op is not null")
     changes = changes.selectExpr(
         "source.ts_ms time", "op = 'd' deleted", "coalesce(after, before) row"
     )
@@ -209,10 +209,10 @@ def make_bases(spark: SparkSession, folder: Path, rows: DataFrame, seed: str) ->
     """
     follow_step(spark, folder / "made" / "orders", seed, 1)
     properties = DeltaTable(str(folder / "made" / "orders")).metadata().configuration
-    told = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+    reported = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
     rows.write.format("delta").save(str(folder / DEFAULT / "orders"))
     shutil.copytree(folder / DEFAULT, folder / EQUAL)
-    spark.sql(f"ALTER TABLE delta.`{folder / EQUAL / 'orders'}` SET TBLPROPERTIES ({told})")
+    spark.sql(f"ALTER TABLE delta.`{folder / EQUAL / 'orders'}` SET TBLPROPERTIES ({reported})")
     rows.withColumn(HIDDEN, orders.hidden()).write.format("delta").options(**properties).save(
         str(folder / OURS / "orders")
     )

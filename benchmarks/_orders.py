@@ -1,4 +1,4 @@
-"""A table of orders in MariaDB, and its changes as Debezium's connector tells them, with the schema
+"""A table of orders in MariaDB, and its changes as Debezium's connector reports them, with the schema
 before each.
 """
 
@@ -78,7 +78,7 @@ def hidden() -> Any:
 
 @dataclass(frozen=True)
 class Changes:
-    """What a table of some rows is told: of each changed key one event, of each tenth two; of 20
+    """What a table of some rows is reported: of each changed key one event, of each tenth two; of 20
     keys one is new, one is deleted.
     """
 
@@ -90,9 +90,9 @@ class Changes:
     def events(self) -> list[tuple[str, int, int]]:
         """Operation, key and version, in their order."""
         new = range(self.rows, self.rows + len(self.ids) // 20)
-        told = [("d" if i % 20 == 7 else "u", number, 1) for i, number in enumerate(self.ids)]
-        told += [("u", number, 2) for i, number in enumerate(self.ids) if i % 10 == 3]
-        return [("c", number, 0) for number in new] + told
+        reported = [("d" if i % 20 == 7 else "u", number, 1) for i, number in enumerate(self.ids)]
+        reported += [("u", number, 2) for i, number in enumerate(self.ids) if i % 10 == 3]
+        return [("c", number, 0) for number in new] + reported
 
     @property
     def keys(self) -> int:

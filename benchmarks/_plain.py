@@ -26,7 +26,7 @@ SCHEMA = pa.schema(
 
 
 def newest_rows(bronze: str) -> pa.Table:
-    """The newest row of each key that the messages tell, and whether it was deleted."""
+    """The newest row of each key that the messages report, and whether it was deleted."""
     newest: dict[int, tuple[int, bool, dict]] = {}
     for text in DeltaTable(bronze).to_pyarrow_table(columns=["value"])["value"].to_pylist():
         if text is None:

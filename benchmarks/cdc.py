@@ -126,11 +126,11 @@ class Bench:
             for number, (op, version) in state.items()
             if op != "d"
         ]
-        told = self.spark.createDataFrame(
+        reported = self.spark.createDataFrame(
             raw,
             "id bigint, customer int, status string, note string, amount string, changed bigint",
         )
-        now = told.select(F.struct("*").alias("row")).select(*decoded())
+        now = reported.select(F.struct("*").alias("row")).select(*decoded())
         return self._fingerprint(
             table.join(gone, "id", "left_anti").select(*COLUMNS).unionByName(now)
         )
@@ -174,7 +174,7 @@ def _moved(copy: Path) -> tuple[int, int]:
     now = set(base)
     for log in sorted(copy.rglob("_delta_log/*.json")):
         actions = [json.loads(line) for line in log.read_text().splitlines()]
-        for kind in ("remove", "add"):  # a file that gets a deletion vector is told as both
+        for kind in ("remove", "add"):  # a file that gets a deletion vector is reported as both
             paths = {
                 f"{log.parent.parent.name}/{action[kind]['path']}"
                 for action in actions
@@ -324,7 +324,7 @@ def lines() -> Iterator[Line]:
 
 
 def shown(line: Line) -> Line:
-    """A line for people tells of a contender all that it did."""
+    """A line for people reports of a contender all that it did."""
     if not isinstance(line, Measured):
         return line
     name = (

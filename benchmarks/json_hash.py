@@ -1,4 +1,4 @@
-"""What it costs to tell of a million messages their type and what they are made of: `python -m
+"""What it costs to report of a million messages their type and what they are made of: `python -m
 benchmarks.json_hash [--json]`.
 
 Each way reads the same files and writes nowhere. CPU is that of the JVM and of all its Python
@@ -115,7 +115,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def ways(spark: SparkSession, folder: Path) -> dict[str, DataFrame]:
-    """What is compared; all but the first tell of the same messages what they are made of."""
+    """What is compared; all but the first report of the same messages what they are made of."""
     frame = spark.read.parquet(str(folder / "messages"))
     tokenizer = load_tokenizer(spark, folder / "tokenizers")
     if tokenizer is None:

@@ -145,16 +145,16 @@ def _store(records: int) -> Iterator[Line]:
         upgrade(engine)
         lineage = SqlLineage(engine)
         for run in ("first", "again"):
-            told = [
+            reported = [
                 make_record(one, run=f"{run}-{number}", job=str(number))
                 for number, one in enumerate(statements)
             ]
             began = time.perf_counter()
-            for at in range(0, len(told), 100):
-                lineage.record_all(told[at : at + 100])
+            for at in range(0, len(reported), 100):
+                lineage.record_all(reported[at : at + 100])
             yield at_least(
                 f"records that are stored, by hundreds, {run}",
-                len(told) / (time.perf_counter() - began),
+                len(reported) / (time.perf_counter() - began),
                 "/s",
                 500,
             )

@@ -1,9 +1,9 @@
-"""What it costs to take what other programs tell: `python -m benchmarks.lineage_ingest [--json]
+"""What it costs to take what other programs report: `python -m benchmarks.lineage_ingest [--json]
 [--messages 5000]`.
 
 SQL is that of TPC-DS, by the schema of its 24 tables. All columns of a query in one pass stand
 beside sqlglot's own lineage, a column at a time, as its documentation shows it. Documents and
-events are told by many tasks over few statements, into SQLite, 500 in a transaction.
+events are reported by many tasks over few statements, into SQLite, 500 in a transaction.
 """
 
 import json

@@ -111,7 +111,7 @@ class MessagesUnreadableError(LakeChimeError):
 
 
 class SourceUnreadableError(LakeChimeError):
-    """A business database cannot be asked, or does not tell what is asked of it."""
+    """A business database cannot be asked, or does not answer what is asked."""
 
 
 class PlanUnreadableError(LakeChimeError):

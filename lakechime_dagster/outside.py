@@ -1,5 +1,5 @@
-"""The code location `outside`: external assets of what only runs and other programs tell. It is
-read anew when that changes.
+"""The code location `outside`: external assets of what only runs and other programs report.
+It is reloaded when that changes.
 
 What it says never decides anything: it has no job, sensor or executable asset, so that no run loads
 it. Where the store or the lake cannot be read it is empty, since a picture that is missing hinders
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def outside_definitions(settings: Settings) -> dg.Definitions:
-    """What is outside of the lake of these settings, as its store tells at this moment."""
+    """What is outside of the lake of these settings, as its store has it now."""
     try:
         lake = find_lake(own_definitions(settings), lake_name(settings), lake_of_definitions)
         looked = look_outside(settings, lake)

@@ -24,7 +24,7 @@ SHIPPED = "lakechime_dagster.definitions"
 MARKER = "workspace.yaml"
 HOME = ".lakechime"
 
-REMEDIES = {  # where a rule's own words would not tell what to write
+REMEDIES = {  # where a rule's own words do not say what to write
     "conf": 'is not a JSON object of texts; write {"spark.x": "y"}',
     "cores": "write a whole number from 1 on",
     "deployment": 'use letters, digits, ".", "_", "-", at most 64',

@@ -61,7 +61,7 @@ def test_a_python_that_does_not_fit_is_named_in_one_sentence(tmp_path: Path):
     assert "python3.12-venv" in done.stderr
 
 
-def test_a_python_without_venv_is_told_the_package(monkeypatch: pytest.MonkeyPatch):
+def test_a_python_without_venv_is_reported_the_package(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "ensurepip", None)
     with pytest.raises(bootstrap.BootstrapError, match=r"install the package python3-venv"):
         bootstrap.make_venv()

@@ -179,7 +179,7 @@ def partitioned(name: str) -> LakeTable:
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "reported"),
     [
         (
             ["silver.daily_x", "silver_daily.x"],
@@ -201,8 +201,10 @@ def partitioned(name: str) -> LakeTable:
         ),
     ],
 )
-def test_tables_that_dagster_could_not_tell_apart_are_refused(names: list[str], told: str) -> None:
-    with pytest.raises(DeclarationError, match=f"^{re.escape(told)}$"):
+def test_tables_that_dagster_could_not_distinguish_are_refused(
+    names: list[str], reported: str
+) -> None:
+    with pytest.raises(DeclarationError, match=f"^{re.escape(reported)}$"):
         build_definitions(
             Lake("shop", [ORDERS, *[whole(name, SnapshotTrigger()) for name in names]])
         )
@@ -218,7 +220,7 @@ ODD = {"owner": "me"}
         sql_table("gold.x", sql=BY_SHOP, asset=Asset(dagster=ODD)),
     ],
 )
-def test_what_dagster_refuses_is_told_by_the_name_of_the_table(table: Table) -> None:
+def test_what_dagster_refuses_is_reported_by_the_name_of_the_table(table: Table) -> None:
     with pytest.raises(
         DeclarationError,
         match=r"^gold\.x, dagster: Dagster refuses the asset: .*unexpected keyword argument 'owner'$",

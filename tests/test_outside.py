@@ -17,7 +17,7 @@ from tests.support.processes import free_port
 LAKE = "tests.cli.weather_lake:lake"
 
 
-def told(settings: Settings) -> tuple[set[str], str]:
+def reported(settings: Settings) -> tuple[set[str], str]:
     """The keys of the location, and what it says of itself."""
     definitions = outside_definitions(settings)
     graph = definitions.resolve_asset_graph()
@@ -52,7 +52,7 @@ def test_what_is_in_use_stands_there_and_nothing_of_it_runs(
     lakechime: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read(lakechime, "Sales", "Costs")
-    keys, said = told(load_settings(lake=LAKE))
+    keys, said = reported(load_settings(lake=LAKE))
     assert keys == {"dashboards/bi/Sales", "dashboards/bi/Costs", "gold/daily"}
     assert said.startswith("2 that read the lake and 0 data sets")
 
@@ -65,7 +65,7 @@ def test_a_store_that_is_not_there_gives_an_empty_location_and_is_not_made(
     tmp_path: Path, url: str
 ) -> None:
     place = url.replace("nowhere", str(tmp_path / "nowhere")).replace("PORT", str(free_port()))
-    keys, said = told(load_settings(lake=LAKE, store_url=place, home=tmp_path))
+    keys, said = reported(load_settings(lake=LAKE, store_url=place, home=tmp_path))
     assert (keys, said.startswith("nothing is shown: "), "hunter2" in said) == (set(), True, False)
     assert list(tmp_path.iterdir()) == []
 
@@ -75,7 +75,7 @@ def test_a_lake_that_breaks_gives_an_empty_location(
 ) -> None:
     (tmp_path / "broken_lake_of_outside.py").write_text("raise RuntimeError('while declaring')")
     monkeypatch.syspath_prepend(tmp_path)
-    assert told(load_settings(lake="broken_lake_of_outside:lake", home=tmp_path)) == (
+    assert reported(load_settings(lake="broken_lake_of_outside:lake", home=tmp_path)) == (
         set(),
         "nothing is shown: while declaring",
     )

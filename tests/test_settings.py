@@ -1,4 +1,4 @@
-"""Settings: what the environment and `.env` say, and how a wrong value is told."""
+"""Settings: what the environment and `.env` say, and how a wrong value is reported."""
 
 from pathlib import Path
 
@@ -60,7 +60,9 @@ def test_the_file_of_a_relative_store_lies_in_the_project_folder(
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
-def test_a_dot_env_that_is_not_utf_8_is_told_with_the_remedy(project: Path, encoding: str) -> None:
+def test_a_dot_env_that_is_not_utf_8_is_reported_with_the_remedy(
+    project: Path, encoding: str
+) -> None:
     (project / ".env").write_text("LAKECHIME_DEPLOYMENT=Büro\n", encoding=encoding)
     with pytest.raises(InvalidValueError, match=r"\.env.*: is not text in UTF-8; save it as UTF-8"):
         load_settings()

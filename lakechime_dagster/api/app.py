@@ -203,7 +203,7 @@ def build_app(served: Served) -> FastAPI:
 
     app.add_middleware(ReadsToTheEnd)
     for kind, status in STATUS.items():
-        app.add_exception_handler(kind, partial(_told, status))
+        app.add_exception_handler(kind, partial(_refusal, status))
 
     @app.post("/lineage")
     async def take(request: Request) -> Response:
@@ -259,7 +259,7 @@ def _documents(body: bytes) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-async def _told(status: int, _: Request, error: Exception) -> Response:
+async def _refusal(status: int, _: Request, error: Exception) -> Response:
     facts = (
         {"field": error.field, "remedy": error.remedy}
         if isinstance(error, InvalidValueError)

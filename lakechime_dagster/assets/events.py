@@ -454,7 +454,8 @@ def types_to_materialize(
         )
         has_recovered = before is not None and before.failures and one.committed
         is_due = one.committed and (
-            before is None or now_ms - before.told_ts >= every / dt.timedelta(milliseconds=1)
+            before is None
+            or now_ms - before.materialized_ts >= every / dt.timedelta(milliseconds=1)
         )
         if is_odd or has_recovered or is_due:
             found[one.type] = one

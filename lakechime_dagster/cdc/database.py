@@ -288,7 +288,7 @@ _WRITERS = """
 
 
 @dataclass(frozen=True)
-class SettledSnapshot:
+class CompletedSnapshot:
     """A consistent snapshot, and a position of the log.
 
     All changes of the table that the snapshot does not see lie at the position or above, and so do
@@ -321,14 +321,14 @@ class TableBusyError(LakeChimeError):
 
 
 @contextmanager
-def settled(
+def completed_snapshot(
     url: str,
     schema: str,
     table: str,
     *,
     seconds: int = 60,
     pause: Callable[[float], None] = time.sleep,
-) -> Iterator[SettledSnapshot]:
+) -> Iterator[CompletedSnapshot]:
     """A snapshot while others write to a table, which ends with the context; a statement may take
     so many seconds.
 
@@ -349,7 +349,7 @@ def settled(
         if below is None:
             assert isinstance(snapshot.position, BinlogPosition)
             below = snapshot.position
-        yield SettledSnapshot(snapshot, below)
+        yield CompletedSnapshot(snapshot, below)
 
 
 def _position_below(

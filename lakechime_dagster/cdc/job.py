@@ -42,7 +42,7 @@ class MessageFormat:
         transactions: A glob of topics in which the connector reports its transactions.
         only: The tables of the database whose messages are read.
         shards: A regular expression of topics' names, whose named groups are columns.
-        is_typed_elsewhere: Messages without a schema are kept as they are written until `tables`
+        is_typed_externally: Messages without a schema are kept as they are written until `tables`
             have their columns.
         tables: The columns of the database's tables at positions of its log.
     """
@@ -54,7 +54,7 @@ class MessageFormat:
     transactions: str = ""
     only: TableFilter = field(default_factory=TableFilter)
     shards: str = ""
-    is_typed_elsewhere: bool = False
+    is_typed_externally: bool = False
     tables: tuple[TableSchema, ...] | None = None
 
     def reader(self) -> EnvelopeReader:
@@ -83,7 +83,7 @@ class MessageFormat:
         """Where the columns of messages without a schema are found."""
         if self.tables is not None:
             return History(self.tables, envelope)
-        return AsWritten() if self.is_typed_elsewhere else None
+        return AsWritten() if self.is_typed_externally else None
 
     def _reader(self, keys: tuple[str, ...]) -> EnvelopeReader:
         match self.envelope:
@@ -109,7 +109,7 @@ def format_of(table: BronzeTable) -> MessageFormat:
         transactions=table.source.transactions,
         only=TableFilter(table.source.database, table.source.table),
         shards=table.source.shards,
-        is_typed_elsewhere=table.is_typed_elsewhere,
+        is_typed_externally=table.is_typed_externally,
     )
 
 

@@ -29,7 +29,7 @@ from lakechime_dagster.cdc.compare import (
     in_batches,
     key_shown,
 )
-from lakechime_dagster.cdc.database import column_types, database_side, settled
+from lakechime_dagster.cdc.database import column_types, completed_snapshot, database_side
 from lakechime_dagster.cdc.load import (
     LOADS,
     OF_BINLOG,
@@ -214,7 +214,7 @@ def _snapshot(
     )  # before the snapshot, so that it is in there
     (database,) = monitor.databases.values()
     where = database.source_table
-    with settled(
+    with completed_snapshot(
         database.address(os.environ), *where, seconds=STATEMENT_SECONDS, pause=pause
     ) as found:
         position = snapshot_position(form, found.position, newest)

@@ -88,7 +88,7 @@ class ReplicaTables:
         """How messages are read, with what is recorded of columns that they do not describe
         themselves.
         """
-        if not self.format.is_typed_elsewhere:
+        if not self.format.is_typed_externally:
             return self.format
         rows = state_rows(DeltaRows(self.state).select(where=("role = 'schema'",)))
         return replace(self.format, tables=tuple(map(TableSchema.of_row, rows)))

@@ -382,11 +382,11 @@ def _assigned(
             (one for line, changes in odd.items() if line[0] == source for one in changes),
             key=lambda one: one.order[3:],
         )
-        told_here = dict[Event, int]()
+        first_seen = dict[Event, int]()
         for change in mine:
-            told_here.setdefault(_event(change), change.order.offset)
+            first_seen.setdefault(_event(change), change.order.offset)
 
-        def was_seen(change: Change, first: Mapping[Event, int] = told_here) -> bool:
+        def was_seen(change: Change, first: Mapping[Event, int] = first_seen) -> bool:
             return _event(change) in seen or first[_event(change)] < change.order.offset
 
         assignment = assigned(known.get(source, Epochs()), mine, was_seen)
@@ -770,7 +770,7 @@ class Parsing:
         before = None if read.changes is None else self._state_before()
         known = Seen() if before is None else seen_before(before)
         messages = read.end if read.changes is None else read.changes.where(F.col(CHANGE) == 1)
-        tables = self._tables(known) if self.job.format.is_typed_elsewhere else []
+        tables = self._tables(known) if self.job.format.is_typed_externally else []
         apart = (
             spread(messages.select(*MESSAGE), read)
             if self.compute is self.compute.workers
@@ -818,7 +818,7 @@ class Parsing:
         merge, envelope = self.job.merge, self.job.format.envelope
         messages = (
             replace(self.job.format, tables=tuple(tables))
-            if self.job.format.is_typed_elsewhere
+            if self.job.format.is_typed_externally
             else self.job.format
         )
         reading = Reading(

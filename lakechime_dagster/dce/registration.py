@@ -282,7 +282,7 @@ def register_single(
     """Register a new event by a statement that is a transaction of its own.
 
     None if it is a repeat, or if the table has changed since `table` was read: nothing was
-    registered then, and the batch path tells which it is.
+    registered then, and the batch path finds out which it is.
     """
     if event.table_uid is not None and table.table_uid is None:
         return None

@@ -180,7 +180,7 @@ class DCEStore:
             changed_table(connection, known.table_id, dropped_ts=now_ms(connection))
 
     def table(self, name: str, cluster: str = "") -> TableRecord | None:
-        """What the store knows of a table, or None for one it never heard of."""
+        """What the store knows of a table, or None for one it does not know."""
         with reading(self.engine) as connection:
             records = _records(connection, name, cluster)
         return records[0] if records else None

@@ -416,7 +416,7 @@ def answer(
         platform: Where its tables are.
         subjects: Who asks.
         export: Takes the rows.
-        log: Told which Spark is used.
+        log: Receives the message which Spark is used.
 
     Raises:
         TableUnreadableError: naming the table that cannot be searched.

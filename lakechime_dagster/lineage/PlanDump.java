@@ -36,13 +36,13 @@ import org.apache.spark.sql.types.DataType;
 
 /**
  * A plan as JSON: its nodes by class and parameters, without literals, rows, texts and unknown objects, which may hold
- * personal values. What it means is told elsewhere. Nodes are in a list, each once and behind its parts, and named by {"#": place}:
- * a plan of any depth is read without recursion, and what several nodes share is told once.
+ * personal values. `plan.py` reads what it means. Nodes are in a list, each once and behind its parts, and named by {"#": place}:
+ * a plan of any depth is read without recursion, and what several nodes share is dumped once.
  */
 public final class PlanDump {
     private static final String TABLE = "lc:";
     private static final String RESULT = "lc>";
-    private static final int ROOTS = 100; // paths of one relation that are told
+    private static final int ROOTS = 100; // paths of one relation that are dumped
     private static final long STACK = 512L << 20; // bytes; only what is used is taken
     private static final Set TEXTS = new HashSet(Arrays.asList(new String[] {
         "name", "alias", "colName", "fieldName", "udfName", "functionName", "prettyName", "joinType", "side", "action"
@@ -160,7 +160,7 @@ public final class PlanDump {
         return value instanceof scala.Tuple2 || value instanceof scala.Tuple3 ? 15 : 16;
     }
 
-    /** What is told of nodes of one class: the names of their parameters, and of those of a name or a column also its id. */
+    /** What is dumped of nodes of one class: the names of their parameters, and of those of a name or a column also its id. */
     private static final class Shape {
         final String[] names;
         final boolean isNamed;
@@ -268,7 +268,7 @@ public final class PlanDump {
         return out.append('}').toString();
     }
 
-    /** Where an URL of JDBC leads, without users, passwords and other properties; null where they cannot be told apart for sure. */
+    /** Where an URL of JDBC leads, without users, passwords and other properties; null where they cannot be distinguished for sure. */
     public static String database(String url) {
         Matcher found = JDBC.matcher(url);
         if (!found.matches() || found.group(4).indexOf('@') >= 0) return null;
@@ -303,7 +303,7 @@ public final class PlanDump {
         return found;
     }
 
-    /** Tells them, of many what they lie in, and the folder below which the names of folders are partitions, if one was given. */
+    /** Dumps them, of many what they lie in, and the folder below which the names of folders are partitions, if one was given. */
     private static void addRoots(Set roots, Object relation, StringBuilder out) {
         if (roots.isEmpty()) return;
         Set few = few(roots);
@@ -376,7 +376,7 @@ public final class PlanDump {
     }
 
     private String node(TreeNode node) {
-        String text = told(node);
+        String text = dumped(node);
         String place = (String) places.get(text);
         if (place != null) return place;
         places.put(text, place = "{\"#\":" + nodes.size() + "}");
@@ -384,7 +384,7 @@ public final class PlanDump {
         return place;
     }
 
-    private String told(TreeNode node) {
+    private String dumped(TreeNode node) {
         if (node instanceof Literal) {
             Literal literal = (Literal) node;
             return "{\"n\":\"Literal\",\"f\":{\"type\":" + text(literal.dataType().catalogString())
@@ -415,27 +415,27 @@ public final class PlanDump {
     private void fields(TreeNode node, StringBuilder out) {
         Shape shape = Shape.of(node);
         scala.Product product = (scala.Product) node;
-        String[] told = new String[shape.names.length];
-        for (int i = told.length - 1; i >= 0; i--) {
+        String[] dumped = new String[shape.names.length];
+        for (int i = dumped.length - 1; i >= 0; i--) {
             String name = shape.names[i];
             Object value = name == null ? null : product.productElement(i);
             if (name == null || (shape.isAttribute && value instanceof DataType)) continue;
             Object bare = value instanceof scala.Some ? ((scala.Some) value).get() : value;
             if (name.equals("targetColNameParts")) {
-                told[i] = texts((scala.collection.Seq) value);
+                dumped[i] = texts((scala.collection.Seq) value);
             } else if (PARTITIONS.contains(name) && bare instanceof scala.collection.Map) {
-                told[i] = partitions((scala.collection.Map) bare);
+                dumped[i] = partitions((scala.collection.Map) bare);
             } else if (!(bare instanceof String)) {
-                told[i] = value(value);
+                dumped[i] = value(value);
             } else if (name.equals("name") && shape.isNamed) {
-                told[i] = text(shown((NamedExpression) node));
+                dumped[i] = text(shown((NamedExpression) node));
             } else {
-                told[i] = hasTexts || TEXTS.contains(name) ? text((String) bare) : "{\"o\":\"String\"}";
+                dumped[i] = hasTexts || TEXTS.contains(name) ? text((String) bare) : "{\"o\":\"String\"}";
             }
         }
         int start = out.length();
-        for (int i = 0; i < told.length; i++) {
-            if (told[i] != null) out.append(out.length() > start ? "," : "").append(text(shape.names[i])).append(':').append(told[i]);
+        for (int i = 0; i < dumped.length; i++) {
+            if (dumped[i] != null) out.append(out.length() > start ? "," : "").append(text(shape.names[i])).append(':').append(dumped[i]);
         }
         if (shape.isNamed) out.append(out.length() > start ? "," : "").append("\"exprId\":").append(value(idOf((NamedExpression) node)));
         if (node instanceof LocalRelation) out.append(out.length() > start ? "," : "").append(rows((LocalRelation) node));
@@ -443,7 +443,7 @@ public final class PlanDump {
 
     /**
      * Whose rows these are, without any: those of a text of SQL, or of a program; a self join repeats the former without their text.
-     * Where texts are told, those of a text are told as a digest, as another row is another text.
+     * Where texts are dumped, those of a text are dumped as a digest, as another row is another text.
      */
     private String rows(LocalRelation node) {
         Integer number = (Integer) rows.get(node.data());
@@ -453,7 +453,7 @@ public final class PlanDump {
         return "\"rowsOf\":" + text(of) + ",\"rowsId\":" + number + said;
     }
 
-    /** Of a name that Spark made, which shows its literals, nothing is told. */
+    /** Of a name that Spark made, which shows its literals, nothing is dumped. */
     private void hide(Alias alias) {
         boolean isPlain = alias.name().matches("\\w+");
         if (isPlain && !(alias.child() instanceof Literal)) return;

@@ -37,7 +37,7 @@ public final class PlanListener extends SparkListener {
     private final Map begun = new HashMap(); // by id of an execution, what of its session counts for it
     private SparkContext context;
 
-    /** The one of this context, by a name that tells it: this one, if there was none. */
+    /** The one of this context, by a name that identifies it: this one, if there was none. */
     public Object installed(SparkContext context, String name) {
         this.context = context;
         Object other = System.getProperties().putIfAbsent(name, this);
@@ -160,7 +160,7 @@ public final class PlanListener extends SparkListener {
 
     /**
      * Who watches what has these tags: those of its thread, or of a thread that nobody watches those of its session. If these are not
-     * within each other it may be of any of them, and each is told that it is not known.
+     * within each other it may be of any of them, and each records that it is unknown.
      */
     private ArrayList of(Set tags) {
         ArrayList found = new ArrayList();
@@ -263,7 +263,7 @@ public final class PlanListener extends SparkListener {
             while (all.hasNext()) this.around.add(all.next());
         }
 
-        /** Keeps a dump; `isWithin` says that one within this is told of it too. */
+        /** Keeps a dump; `isWithin` says that one within this is recorded for it too. */
         void add(StringBuilder dump, boolean isWithin) {
             if (characters + dump.length() > CHARACTERS) {
                 left++;

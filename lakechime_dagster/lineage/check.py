@@ -197,10 +197,10 @@ def _own_changes(before: PlannedTable | None, after: PlannedTable) -> Iterator[F
             marks=(after.rows,),
         )
     if before.code != after.code:
-        yield from _cannot_be_told(before, after)
+        yield from _unknown(before, after)
 
 
-def _cannot_be_told(before: PlannedTable, after: PlannedTable) -> Iterator[Finding]:
+def _unknown(before: PlannedTable, after: PlannedTable) -> Iterator[Finding]:
     """What of a table whose code changed is not known, now or before."""
     whole = [None] if after.statement.not_known or before.statement.not_known else []
     for column in (*whole, *(column.name for column in after.columns if column.lineage.not_known)):

@@ -49,12 +49,15 @@ def table_pairs(network: Network) -> Iterator[Pairs]:
         for side in (network.inputs.sources, network.inputs.targets)
     )
     edges = Edges(sources, targets, network.inputs.kinds)
-    is_direct, is_told = edges.kinds & Part.DIRECT != 0, edges.kinds & Part.DECLARED == 0
+    is_direct, is_recorded = edges.kinds & Part.DIRECT != 0, edges.kinds & Part.DECLARED == 0
     whole = _Search(Adjacency(edges, len(tables)))
-    widest = Certainty.INDIRECT if is_told.all() else Certainty.UNSURE
+    widest = Certainty.INDIRECT if is_recorded.all() else Certainty.UNSURE
     surer = {Certainty.DIRECT: _Search(Adjacency(edges.where(is_direct), len(tables)))}
     if widest is Certainty.UNSURE:
-        surer = {Certainty.INDIRECT: _Search(Adjacency(edges.where(is_told), len(tables))), **surer}
+        surer = {
+            Certainty.INDIRECT: _Search(Adjacency(edges.where(is_recorded), len(tables))),
+            **surer,
+        }
     certainty = np.zeros(len(tables), np.int8)
 
     def found() -> Iterator[Pairs]:

@@ -96,7 +96,7 @@ def _misfits(
     end: Checkpoint | None,
 ) -> list[str]:
     """What does not fit between two places; None as end is now."""
-    statement = _told(platform, table, namespace)
+    statement = _recorded(platform, table, namespace)
     if statement is None:
         return []
     return [
@@ -112,7 +112,7 @@ def _misfits(
     ]
 
 
-def _told(platform: Platform, table: LakeTable, namespace: str) -> Statement | None:
+def _recorded(platform: Platform, table: LakeTable, namespace: str) -> Statement | None:
     """What the newest run recorded of the table, if it had the code of now."""
     producer, code = Producer(namespace=namespace, job=table.name), code_digest(table)
     standing = LineageStandings(platform.store.engine).of_targets([table.name])
@@ -142,8 +142,8 @@ def _version(place: Checkpoint | None, table: str) -> int | None:
 def _changed(
     log: "DeltaLog", columns: Mapping[str, bool], start: int | None, end: int | None
 ) -> Iterator[str]:
-    """The columns that are gone or of another type since a version; none where that cannot be
-    told.
+    """The columns that are gone or of another type since a version; none where that is
+    unknown.
     """
     if start is None:
         return

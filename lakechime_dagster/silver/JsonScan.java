@@ -19,7 +19,7 @@ import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * What is known of a payload before any table is chosen, told as `schema/scan.py` tells it, in one pass over its bytes.
+ * What is known of a payload before any table is chosen, as `silver/event.py` finds it, in one pass over its bytes.
  *
  * Written for Janino, which knows neither generics nor lambdas.
  */
@@ -50,7 +50,7 @@ public final class JsonScan implements UDF1 {
     }
 
     /**
-     * Itself as a function of Spark. A filter on what it tells would otherwise be pushed below it, where it is called again. Here, since
+     * Itself as a function of Spark. A filter on its result would otherwise be pushed below it, where it is called again. Here, since
      * a client in Python takes any of several functions of one name: by chance one that knows nothing of Java's.
      */
     public UserDefinedFunction asFunction(DataType row) {
@@ -66,7 +66,7 @@ public final class JsonScan implements UDF1 {
         return row;
     }
 
-    /** Sent to a task it begins anew. Not private: Janino makes another method of a private one. */
+    /** In a task it starts again. Not private: Janino makes another method of a private one. */
     Object readResolve() {
         return new JsonScan(type, producer);
     }
@@ -462,7 +462,7 @@ public final class JsonScan implements UDF1 {
             return true;
         }
 
-        /** The kind of the number that begins here, told by its spelling; 0 is an error. */
+        /** The kind of the number that begins here, known by its spelling; 0 is an error. */
         private int number() {
             int start = at;
             int first = text[at] == '-' ? ++at : at;

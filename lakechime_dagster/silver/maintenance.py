@@ -61,8 +61,7 @@ def remove_empty_folders(location: str, before: int) -> int:
     """Remove the empty folders of appends that nobody has touched since then, in milliseconds; how
     many there were.
 
-    A vacuum leaves them. Object stores have no folders; what is elsewhere than on this machine's
-    disk has none to remove.
+    A vacuum leaves them. Object stores have no folders, so at a URL there is nothing to remove.
     """
     removed = 0
     for folder in folder_at(location).iterdir() if has_folder(location) else ():

@@ -639,7 +639,7 @@ class KnownType:
         failures: How often in a row it could not be written; it is not tried again before `due_ts`.
         due_ts: When events that an execution left are read at the latest: those of a failed type,
             and of one that catches up. 0 where none are.
-        told_ts: When it was materialized in Dagster last.
+        materialized_ts: When it was materialized in Dagster last.
         pending: Events that wait for a table, up to where its group has read, and `waits` why;
             empty where none do.
         written: Rows of its table in sum, `rescued` of them with something in `_rescued`; events
@@ -655,7 +655,7 @@ class KnownType:
     failures: int = 0
     due_ts: int = 0
     error: str = ""
-    told_ts: int = 0
+    materialized_ts: int = 0
     pending: int = 0
     waits: str = ""
     written: int = 0

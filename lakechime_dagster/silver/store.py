@@ -146,7 +146,9 @@ class SqlEventTypes:
                     connection.execute(insert_if_absent(connection, event_type), row)
                 else:
                     this = sa.update(event_type).where(*of_stream, _type.type == name)
-                    connection.execute(this.values(group_name=owner, told_ts=0, due_ts=AT_ONCE))
+                    connection.execute(
+                        this.values(group_name=owner, materialized_ts=0, due_ts=AT_ONCE)
+                    )
 
     def variations(self, group: str, types: Collection[str]) -> dict[str, dict[str, Variation]]:
         """The variations of these types that are kept, by hash."""
@@ -245,7 +247,9 @@ class SqlEventTypes:
             row = rows.get(one.type)
             if row is None:
                 continue  # it is another group's by now
-            values = _after(row, one, uid, now) | ({"told_ts": now} if one.type in shown else {})
+            values = _after(row, one, uid, now) | (
+                {"materialized_ts": now} if one.type in shown else {}
+            )
             connection.execute(
                 sa.update(event_type).where(_type.type_id == row.type_id).values(values)
             )
@@ -355,7 +359,16 @@ def with_schemas() -> sa.FromClause:
 
 
 def _known(row: Any) -> KnownType:
-    same = ("type", "schema_version", "failures", "due_ts", "error", "told_ts", "pending", "waits")
+    same = (
+        "type",
+        "schema_version",
+        "failures",
+        "due_ts",
+        "error",
+        "materialized_ts",
+        "pending",
+        "waits",
+    )
     return KnownType(
         table=row.table_name,
         checkpoint=TypeCheckpoint(

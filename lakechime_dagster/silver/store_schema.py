@@ -31,7 +31,7 @@ event_type = sa.Table(
     sa.Column("first_ts", sa.BigInteger, nullable=False),
     sa.Column("commit_ts", sa.BigInteger),  # of its last commit
     sa.Column(
-        "told_ts", sa.BigInteger, nullable=False, server_default="0"
+        "materialized_ts", sa.BigInteger, nullable=False, server_default="0"
     ),  # of its last materialization in Dagster
     sa.Column(
         "sums", sa.JSON, nullable=False

@@ -204,11 +204,11 @@ def _kept(checkpoint: KafkaOffsets, topics: Sequence[TopicState]) -> KafkaOffset
     """The checkpoint without what is gone: the nearest offsets that exist, all partitions known; a
     topic that was created again is new.
     """
-    made_anew = {topic.name for topic in topics if topic.topic_id not in checkpoint.topics}
+    recreated = {topic.name for topic in topics if topic.topic_id not in checkpoint.topics}
     kept = {
         topic_id: known
         for topic_id, known in checkpoint.topics.items()
-        if known.name not in made_anew
+        if known.name not in recreated
     }
     for topic in topics:
         if topic.topic_id in kept:

@@ -306,7 +306,7 @@ class BronzeTable(MessageTable):
         return self.source.heartbeats if isinstance(self.source, KafkaTopic) else ""
 
     @property
-    def is_typed_elsewhere(self) -> bool:
+    def is_typed_externally(self) -> bool:
         """Whether the columns of messages that bring no schema are read in the database."""
         return self.schema.read_from is not None
 

@@ -159,7 +159,7 @@ def test_documents_and_events_are_taken_and_repeats_change_nothing(
         (b" " * 10_000_001, 413, "is longer than 10,000,000 bytes"),
     ],
 )
-def test_what_cannot_be_read_is_told_and_nothing_of_the_body_is_recorded(
+def test_what_cannot_be_read_is_reported_and_nothing_of_the_body_is_recorded(
     sqlite_engine: Engine, body: Any, status: int, says: str
 ) -> None:
     with serving(sqlite_engine) as client:

@@ -116,9 +116,9 @@ def document(url: str) -> Any:
     return json.loads(body)
 
 
-def test_what_is_around_a_table_is_told_with_layers_owners_and_kinds(address: str) -> None:
-    told = document(f"{address}/lineage/around?table=silver.flights")
-    assert {one["table"]: one["layer"] for one in told["tables"]} == {
+def test_what_is_around_a_table_is_reported_with_layers_owners_and_kinds(address: str) -> None:
+    reported = document(f"{address}/lineage/around?table=silver.flights")
+    assert {one["table"]: one["layer"] for one in reported["tables"]} == {
         "silver.flights": 0,
         "bronze.flights": -1,
         "bronze.weather": -1,
@@ -126,21 +126,23 @@ def test_what_is_around_a_table_is_told_with_layers_owners_and_kinds(address: st
         "gold.other": 1,
         f"evil.{HOSTILE}": 1,
     }
-    assert {one["table"]: one["owners"] for one in told["tables"]}["gold.daily"] == ["team:gold"]
-    links = {(*one["source"], *one["target"]): one["kinds"] for one in told["links"]}
+    assert {one["table"]: one["owners"] for one in reported["tables"]}["gold.daily"] == [
+        "team:gold"
+    ]
+    links = {(*one["source"], *one["target"]): one["kinds"] for one in reported["links"]}
     assert links["silver.flights", "delay", "gold.daily", "delay"] == ["aggregation"]
     assert links["bronze.weather", "hour", "silver.flights", None] == ["join"]
 
 
 def test_each_table_of_which_not_all_is_known_says_why(address: str) -> None:
-    def told(question: str) -> dict[str, Any]:
+    def reported(question: str) -> dict[str, Any]:
         return {
             one["table"]: one["gap"]
             for one in document(f"{address}/lineage/around?table={question}")["tables"]
         }
 
     blind = [f"late.blind.x{number:02}: an RDD" for number in range(20)]
-    assert told("late.daily") == {
+    assert reported("late.daily") == {
         "late.daily": None,
         "late.new": {
             "kind": "not known",
@@ -154,14 +156,14 @@ def test_each_table_of_which_not_all_is_known_says_why(address: str) -> None:
         },
         "late.blind": {"kind": "not known", "reasons": blind, "more": 2},
     }
-    assert told("silver.flights")["bronze.flights"] == {
+    assert reported("silver.flights")["bronze.flights"] == {
         "kind": "written externally",
         "reasons": ["bronze.flights is written externally, and its sources are not recorded"],
         "more": 0,
     }
 
 
-def test_a_way_and_names_are_told(address: str) -> None:
+def test_a_way_and_names_are_reported(address: str) -> None:
     way = document(f"{address}/lineage/way?source=bronze.flights.dep_delay&target=gold.daily.delay")
     assert [step["target"] for step in way["steps"]] == [
         ["silver.flights", "delay"],
@@ -247,11 +249,11 @@ def test_a_person_asks_for_steps_and_a_way(address: str, browser: Page) -> None:
     browser.locator('g.box.asked[data-table="late.daily"]').wait_for(timeout=MILLISECONDS)
     assert fields() == ["late.daily", "2", "1"]
 
-    def look_for_a_way(start: str, end: str, told: str) -> None:
+    def look_for_a_way(start: str, end: str, reported: str) -> None:
         browser.fill("#name", start)
         browser.fill("#to", end)
         browser.locator("#way button").click()
-        expect(browser.locator("#about")).to_have_text(told, timeout=MILLISECONDS)
+        expect(browser.locator("#about")).to_have_text(reported, timeout=MILLISECONDS)
 
     look_for_a_way("gold.daily.delay", "bronze.flights.dep_delay", "no way is known")
     way = (

@@ -57,8 +57,8 @@ def test_counters_are_the_sums_of_all_completed_executions(
     second = replace(result(6, step=2, rows=4), written=3, discarded=1, rescued=2)
     complete(types, "e2", second, refused={"not_json": 1}, seconds={"write": 1.0})
     buy = {"group": "shop", "type": "buy"}
-    told = {name: value(f"type_{name}_total", **buy) for name in metrics.COUNTERS}
-    assert told == {
+    reported = {name: value(f"type_{name}_total", **buy) for name in metrics.COUNTERS}
+    assert reported == {
         "events": 7,
         "rows_written": 6,
         "rows_rescued": 2,
@@ -100,23 +100,23 @@ def test_rows_behind_a_checkpoint_are_those_that_wait_or_that_a_failure_left(
 def test_a_group_that_can_write_no_type_has_failed_and_lags_until_one_is_written(
     types: SqlEventTypes, value: Value
 ) -> None:
-    def told() -> tuple[list[str], bool]:
+    def reported() -> tuple[list[str], bool]:
         states = [name for name in metrics.STATES if value("group_state", group="shop", state=name)]
         return states, measures(types).groups[0].stuck_ts is not None
 
     learn(types, *TWO)
     learn(types, *TWO, name="sell")
     complete(types, "e1", result(5, step=1), result(5, step=1, name="sell"))
-    assert told() == (["idle"], False)
+    assert reported() == (["idle"], False)
     complete(types, "e2", result(6, error="no room", rows=0))
-    assert told() == (["failed"], True)
+    assert reported() == (["failed"], True)
     complete(
         types, "e3", TypeResult(type="buy", table="shop.buy", start=5, end=5, put_off="no room")
     )
-    assert told() == (["failed"], True)
+    assert reported() == (["failed"], True)
     assert [one.due_ts > 1 for one in types.left("shop")] == [True]
     complete(types, "e4", result(6, step=2))
-    assert (told(), types.left("shop")) == ((["idle"], False), [])
+    assert (reported(), types.left("shop")) == ((["idle"], False), [])
 
 
 def test_a_group_is_live_while_there_is_work_and_failed_when_it_is_held(

@@ -61,9 +61,11 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(
         )
 
     learn(types, prototype(a="x"))
-    await_found(lambda: "LakechimeTypeConflict" in prometheus.firing(), "a conflict is told", 30)
     await_found(
-        lambda: "LakechimeTypeConflict" not in prometheus.firing(), "it is told for a while", 30
+        lambda: "LakechimeTypeConflict" in prometheus.firing(), "a conflict is reported", 30
+    )
+    await_found(
+        lambda: "LakechimeTypeConflict" not in prometheus.firing(), "it is reported for a while", 30
     )
 
     world.let_pass(HOUR_MS)
@@ -79,7 +81,7 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(
         "LakechimeConsumerBlocked",
         "LakechimeNoTick",
     }
-    await_found(lambda: prometheus.firing() == late, "what is late is told", 30)
+    await_found(lambda: prometheus.firing() == late, "what is late is reported", 30)
 
     now = measures(types).now
     with writing(sqlite_engine) as connection:

@@ -68,7 +68,7 @@ def page(tmp_path: Path, upgraded_sqlite: Path) -> Iterator[Page]:
         yield found
 
 
-def test_who_reads_a_table_is_told_with_when_and_whether_still(page: Page) -> None:
+def test_who_reads_a_table_is_reported_with_when_and_whether_still(page: Page) -> None:
     (daily,) = [
         one
         for one in page.ask("/lineage/around?table=gold.daily").json["tables"]
@@ -88,7 +88,7 @@ def test_who_reads_a_table_is_told_with_when_and_whether_still(page: Page) -> No
     )
 
 
-def test_as_long_as_nobody_tells_who_reads_that_is_not_known(
+def test_as_long_as_nobody_reports_who_reads_that_is_not_known(
     tmp_path: Path, upgraded_sqlite: Path, page: Page
 ) -> None:
     assert page.ask("/lineage/around?table=gold.daily").json["unknown"] == []
@@ -143,11 +143,11 @@ def test_a_person_sees_readers_and_planned_changes(page: Page, browser: Browser)
     box = browser.locator('g.box[data-table="gold.daily"]')
     box.locator("text.readers").wait_for(timeout=MILLISECONDS)
     box.locator("text.readers").press("Enter")
-    told = browser.locator("#about li").all_text_contents()
-    assert told[0].startswith("dashboard Sales (superset) · read last ")
-    assert told[0].endswith("active · reads delay, wind · team:bi open")
+    reported = browser.locator("#about li").all_text_contents()
+    assert reported[0].startswith("dashboard Sales (superset) · read last ")
+    assert reported[0].endswith("active · reads delay, wind · team:bi open")
     assert (
-        HOSTILE in told[1],
+        HOSTILE in reported[1],
         browser.locator("#about a").count(),
         browser.locator("#about img").count(),
     ) == (True, 1, 0)
@@ -156,7 +156,7 @@ def test_a_person_sees_readers_and_planned_changes(page: Page, browser: Browser)
     assert (
         row.locator("li").all_text_contents(),
         row.locator("a", has_text="open").get_attribute("href"),
-    ) == (told, "https://x.example/7")
+    ) == (reported, "https://x.example/7")
 
     box.locator("text.planned").click()
     assert HOSTILE in " ".join(browser.locator("#about li").all_text_contents())

@@ -28,7 +28,7 @@ from tests.support.replica import read
 pytestmark = pytest.mark.spark
 
 
-def told(identity: int, amount: int, verb: str = "insert", at: int = 1) -> bytes:
+def reported(identity: int, amount: int, verb: str = "insert", at: int = 1) -> bytes:
     """A message of Maxwell."""
     data = {"id": identity, "amount": amount}
     message = {
@@ -77,10 +77,10 @@ def test_a_file_that_is_dropped_becomes_messages_and_these_the_rows_of_the_table
     location: Location, folder: Path
 ) -> None:
     assert "nothing new in" in location.tick("shop_orders__changes").skip_message
-    (folder / "a.jsonl").write_bytes(told(1, 10) + told(2, 20, at=2) + b"{damaged\n")
+    (folder / "a.jsonl").write_bytes(reported(1, 10) + reported(2, 20, at=2) + b"{damaged\n")
     first = location.run_of("shop_orders__changes")
     seen = shown(first)
-    size = len(told(1, 10)) + len(told(2, 20, at=2)) + 9
+    size = len(reported(1, 10)) + len(reported(2, 20, at=2)) + 9
     assert seen["last fired because"] == f"{size} new bytes in a.jsonl of {folder}"
     assert (seen["range"], seen["rows inserted"], seen["events unreadable"]) == (
         f"- `a.jsonl` from 0 up to {size}",
@@ -92,8 +92,10 @@ def test_a_file_that_is_dropped_becomes_messages_and_these_the_rows_of_the_table
     assert location.run_of("shop_orders").success
     assert rows(location) == [(1, 10), (2, 20)]
 
-    (folder / "a.jsonl").open("ab").write(told(1, 11, "update", at=3) + told(2, 20, "delete", at=4))
-    (folder / "b.jsonl").write_bytes(told(3, 30, at=5))
+    (folder / "a.jsonl").open("ab").write(
+        reported(1, 11, "update", at=3) + reported(2, 20, "delete", at=4)
+    )
+    (folder / "b.jsonl").write_bytes(reported(3, 30, at=5))
     second = location.run_of("shop_orders__changes")
     assert (checks(second), shown(second)["step"]) == ({"nothing_unreadable": True}, 2)
     replica = location.run_of("shop_orders")
@@ -122,7 +124,7 @@ def schemaless(database: str) -> dict[str, Any]:
 
 
 @pytest.mark.services
-def test_columns_that_no_message_tells_are_read_in_the_database(
+def test_columns_that_no_message_reports_are_read_in_the_database(
     folder: Path, location: Location, mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With each step."""

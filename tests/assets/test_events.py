@@ -147,8 +147,8 @@ def shown(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     return {name: value.value for name, value in whole.metadata.items()}
 
 
-def told(result: dg.ExecuteInProcessResult) -> dict[str | None, Any]:
-    """The rows that were written, by the types that a run tells of."""
+def reported(result: dg.ExecuteInProcessResult) -> dict[str | None, Any]:
+    """The rows that were written, by the types that a run reports of."""
     several = [
         one.materialization
         for one in result.get_asset_materialization_events()
@@ -233,7 +233,7 @@ def test_events_that_are_dropped_become_the_rows_of_a_table_for_each_type(game: 
         seen["step"],
     ) == (2, 3, 3, 1, 1)
     assert "| shop.buy | shop.shop__buy | 2 | 2 | 0 |" in seen["types"]
-    assert told(first) == {"shop.buy": 2, "shop.sell": 1}
+    assert reported(first) == {"shop.buy": 2, "shop.sell": 1}
     assert game.partitions() == ["shop.buy", "shop.sell"]
     assert [(row["n"], row["title"]) for row in game.kept("shop.buy")] == [(1, "web"), (3, "web")]
     assert game.numbers("shop.sell") == [2]
@@ -254,7 +254,7 @@ def test_events_that_are_dropped_become_the_rows_of_a_table_for_each_type(game: 
 
     assert game.tick("shop").run_requests == []
     second = game.step(buy(4, item="hat"))
-    assert told(second) == {"shop.buy": 1}
+    assert reported(second) == {"shop.buy": 1}
     assert (
         game.numbers("shop.buy"),
         game.kept("shop.buy")[-1]["item"],
@@ -303,12 +303,12 @@ def test_a_breaking_change_fails_a_check_for_a_while_with_who_brought_it_and_who
     (check,) = (
         one for one in second.get_asset_check_evaluations() if one.check_name == "nothing_breaks"
     )
-    told = (
+    reported = (
         "string at /n of shop.buy, sent by ios, goes to a variant column; shop is owned by "
         "team:shop"
     )
     assert (check.description, check.severity, check.metadata["owner"].value) == (
-        told,
+        reported,
         dg.AssetCheckSeverity.WARN,
         "team:shop",
     )
@@ -338,7 +338,7 @@ def test_a_type_that_cannot_be_written_fails_alone_and_is_tried_again_without_ne
     Path(game.location("shop.buy")).write_text("no folder")
     first = game.step(buy(1), sell(2))
     assert checks(first) == {**FINE, "no_type_fails": False}
-    assert (told(first), game.numbers("shop.sell"), game.executions()) == (
+    assert (reported(first), game.numbers("shop.sell"), game.executions()) == (
         {"shop.sell": 1},
         [2],
         [(1, "COMPLETED")],
@@ -368,7 +368,7 @@ def test_a_type_that_cannot_be_written_fails_alone_and_is_tried_again_without_ne
     Path(game.location("shop.buy")).unlink()
     game.let_pass()
     fourth = game.step()
-    assert (checks(fourth)["no_type_fails"], told(fourth), game.numbers("shop.buy")) == (
+    assert (checks(fourth)["no_type_fails"], reported(fourth), game.numbers("shop.buy")) == (
         True,
         {"shop.buy": 1},
         [1],
@@ -412,7 +412,7 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(
         game.numbers("shop.gift"),
         [snapshot for snapshot, _, _ in game.events("shop.shop__gift")],
     ) == ([7], ["0"])
-    assert (told(second)["shop.gift"], game.known("shop.gift").checkpoint.commits) == (1, 1)
+    assert (reported(second)["shop.gift"], game.known("shop.gift").checkpoint.commits) == (1, 1)
     assert checks(second) == FINE
     assert game.partitions() == ["shop.buy", "shop.gift", "shop.sell"]
     game.step(buy(5), sell(6))

@@ -95,10 +95,10 @@ class Shop:
 
     def current(self, table: str) -> Statement:
         """What is kept of the newest run that wrote a table."""
-        (told,) = [
+        (reported,) = [
             one.statement for one in standings(self.platform) if one.statement.target == table
         ]
-        return told
+        return reported
 
 
 def standings(platform: Platform) -> list[Standing]:
@@ -115,7 +115,7 @@ def shown(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     return {name: value.value for name, value in event.materialization.metadata.items()}
 
 
-def test_a_run_tells_where_its_columns_come_from(
+def test_a_run_reports_where_its_columns_come_from(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.commit("bronze.orders", ORDERS, (1, 10), (2, -3))
@@ -136,7 +136,7 @@ def test_a_run_tells_where_its_columns_come_from(
     assert (statement.inputs, statement.unknown) == (("bronze.orders",), ())
 
 
-def test_a_run_that_dies_when_its_step_is_completed_has_told_its_lineage(
+def test_a_run_that_dies_when_its_step_is_completed_has_reported_its_lineage(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.commit("bronze.orders", ORDERS, (1, 10))
@@ -153,7 +153,7 @@ def test_a_run_that_dies_when_its_step_is_completed_has_told_its_lineage(
     assert [column.column for column in shop.current("silver.paid").columns] == ["id", "twice"]
 
 
-def test_an_input_that_is_not_declared_is_told_with_the_line_to_add(shop: Shop) -> None:
+def test_an_input_that_is_not_declared_is_reported_with_the_line_to_add(shop: Shop) -> None:
     shop.commit("bronze.orders", ORDERS, (1, 10))
     shop.commit("bronze.rates", RATES, (3,))
     result = shop.run("silver.rated")

@@ -276,11 +276,11 @@ def test_a_table_that_is_run_as_a_whole_depends_on_all_partitions() -> None:
     whole = spark_table("silver.whole", reads=reads, trigger=SnapshotTrigger())(
         lambda **frames: None
     )
-    told = {
+    reported = {
         dep.asset_key.path[-1]: dep.partition_mapping
         for dep in deps(whole, reader(day(), on=days(), levels=DAY))
     }
-    assert told == {
+    assert reported == {
         "calls": dg.AllPartitionMapping(),
         "regions": None,
     }  # as the last has none in Dagster
@@ -297,7 +297,7 @@ def test_partitions_of_the_same_names_depend_on_their_like_and_others_on_all() -
         reads={"calls": calls.snapshot()},
     )
 
-    def told(*conditions: PartitionCondition) -> dg.PartitionMapping | None:
+    def reported(*conditions: PartitionCondition) -> dg.PartitionMapping | None:
         (dep,) = deps(
             reader(*conditions, on=days(), levels=levels, reads={"months": silver.snapshot()}),
             bronze,
@@ -305,16 +305,16 @@ def test_partitions_of_the_same_names_depend_on_their_like_and_others_on_all() -
         )
         return dep.partition_mapping
 
-    assert told(silver.partitions(month=month)) == dg.IdentityPartitionMapping()
+    assert reported(silver.partitions(month=month)) == dg.IdentityPartitionMapping()
     assert (
-        told(silver.partitions(month=last_month)) == dg.IdentityPartitionMapping()
+        reported(silver.partitions(month=last_month)) == dg.IdentityPartitionMapping()
     )  # the key is of that month, too
     assert (
-        told(bronze.partitions(month=month), silver.partitions(month=last_month))
+        reported(bronze.partitions(month=month), silver.partitions(month=last_month))
         == dg.AllPartitionMapping()
     )
     assert (
-        told(silver.partitions(month=[month, last_month]), bronze.partitions(month=month))
+        reported(silver.partitions(month=[month, last_month]), bronze.partitions(month=month))
         == dg.AllPartitionMapping()
     )
 

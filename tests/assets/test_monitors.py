@@ -20,8 +20,8 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
 from tests.cdc.factories import make_record
 from tests.cli.shop import NAME, Shop, orders
-from tests.cli.test_cdc import MARIADB, completed, held, told
-from tests.sensors.test_tick import ToldRuns
+from tests.cli.test_cdc import MARIADB, completed, held, reported
+from tests.sensors.test_tick import ReportedRuns
 from tests.support.cli import Cli
 from tests.support.replica import BRONZE
 
@@ -50,8 +50,8 @@ def shop(lakechime: Cli, clock: Clock, tmp_path: Path) -> Shop:
 
 def a_shop(lakechime: Cli, folder: Path, monitor: Monitor) -> Shop:
     shop = Shop.declared(lakechime, monitor=monitor, source=JsonLines(str(folder / "in")))
-    shop.tell(told(1, 10), told(2, 11))
-    completed(lakechime, ToldRuns())
+    shop.send(reported(1, 10), reported(2, 11))
+    completed(lakechime, ReportedRuns())
     return shop
 
 
@@ -80,7 +80,7 @@ def test_nothing_is_beyond_the_limits_where_all_is_read(shop: Shop) -> None:
     assert "| m.shop.orders | 60 | 60 |" in metadata["seconds since the newest change, by source"]
 
 
-def test_a_source_that_tells_nothing_is_named(shop: Shop, clock: Clock) -> None:
+def test_a_source_that_reports_nothing_is_named(shop: Shop, clock: Clock) -> None:
     clock(60)
     passed, metadata = looked(shop)
     assert (passed, metadata["lag of the messages in seconds"]) == (False, 3600.0)
@@ -101,10 +101,12 @@ def heartbeat(shop: Shop, minutes: float) -> None:
         [bronze_row(Message(beat, (), round(arrived.timestamp() * 1000)), reader)],
         BRONZE,
     )
-    completed(shop.lakechime, ToldRuns())
+    completed(shop.lakechime, ReportedRuns())
 
 
-def test_a_heartbeat_tells_a_quiet_source_from_a_stuck_one(shop: Shop, clock: Clock) -> None:
+def test_a_heartbeat_distinguishes_a_quiet_source_from_a_stuck_one(
+    shop: Shop, clock: Clock
+) -> None:
     heartbeat(shop, 50)
     clock(60)
     passed, metadata = looked(shop)
@@ -115,10 +117,12 @@ def test_a_heartbeat_tells_a_quiet_source_from_a_stuck_one(shop: Shop, clock: Cl
     )
 
 
-def test_rows_that_wait_and_a_source_that_nobody_reads_are_told(shop: Shop, tmp_path: Path) -> None:
+def test_rows_that_wait_and_a_source_that_nobody_reads_are_reported(
+    shop: Shop, tmp_path: Path
+) -> None:
     (tmp_path / "in" / "a.jsonl").write_text("{}\n")
-    shop.tell(told(3, 12, "u", name="__debezium_unavailable_value"))
-    completed(shop.lakechime, ToldRuns())
+    shop.send(reported(3, 12, "u", name="__debezium_unavailable_value"))
+    completed(shop.lakechime, ReportedRuns())
     passed, metadata = looked(shop)
     assert (passed, metadata["unread in the source"], metadata["rows waiting"]) == (False, 3, 1)
     assert metadata["beyond limits"].splitlines() == [
@@ -130,9 +134,9 @@ def test_rows_that_wait_and_a_source_that_nobody_reads_are_told(shop: Shop, tmp_
     ]
 
 
-def test_a_consumer_that_waits_for_a_person_is_told_with_its_reason(shop: Shop) -> None:
-    shop.tell(told(4, 13))
-    held(shop.lakechime, ToldRuns())
+def test_a_consumer_that_waits_for_a_person_is_reported_with_its_reason(shop: Shop) -> None:
+    shop.send(reported(4, 13))
+    held(shop.lakechime, ReportedRuns())
     passed, metadata = looked(shop)
     assert (
         passed,
@@ -163,7 +167,7 @@ WRONG = {("2",): Fault.DIFFERENT, ("11",): Fault.MISSING}
 
 
 @pytest.mark.parametrize(
-    ("found", "passed", "severity", "told"),
+    ("found", "passed", "severity", "reported"),
     [
         (compared(), True, "WARN", None),
         (compared(unchecked={"doc": "it is JSON"}, left_out=3), True, "WARN", None),
@@ -193,13 +197,17 @@ WRONG = {("2",): Fault.DIFFERENT, ("11",): Fault.MISSING}
     ],
 )
 def test_a_comparison_is_an_error_where_it_is_sure_that_rows_differ(
-    found: Monitored, passed: bool, severity: str, told: str | None
+    found: Monitored, passed: bool, severity: str, reported: str | None
 ) -> None:
     result = same(found, orders())
-    assert (result.passed, result.severity.value, result.description) == (passed, severity, told)
+    assert (result.passed, result.severity.value, result.description) == (
+        passed,
+        severity,
+        reported,
+    )
 
 
-def test_where_a_topic_tells_transactions_a_check_counts_their_changes(
+def test_where_a_topic_reports_transactions_a_check_counts_their_changes(
     lakechime: Cli, tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()
@@ -211,8 +219,10 @@ def test_where_a_topic_tells_transactions_a_check_counts_their_changes(
         "event_count": 2,
         "data_collections": [{"data_collection": "shop.orders", "event_count": 2}],
     }
-    change = told(1, 10, transaction={"id": "0-1-2", "total_order": 1, "data_collection_order": 1})
-    later = told(
+    change = reported(
+        1, 10, transaction={"id": "0-1-2", "total_order": 1, "data_collection_order": 1}
+    )
+    later = reported(
         1, 11, "u", transaction={"id": "0-1-3", "total_order": 1, "data_collection_order": 1}
     )
     now, reader = lakechime.platform.store.now(), format_of(shop.table.bronze).reader()

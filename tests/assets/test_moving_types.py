@@ -11,7 +11,7 @@ from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.tables.events import event_group, event_stream
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
-from tests.assets.test_events import FINE, Game, buy, checks, dies, game, told
+from tests.assets.test_events import FINE, Game, buy, checks, dies, game, reported
 from tests.support.streams import event
 
 pytestmark = pytest.mark.spark
@@ -37,13 +37,13 @@ def test_a_group_whose_pattern_comes_to_match_a_type_that_nobody_had_read_takes_
     wide.tick("shop")
     wide.let_pass()
     done = wide.step()
-    assert (checks(done), told(done)) == (
+    assert (checks(done), reported(done)) == (
         FINE,
         {"sale": 2},
     )  # of a type that is not new, mere rows are shown rarely
     assert wide.tick("shop").run_requests == []
     wide.step(event("sale", n=3), event("soon", n=1), event("rest", n=1))
-    assert told(wide.run("ev__game_other")) == {"rest": 1}
+    assert reported(wide.run("ev__game_other")) == {"rest": 1}
     assert (wide.numbers("sale"), wide.numbers("soon"), wide.numbers("shop.buy")) == (
         [1, 2, 3],
         [1],

@@ -1,5 +1,5 @@
 """What is outside of a lake as external assets: joined by keys, harmless whatever names and links
-others told.
+others reported.
 """
 
 import dagster as dg
@@ -81,7 +81,7 @@ def test_a_link_that_is_none_of_the_web_is_only_text(link: str) -> None:
     )  # as values a text and a link of the same words are equal
 
 
-def test_whatever_names_others_tell_the_location_loads() -> None:
+def test_whatever_names_others_report_the_location_loads() -> None:
     names = [HOSTILE, "a/b", "ä\n", "", "x" * 5_000, '["a"]', "a.b", "a/b", "__", "{{7*7}}"]
     several = [
         *(consumer(name, namespace=name) for name in names),

@@ -123,7 +123,7 @@ def of_nobody(orders: Any, mail: "Nowhere") -> Any: ...  # type: ignore[name-def
 
 
 @pytest.mark.parametrize(
-    ("compute", "told"),
+    ("compute", "reported"),
     [
         (
             of_another_spark,
@@ -148,7 +148,7 @@ def of_nobody(orders: Any, mail: "Nowhere") -> Any: ...  # type: ignore[name-def
     ],
 )
 def test_a_parameter_that_nobody_could_give_is_refused_by_its_name(
-    compute: Callable[..., Any], told: str
+    compute: Callable[..., Any], reported: str
 ) -> None:
-    with pytest.raises(DeclarationError, match=re.escape(f"silver.orders, {told}")):
+    with pytest.raises(DeclarationError, match=re.escape(f"silver.orders, {reported}")):
         build_definitions(Lake("shop", [orders, by(compute)]))

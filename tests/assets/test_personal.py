@@ -62,14 +62,14 @@ def test_what_is_untagged_and_what_is_in_a_public_table_fails_the_check_with_the
     platform: Platform,
 ) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
-        passed, told = run(platform, "silver.members", instance)
+        passed, reported = run(platform, "silver.members", instance)
         assert not passed
-        assert told["columns that should not be"] == 1
-        assert 'columns={"mail": personal("email")}) of silver.members' in str(told["mail"])
-        passed, told = run(platform, "gold.towns", instance)
+        assert reported["columns that should not be"] == 1
+        assert 'columns={"mail": personal("email")}) of silver.members' in str(reported["mail"])
+        passed, reported = run(platform, "gold.towns", instance)
         assert not passed
-        assert set(told) == {"columns that should not be", "last"}  # a count is nobody's
-        assert "declared public" in str(told["last"])
+        assert set(reported) == {"columns that should not be", "last"}  # a count is nobody's
+        assert "declared public" in str(reported["last"])
         PersonalData(platform, lake).decide(
             ColumnRef("silver.members", "mail"), None, By(who="ana", reason="addresses of shops")
         )
@@ -77,5 +77,5 @@ def test_what_is_untagged_and_what_is_in_a_public_table_fails_the_check_with_the
             platform.log("bronze.people").location,
             pa.table({"email": ["Bo@example.com"], "town": ["Bern"]}),
         )
-        passed, told = run(platform, "silver.members", instance)
-        assert (passed, told) == (True, {"columns that should not be": 0})
+        passed, reported = run(platform, "silver.members", instance)
+        assert (passed, reported) == (True, {"columns that should not be": 0})

@@ -52,7 +52,7 @@ copies = sql_table(
 lake = Lake("people", [people, members])
 
 
-def test_of_a_table_about_to_be_written_anew_it_counts_what_it_will_be_and_not_what_older_code_wrote(
+def test_of_a_table_about_to_be_rewritten_it_counts_what_it_will_be_and_not_what_older_code_wrote(
     home: Path,
 ) -> None:
     data = PersonalData(open_platform(), Lake("people", [people, members, copies]))
@@ -65,7 +65,7 @@ def test_of_a_table_about_to_be_written_anew_it_counts_what_it_will_be_and_not_w
     assert [one.reach for one in data.found(above, ["silver.members"])] == [Reach.PSEUDONYM]
     above = data.network_above(
         "gold.copies", make_statement("gold.copies", m="silver.members.mail")
-    )  # what is above it counts as told
+    )  # what is above it counts as reported
     assert [one.reach for one in data.found(above, ["gold.copies"])] == [Reach.PERSONAL]
 
 
@@ -80,8 +80,8 @@ def platform(home: Path, spark_driver: Driver) -> Platform:
 
 
 def held(location: Location) -> str:
-    """Why the step of the members is held; nothing of it is written, and no key of it is told."""
-    with pytest.raises(ConsumerBlockedError) as told:
+    """Why the step of the members is held; nothing of it is written, and no key of it is reported."""
+    with pytest.raises(ConsumerBlockedError) as reported:
         location.run_of("silver_members", "people__tables")
     assert not Path(location.platform.location("silver.members")).exists()
     assert location.events("silver.members") == []
@@ -95,8 +95,8 @@ def held(location: Location) -> str:
         ConsumerState.BLOCKED,
         True,
     )
-    assert "example.com" not in str(told.value) + consumer.state_reason
-    return str(told.value)
+    assert "example.com" not in str(reported.value) + consumer.state_reason
+    return str(reported.value)
 
 
 def resume(location: Location) -> None:
@@ -110,12 +110,12 @@ def test_a_step_whose_level_would_hold_values_is_held_before_it_writes_until_a_p
     platform: Platform, instance: dg.DagsterInstance
 ) -> None:
     location = Location(instance, build_definitions(lake), platform)
-    told = held(location)
+    reported = held(location)
     assert (
         "level 'mail' of silver.members holds values of bronze.people.email, which is personal "
-        "(email)" in told
+        "(email)" in reported
     )
-    assert "partition by a hash or a mask of it, or by another column" in told
+    assert "partition by a hash or a mask of it, or by another column" in reported
     PersonalData(platform, lake).decide(MAIL, None, ANA)
     resume(location)
     assert location.run_of("silver_members", "people__tables").success

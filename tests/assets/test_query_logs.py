@@ -40,7 +40,7 @@ class Shop:
     def platform(self) -> Platform:
         return open_platform()
 
-    def told(self, *statements: tuple[str | None, str]) -> None:
+    def reported(self, *statements: tuple[str | None, str]) -> None:
         """A commit of the audit table: SQL and user."""
         at = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
         rows = [{"sql": sql, "at": at, "who": who} for sql, who in statements]
@@ -58,10 +58,12 @@ class Shop:
             return self.definitions.resolve_sensor_def(sensor).evaluate_tick(context)
 
     def stepped(self) -> list[dict[str, Any]]:
-        """What runs told that the sensor launches by now; it looks at tables itself."""
+        """What runs reported that the sensor launches by now; it looks at tables itself."""
         self.ticked("shop__events")
         return [
-            told for request in self.ticked().run_requests for told in self.ran(dict(request.tags))
+            reported
+            for request in self.ticked().run_requests
+            for reported in self.ran(dict(request.tags))
         ]
 
     def ran(self, tags: dict[str, str]) -> list[dict[str, Any]]:
@@ -92,7 +94,7 @@ def shop(home: Path, instance: dg.DagsterInstance) -> Shop:
 
 def test_what_comes_into_an_audit_table_is_read_by_itself_each_statement_once(shop: Shop) -> None:
     assert shop.stepped() == []
-    shop.told((READ, "ann"), ("SELECT jane FROM WHERE", "joe"))
+    shop.reported((READ, "ann"), ("SELECT jane FROM WHERE", "joe"))
     (first,) = shop.stepped()
     assert (
         first["statements"],
@@ -102,7 +104,7 @@ def test_what_comes_into_an_audit_table_is_read_by_itself_each_statement_once(sh
     ) == (1, 1, 1, 1)
     assert "row 2: sql" in first["refused"]
     assert "jane" not in first["refused"]
-    shop.told((READ, "joe"))
+    shop.reported((READ, "joe"))
     (second,) = shop.stepped()
     assert (second["statements"], second["step"]) == (1, 2)
     assert shop.readers() == ["ann", "joe"]
@@ -110,17 +112,17 @@ def test_what_comes_into_an_audit_table_is_read_by_itself_each_statement_once(sh
 
 
 def test_a_step_reads_what_it_claimed_and_the_next_one_what_came_meanwhile(shop: Shop) -> None:
-    shop.told((READ, "ann"))
+    shop.reported((READ, "ann"))
     shop.stepped()
-    shop.told((READ, "bob"))
+    shop.reported((READ, "bob"))
     shop.ticked("shop__events")
     (request,) = shop.ticked().run_requests
-    shop.told((READ, "joe"))
+    shop.reported((READ, "joe"))
     shop.ticked("shop__events")
-    (told,) = shop.ran(dict(request.tags))
-    assert (told["statements"], shop.readers()) == (1, ["ann", "bob"])
-    (told,) = shop.stepped()
-    assert (told["statements"], shop.readers()) == (1, ["ann", "bob", "joe"])
+    (reported,) = shop.ran(dict(request.tags))
+    assert (reported["statements"], shop.readers()) == (1, ["ann", "bob"])
+    (reported,) = shop.stepped()
+    assert (reported["statements"], shop.readers()) == (1, ["ann", "bob", "joe"])
 
 
 def test_a_table_that_cannot_be_read_is_tried_again_and_loses_nothing(shop: Shop) -> None:
@@ -128,6 +130,6 @@ def test_a_table_that_cannot_be_read_is_tried_again_and_loses_nothing(shop: Shop
     assert shop.stepped() == []
     assert "attempt 2" in shop.ticked().skip_message
     shutil.rmtree(shop.home / "warehouse" / "audit")
-    shop.told((READ, "ann"), (READ, "joe"))
-    (told,) = shop.ran({})
-    assert (told["step"], told["attempt"], shop.readers()) == (1, 2, ["ann", "joe"])
+    shop.reported((READ, "ann"), (READ, "joe"))
+    (reported,) = shop.ran({})
+    assert (reported["step"], reported["attempt"], shop.readers()) == (1, 2, ["ann", "joe"])

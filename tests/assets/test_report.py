@@ -1,4 +1,4 @@
-"""Metadata and checks of told results: what is capped, summed up, and when a check warns."""
+"""Metadata and checks of reported results: what is capped, summed up, and when a check warns."""
 
 import datetime as dt
 from typing import Any

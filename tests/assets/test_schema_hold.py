@@ -79,9 +79,9 @@ def test_a_column_that_is_gone_holds_who_reads_it_alone_until_it_is_back(
     rewrite(location, ORDERS.remove(1))
     with pytest.raises(ConsumerBlockedError) as held:
         location.run_of("silver_paid")
-    told = str(held.value)
-    assert "bronze.orders.amount is gone since version 1" in told
-    assert "delta-rs" in told
+    reported = str(held.value)
+    assert "bronze.orders.amount is gone since version 1" in reported
+    assert "delta-rs" in reported
     reason = str(location.tick("silver_paid").skip_message)
     assert "is BLOCKED" in reason
     assert (

@@ -45,7 +45,7 @@ class Game(Location):
             change_feed=False,
         )
 
-    def told(self) -> None:
+    def reported(self) -> None:
         """The newest commit of the table is pushed."""
         log = self.platform.log("bronze.raw")
         self.platform.store.register(log.events_of_commit(log.version))
@@ -53,7 +53,7 @@ class Game(Location):
     def append(self, *payloads: bytes) -> None:
         self.raw.location.mkdir(parents=True, exist_ok=True)
         self.raw.write(*((one.decode(),) for one in payloads))
-        self.told()
+        self.reported()
 
     def step(
         self, sensor: str = "game_events", job: str = "ev__tables"
@@ -111,9 +111,10 @@ def test_rows_that_others_append_become_the_rows_of_types_by_themselves(game: Ga
         "2 events arrived (2 of bronze.raw)",
     )
     assert "`bronze.raw` from nothing up to snapshot 1" in seen["range"]
-    (told,) = LineageStandings(game.platform.store.engine).of_targets(["game.events"])
+    (reported,) = LineageStandings(game.platform.store.engine).of_targets(["game.events"])
     assert {
-        one.column: [str(source.ref) for source in one.sources] for one in told.statement.columns
+        one.column: [str(source.ref) for source in one.sources]
+        for one in reported.statement.columns
     } == {"payload": ["bronze.raw.value"]}
     assert game.tick("game_events").run_requests == []
     assert game.step("shop", "ev__shop").success

@@ -91,13 +91,13 @@ def test_a_change_of_a_column_that_is_not_read_wakes_nobody_and_is_read_with_the
     assert location.events("silver.orders")[-1][2] == {CHANGED_TAG: '["note"]'}
     ticked = location.tick("gold_paid")
     assert ticked.run_requests == []
-    told = (
+    reported = (
         "1 event changed only what gold.paid does not read (silver.orders.note); it is read with "
         "the next, at the latest at "
     )
-    assert told in ticked.skip_message
+    assert reported in ticked.skip_message
     subscription = declared_subscriptions()["gold.paid"]
-    assert told in explain(location.platform, subscription).sentence
+    assert reported in explain(location.platform, subscription).sentence
     assert explain(
         location.platform, replace(subscription, unread={})
     ).fires  # as by code that nobody has planned

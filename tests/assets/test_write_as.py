@@ -17,7 +17,7 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.names import Account
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.sources import JsonLines
-from tests.assets.test_cdc_table import told
+from tests.assets.test_cdc_table import reported
 from tests.assets.test_table import Location
 
 pytestmark = pytest.mark.spark
@@ -32,7 +32,7 @@ def location(
     """
     monkeypatch.setenv("NOBODY_ELSE", "077")
     (home / "in").mkdir()
-    (home / "in" / "a.jsonl").write_bytes(told(1, 10))
+    (home / "in" / "a.jsonl").write_bytes(reported(1, 10))
     writer = Account("shop-writer", {"fs.permissions.umask-mode": "$NOBODY_ELSE"})
     orders = cdc_table(
         "shop.orders",

@@ -27,8 +27,8 @@ class Capture:
     """One file: messages by topic in the order of their offsets, and by topic the rows of the table
     at the end, as text.
 
-    `written` says when each message was, by topic, partition and offset, in milliseconds. `untold`
-    says, by topic, what the table holds that no message tells. `settings` are the connector's,
+    `written` says when each message was, by topic, partition and offset, in milliseconds. `unreported`
+    says, by topic, what the table holds that no message reports. `settings` are the connector's,
     `readings` what the columns of tables were when they were read.
     """
 
@@ -36,7 +36,7 @@ class Capture:
     keys: Mapping[str, tuple[str, ...]]
     records: tuple[Record, ...]
     rows: Mapping[str, list[dict[str, Any]]]
-    untold: Mapping[str, str]
+    unreported: Mapping[str, str]
     settings: Mapping[str, str]
     written: Mapping[tuple[str, int, int], int]
     readings: tuple[TableSchema, ...]
@@ -59,7 +59,9 @@ def _read(path: Path) -> Capture:
         keys={topic: tuple(columns) for topic, columns in head["keys"].items()},
         records=tuple(map(_record, messages)),
         rows={table["topic"]: table["rows"] for table in tables},
-        untold={table["topic"]: table["untold"] for table in tables if "untold" in table},
+        unreported={
+            table["topic"]: table["unreported"] for table in tables if "unreported" in table
+        },
         settings=head["options"],
         written={
             (line["topic"], line["partition"], line["offset"]): line["timestamp_ms"]
@@ -86,37 +88,39 @@ def _record(line: Mapping[str, Any]) -> Record:
     )
 
 
-def is_the_same(value: Any, told: str | None) -> bool:
-    """Whether a value that was read is the one that the database told in its own text."""
+def is_the_same(value: Any, reported: str | None) -> bool:
+    """Whether a value that was read is the one that the database reported in its own text."""
     match value:
         case None:
-            return told is None
+            return reported is None
         case bool():
-            return told in (("true", "t", "1") if value else ("false", "f", "0"))
+            return reported in (("true", "t", "1") if value else ("false", "f", "0"))
         case float():
-            return told is not None and (
-                value in (float(told), _single(told)) or (math.isnan(value) and told == "NaN")
+            return reported is not None and (
+                value in (float(reported), _single(reported))
+                or (math.isnan(value) and reported == "NaN")
             )
         case bytes():
-            return told == value.hex()
-        case datetime.date() if told in ("infinity", "-infinity"):
-            return value.year == (9999 if told == "infinity" else 1)
+            return reported == value.hex()
+        case datetime.date() if reported in ("infinity", "-infinity"):
+            return value.year == (9999 if reported == "infinity" else 1)
         case list():
-            return told is not None and _same_items(value, told)
+            return reported is not None and _same_items(value, reported)
         case str():
-            return value == told or (
-                _time_of_day(value) is not None and _time_of_day(value) == _time_of_day(told or "")
+            return value == reported or (
+                _time_of_day(value) is not None
+                and _time_of_day(value) == _time_of_day(reported or "")
             )
         case datetime.datetime():
-            return value.isoformat(" ") == told
+            return value.isoformat(" ") == reported
         case Decimal():
-            return format(value, "f") == told
+            return format(value, "f") == reported
         case _:
-            return str(value) == told
+            return str(value) == reported
 
 
 def _single(text: str) -> float | None:
-    """The number of 32 bits that a text means, which has no more digits than tell it apart."""
+    """The number of 32 bits that a text means, with no more digits than distinguish it."""
     try:
         return single(float(text))
     except OverflowError:
@@ -131,9 +135,9 @@ def _time_of_day(text: str) -> str | None:
     return found and f"{found[1]}.{(found[2] or '').rstrip('0')}"
 
 
-def _same_items(values: list[Any], told: str) -> bool:
+def _same_items(values: list[Any], reported: str) -> bool:
     """Of an array of PostgreSQL: `{1,NULL,"with, comma"}`."""
-    items = re.findall(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)', told)
+    items = re.findall(r'"((?:[^"\\]|\\.)*)"|([^,{}]+)', reported)
     texts = [
         None if bare == "NULL" else bare or re.sub(r"\\(.)", r"\1", quoted)
         for quoted, bare in items

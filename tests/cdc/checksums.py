@@ -26,8 +26,8 @@ CAPTURES = {
 TABLES = [
     (name, topic.rpartition(".")[2]) for name, capture in CAPTURES.items() for topic in capture.rows
 ]
-# by table, the columns that a message does not tell as the database has them, and rows that it does
-# not tell at all
+# by table, the columns that a message does not report as the database has them, and rows that it does
+# not report at all
 LOST = {
     "mariadb-types.numbers": {"f"},
     "mariadb-types.zero_dates": {"d_required", "dt_required"},
@@ -39,8 +39,8 @@ UNREAD = {
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the database told of one table: types, the text and hash of each row by its key, the
+class Reported:
+    """What the database reported of one table: types, the text and hash of each row by its key, the
     order of keys, checksums of ranges.
     """
 
@@ -50,10 +50,10 @@ class Told:
     ranges: list[tuple[Key | None, Key | None, Summary]]
 
 
-def told(name: str, table: str) -> Told:
+def reported(name: str, table: str) -> Reported:
     """What was recorded of a table."""
     known = json.loads(FILE.read_text(encoding="utf-8"))[f"{name}.{table}"]
-    return Told(
+    return Reported(
         types=known["types"],
         rows={tuple(key): (text, value) for *key, text, value in known["rows"]},
         order=[tuple(key) for key in known["order"]],

@@ -45,7 +45,7 @@ def struct(*columns: tuple[str, str, bool] | Mapping[str, Any], **others: object
 
 
 @dataclass(frozen=True)
-class ToldOnce:
+class ReportedOnce:
     """The same columns at every place of the log, for messages that bring no schema."""
 
     known: Columns
@@ -54,10 +54,10 @@ class ToldOnce:
         return self.known
 
 
-def told_once(
+def reported_once(
     *columns: tuple[str, str, bool] | Mapping[str, Any], unavailable: str = PLACEHOLDER
-) -> ToldOnce:
-    return ToldOnce(Columns(connect_schema(struct(*(columns or COLUMNS))), unavailable))
+) -> ReportedOnce:
+    return ReportedOnce(Columns(connect_schema(struct(*(columns or COLUMNS))), unavailable))
 
 
 def envelope_schema(*columns: tuple[str, str, bool] | Mapping[str, Any]) -> dict[str, Any]:

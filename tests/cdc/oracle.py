@@ -1,4 +1,4 @@
-"""The meaning of a set of changes, told once more as plainly as possible: what every fold is held
+"""The meaning of a set of changes, reported once more as plainly as possible: what every fold is held
 against.
 
 A database that does what the changes say, one after the other, in the order of its log.

@@ -1,4 +1,4 @@
-"""Changes as Debezium's connector for PostgreSQL tells them, for histories that tests make up."""
+"""Changes as Debezium's connector for PostgreSQL reports them, for histories that tests make up."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -36,8 +36,8 @@ ALL = [
 ]
 TABLES = [one for one in ALL if "schemaless" not in one[0]]
 ROW = "row"  # there is one too many, or too few
-# by capture and table, the columns that the messages alone do not tell as the database has them
-UNTOLD = {
+# by capture and table, the columns that the messages alone do not report as the database has them
+UNREPORTED = {
     # what ALTER TABLE did to rows that were not touched afterwards
     "mariadb-scale_change.untouched": {ROW},
     "postgres-scale_change.untouched": {ROW},
@@ -85,7 +85,7 @@ def label(name: str, topic: str) -> str:
 
 
 def changes_of(name: str, topic: str) -> tuple[list[Change], Defaults, list[str]]:
-    """What the messages of a topic tell, with the truncations that complete snapshots mean, and why
+    """What the messages of a topic report, with the truncations that complete snapshots mean, and why
     some cannot be read.
     """
     return changes_read(name, topic, DebeziumReader(Debezium(), CAPTURES[name].keys[topic]))
@@ -95,23 +95,23 @@ def changes_read(
     name: str, topic: str, reader: DebeziumReader
 ) -> tuple[list[Change], Defaults, list[str]]:
     capture = CAPTURES[name]
-    told, schemas, unreadable = list[Change](), list[StateRow](), list[str]()
+    reported, schemas, unreadable = list[Change](), list[StateRow](), list[str]()
     for record in capture.of(topic):
         match reader.read(record):
             case Changes(changes, types, defaults):
-                told += changes
+                reported += changes
                 schemas += [
                     Schema(types, defaults).row(change.source, change.order) for change in changes
                 ]
             case Tombstone() as tombstone if name.endswith("flattened_defaults"):
-                told += [one for one in [tombstone.deletion(topic)] if one is not None]
+                reported += [one for one in [tombstone.deletion(topic)] if one is not None]
             case Unreadable(reason):
                 unreadable.append(reason)
             case Tombstone() | Control():
                 pass
-    first = {content(change): change.order.offset for change in reversed(told)}
+    first = {content(change): change.order.offset for change in reversed(reported)}
     assignment = assigned(
-        Epochs(), told, was_seen=lambda change: first[content(change)] < change.order.offset
+        Epochs(), reported, was_seen=lambda change: first[content(change)] < change.order.offset
     )
     assert not assignment.held
     _, complete = Snapshots().with_changes(assignment.changes)
@@ -162,12 +162,12 @@ def differences(
 ) -> set[str]:
     """The columns that differ."""
     found = {ROW} if len(rows) != len(truth) else set[str]()
-    for told in truth:
-        same = [row for row in rows if all(is_the_same(row[name], told[name]) for name in keys)]
+    for reported in truth:
+        same = [row for row in rows if all(is_the_same(row[name], reported[name]) for name in keys)]
         found |= (
             {ROW}
             if len(same) != 1
-            else {name for name in told if not is_the_same(same[0][name], told[name])}
+            else {name for name in reported if not is_the_same(same[0][name], reported[name])}
         )
     return found
 
@@ -176,7 +176,7 @@ def differences(
     ("name", "topic"), TABLES, ids=[label(name, topic) for name, topic in TABLES]
 )
 def test_the_rows_of_the_messages_are_those_of_the_database(name: str, topic: str) -> None:
-    """In whatever order and parts they come, but for what messages cannot tell."""
+    """In whatever order and parts they come, but for what messages cannot report."""
     truth, keys = CAPTURES[name].rows[topic], CAPTURES[name].keys[topic]
     changes, defaults, unreadable = changes_of(name, topic)
     assert unreadable == UNREADABLE.get(label(name, topic), [])
@@ -192,7 +192,7 @@ def test_the_rows_of_the_messages_are_those_of_the_database(name: str, topic: st
         rows = [
             row for key in kept.windows if (row := row_of(kept, key, defaults, columns)) is not None
         ]
-        assert differences(rows, truth, keys) == UNTOLD.get(label(name, topic), set())
+        assert differences(rows, truth, keys) == UNREPORTED.get(label(name, topic), set())
 
 
 SCHEMALESS = [(name, topic) for name, topic in ALL if "schemaless" in name]
@@ -213,14 +213,14 @@ def test_messages_without_schemas_mean_the_same_by_the_columns_that_were_read_in
     rows = [
         row for key in kept.windows if (row := kept.row_state(key).row(list(truth[0]))) is not None
     ]
-    assert differences(rows, truth, keys) == UNTOLD.get(
-        label(name, topic), UNTOLD.get(label(other, topic), set())
+    assert differences(rows, truth, keys) == UNREPORTED.get(
+        label(name, topic), UNREPORTED.get(label(other, topic), set())
     )
 
 
 @given(seed=st.integers(0, 2**32))
 def test_a_real_message_that_was_damaged_anywhere_is_read_or_says_why(seed: int) -> None:
-    """In its schema, its payload, its key, or the header that tells its old key."""
+    """In its schema, its payload, its key, or the header that reports its old key."""
     dice = random.Random(seed)
     name, topic = dice.choice(TABLES)
     record = dice.choice(
@@ -257,7 +257,7 @@ def parts(holder: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def test_every_capture_is_of_a_table_that_is_compared_or_says_why_not() -> None:
-    assert {label(*table) for table in ALL} >= UNTOLD.keys() | UNREADABLE.keys()
+    assert {label(*table) for table in ALL} >= UNREPORTED.keys() | UNREADABLE.keys()
     assert len(TABLES) > 60
     without_keys = {
         label(name, topic)
@@ -273,7 +273,7 @@ def test_rows_of_postgresql_have_the_time_of_their_commit() -> None:
     times = dict[tuple[str, int | None], set[int | None]]()
     for name, topic in TABLES:
         for change in streamed(name, topic) if name.startswith("postgres-") else ():
-            if change.transaction is not None:  # flattened rows do not tell theirs
+            if change.transaction is not None:  # flattened rows do not report theirs
                 times.setdefault((name, change.transaction), set()).add(change.event_ms)
     assert len(times) > 50
     assert {key: found for key, found in times.items() if len(found) > 1} == {}
@@ -288,7 +288,7 @@ def streamed(name: str, topic: str) -> list[Change]:
     return sorted(found, key=lambda change: change.order)
 
 
-def test_what_tells_of_no_row_is_told_apart_in_what_was_recorded() -> None:
+def test_what_concerns_no_row_is_distinguished_in_what_was_recorded() -> None:
     found = set[Control]()
     for name in ("mariadb-control", "postgres-control"):
         reader = DebeziumReader(Debezium(), ("id",))

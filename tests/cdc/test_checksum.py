@@ -18,10 +18,10 @@ from tests.cdc.checksums import (
     comparison,
     lake_rows,
     lake_types,
+    reported,
     row_hash,
     row_text,
     texts_of,
-    told,
 )
 
 UNCHECKED = {  # by table, the columns that are not compared
@@ -44,7 +44,7 @@ PARAMETERS = "spark.sql.legacy.parameterSubstitution.constantsOnly"
 
 @pytest.mark.parametrize(("name", "table"), TABLES)
 def test_plain_python_gives_the_text_and_hash_that_the_database_gave(name: str, table: str):
-    known = told(name, table)
+    known = reported(name, table)
     compared = comparison(name, table, known.types)
     assert {
         key: (row_text(compared, row), row_hash(compared, row))
@@ -55,7 +55,7 @@ def test_plain_python_gives_the_text_and_hash_that_the_database_gave(name: str, 
 
 @pytest.mark.parametrize(("name", "table"), TABLES)
 def test_the_checksum_of_a_range_is_that_of_its_rows(name: str, table: str):
-    known = told(name, table)
+    known = reported(name, table)
     for low, high, summary in known.ranges:
         start, end = (
             (0 if low is None else known.order.index(low) + 1),
@@ -132,7 +132,7 @@ def questions(name: str, table: str) -> Iterator[tuple[str, Query, Sequence[Sequ
     """What the lake is asked of a table, and what the database answered: of its rows, and of a
     range for each kind of key.
     """
-    known, label = told(name, table), f"{name}.{table}"
+    known, label = reported(name, table), f"{name}.{table}"
     lake = comparison(name, table, known.types).lake(view_of(name, table))
     hashes = {key: (*key, value) for key, (_, value) in known.rows.items()}
     yield f"{label}: texts", texts_of(lake), [(*key, *row) for key, row in known.rows.items()]

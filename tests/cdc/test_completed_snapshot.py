@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from lakechime_dagster.cdc.change import WalPosition
-from lakechime_dagster.cdc.database import POLLS, TableBusyError, settled
+from lakechime_dagster.cdc.database import POLLS, TableBusyError, completed_snapshot
 from lakechime_dagster.errors import SourceUnreadableError
 from tests.cdc.test_database_snapshot import Database, a_side, on_postgres
 from tests.support.postgres import Server, fresh_database
@@ -35,7 +35,7 @@ def on_orders(url: str) -> Iterator[tuple[Database, Database]]:
 
 def seen(database: Database, pause: Callable[[float], None]) -> tuple[set[int], int]:
     """The rows of a snapshot, and its place."""
-    with settled(database.url, database.schema, "orders", pause=pause) as found:
+    with completed_snapshot(database.url, database.schema, "orders", pause=pause) as found:
         assert isinstance(found.position, WalPosition)
         return {
             int(key) for (key,), _ in a_side(database, found.snapshot.connection).rows(None, None)
@@ -112,11 +112,11 @@ def test_transactions_that_do_not_end_are_named_with_the_remedy(url: str) -> Non
         (pid,) = other.run("SELECT pg_backend_pid()")
         other.run("BEGIN", "INSERT INTO orders VALUES (2)")
         pauses = list[float]()
-        told = (
+        reported = (
             rf"\.orders: transactions of the processes {pid} \(pg_stat_activity\) and that are "
             rf"prepared .* end them, and try again"
         )
-        with pytest.raises(TableBusyError, match=told) as refused:
+        with pytest.raises(TableBusyError, match=reported) as refused:
             seen(one, pauses.append)
         assert (set(refused.value.writers), len(pauses)) == ({int(pid), None}, POLLS)
         other.run("ROLLBACK")
@@ -126,13 +126,13 @@ def test_transactions_that_do_not_end_are_named_with_the_remedy(url: str) -> Non
 @pytest.mark.parametrize(
     "statement", ["ALTER TABLE orders ALTER id TYPE BIGINT", "TRUNCATE orders"]
 )
-def test_a_table_is_not_written_anew_during_a_snapshot_which_would_see_it_empty(
+def test_a_table_is_not_rewritten_during_a_snapshot_which_would_see_it_empty(
     statement: str, url: str
 ) -> None:
     with on_orders(url) as (one, other):
         one.run("INSERT INTO orders VALUES (1)")
         other.run("SET lock_timeout = '10ms'")
-        with settled(one.url, one.schema, "orders", pause=never) as found:
+        with completed_snapshot(one.url, one.schema, "orders", pause=never) as found:
             with pytest.raises(psycopg.errors.LockNotAvailable):
                 other.run(statement)
             assert a_side(one, found.snapshot.connection).rows(None, None)
@@ -165,7 +165,7 @@ def test_a_standby_is_refused_with_the_remedy(logical_postgres: Server, url: str
             pytest.raises(
                 SourceUnreadableError, match=r"it is a standby, .* name its primary server"
             ),
-            settled(url, schema, "orders"),
+            completed_snapshot(url, schema, "orders"),
         ):
             pass
     finally:

@@ -159,7 +159,7 @@ def test_a_snapshot_of_mariadb_beside_a_writer_holds_what_lies_below_its_positio
 
 
 @pytest.mark.services
-def test_a_snapshot_of_postgresql_beside_writers_holds_the_transactions_that_it_tells_and_no_others(
+def test_a_snapshot_of_postgresql_beside_writers_holds_the_transactions_that_it_reports_and_no_others(
     postgres_url: str,
 ):
     with on_postgres(postgres_url) as database, on_postgres(postgres_url) as other:
@@ -186,7 +186,7 @@ def test_a_snapshot_of_postgresql_beside_writers_holds_the_transactions_that_it_
             assert held == {one for one in written if place.includes((), one)}
 
 
-def test_numbers_of_transactions_begin_anew():
+def test_numbers_of_transactions_restart():
     place = TransactionSnapshot(lsn=0, end=5, open=frozenset({2**32 - 2}))
     assert [place.includes((), one) for one in (2**32 - 3, 2**32 - 2, 2**32 - 1, 3, 4, 5, 6)] == [
         True,
@@ -285,7 +285,7 @@ def test_a_url_of_another_database_is_refused(url: str):
     assert "secret" not in str(refused.value)
 
 
-def test_a_database_that_is_not_there_is_told_without_the_password():
+def test_a_database_that_is_not_there_is_reported_without_the_password():
     with (
         pytest.raises(SourceUnreadableError, match="cannot be read") as refused,
         taken("postgresql://u:secret@127.0.0.1:1/d"),

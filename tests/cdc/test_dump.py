@@ -42,7 +42,15 @@ from lakechime_dagster.cdc.state import Defaults, Schema, StateRow
 from lakechime_dagster.cdc.values import ConnectSchema
 from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import BINLOG, WAL, envelope_schema, make_payload, make_record
-from tests.cdc.test_captures import CAPTURES, TABLES, UNTOLD, changes_of, differences, label, row_of
+from tests.cdc.test_captures import (
+    CAPTURES,
+    TABLES,
+    UNREPORTED,
+    changes_of,
+    differences,
+    label,
+    row_of,
+)
 
 UNWRITTEN = {
     "postgres-toast.documents",
@@ -54,7 +62,7 @@ REFUSED = (
     "schemaless",
     "flattened",
     "failover",
-)  # captures without a schema, or an envelope, or with positions that begin anew
+)  # captures without a schema, or an envelope, or with positions that restart
 DECIMAL = {
     "field": "amount",
     "type": "bytes",
@@ -92,12 +100,14 @@ def streamed(name: str, topic: str) -> list[tuple[Position, Record]]:
         return []
     reader = DebeziumReader(Debezium(), CAPTURES[name].keys[topic])
     readings = [(record, reader.read(record)) for record in CAPTURES[name].of(topic)]
-    told = [
+    reported = [
         (reading.changes[-1], record)
         for record, reading in readings
         if isinstance(reading, Changes) and reading.changes
     ]
-    return [(change.order.position, record) for change, record in told if change.snapshot is None]
+    return [
+        (change.order.position, record) for change, record in reported if change.snapshot is None
+    ]
 
 
 def place_at(position: Position) -> StatedPosition:
@@ -111,16 +121,16 @@ def is_in(position: Position, place: StatedPosition) -> bool:
 
 def written_at(name: str, topic: str, place: StatedPosition) -> DumpWriter:
     """What writes a dump of that place, with the columns that the table had then."""
-    told, messages = (
+    reported, messages = (
         streamed(name, topic),
         MessageFormat(envelope=Debezium(), keys=CAPTURES[name].keys[topic]),
     )
     position, newest = max(
-        (one for one in told if one[0][: len(place.position)] <= place.position),
+        (one for one in reported if one[0][: len(place.position)] <= place.position),
         key=lambda one: one[0],
     )
     now, then = (
-        form_of(topic, record, messages, 1_700_000_000_000) for record in (told[-1][1], newest)
+        form_of(topic, record, messages, 1_700_000_000_000) for record in (reported[-1][1], newest)
     )
     return writer_of(
         now, then, dump_position(now, place, position), messages.keys, list(then.types)
@@ -156,15 +166,15 @@ def rows_after(
 
 
 def schemas_of(name: str, topic: str, records: Iterable[Record]) -> list[tuple[Position, StateRow]]:
-    """Since when messages told of columns."""
+    """Since when messages reported of columns."""
     reader = MessageFormat(envelope=Debezium(), keys=CAPTURES[name].keys[topic]).reader()
     readings = [
         reading for record in records if isinstance(reading := reader.read(record), Changes)
     ]
-    told = [(one, change) for one in readings for change in one.changes]
+    reported = [(one, change) for one in readings for change in one.changes]
     return [
         (change.order.position, Schema(one.types, one.defaults).row(change.source, change.order))
-        for one, change in told
+        for one, change in reported
     ]
 
 
@@ -175,7 +185,7 @@ def test_a_dump_and_the_stream_in_any_order_are_the_table_of_the_database(
     name: str, topic: str, tmp_path: Path
 ) -> None:
     """Wherever the dump was taken, and however far below it the stream begins."""
-    told = streamed(name, topic)
+    reported = streamed(name, topic)
     reader = MessageFormat(envelope=Debezium(), keys=CAPTURES[name].keys[topic]).reader()
     truth, keys, dice = (
         CAPTURES[name].rows[topic],
@@ -184,7 +194,7 @@ def test_a_dump_and_the_stream_in_any_order_are_the_table_of_the_database(
     )
     schemas = schemas_of(name, topic, CAPTURES[name].of(topic))
     changes = sorted(changes_of(name, topic)[0], key=lambda one: one.order)
-    for number, (position, _) in enumerate(dice.sample(told, min(3, len(told)))):
+    for number, (position, _) in enumerate(dice.sample(reported, min(3, len(reported)))):
         place = place_at(position)
         writer = written_at(name, topic, place)
         if label(name, topic) in UNWRITTEN:
@@ -217,7 +227,7 @@ def test_a_dump_and_the_stream_in_any_order_are_the_table_of_the_database(
         dice.shuffle(mixed)
         known = Defaults.of(row for _, row in [*schemas, *schemas_of(name, topic, records)])
         rows = rows_after(mixed, known, list(truth[0]) if truth else keys)
-        assert differences(rows, truth, keys) <= UNTOLD.get(label(name, topic), set())
+        assert differences(rows, truth, keys) <= UNREPORTED.get(label(name, topic), set())
 
 
 def form(**source: Any) -> Form:
@@ -232,7 +242,7 @@ def writer(columns: Sequence[str] = tuple(ROW), then: Form | None = None) -> Dum
     )
 
 
-def told(row: Mapping[str, Any], by: DumpWriter | None = None) -> Change:
+def reported(row: Mapping[str, Any], by: DumpWriter | None = None) -> Change:
     """The change that a row of a dump becomes."""
     by = by or writer(tuple(row))
     reading = ORDERS.reader().read(by.record(DUMPED, row)[1])
@@ -273,7 +283,7 @@ def test_a_value_that_does_not_fit_is_refused_by_its_column(
     name: str, value: Any, problem: str
 ) -> None:
     with pytest.raises(ValueError) as refused:
-        told({**ROW, name: value})
+        reported({**ROW, name: value})
     assert problem in str(refused.value)
 
 
@@ -292,7 +302,7 @@ def test_a_row_with_other_columns_than_the_first_is_refused(
     row: Mapping[str, Any], problem: str
 ) -> None:
     with pytest.raises(ValueError, match=problem):
-        told(row, writer())
+        reported(row, writer())
 
 
 def test_a_dump_without_the_key_or_a_column_of_its_time_is_refused() -> None:
@@ -307,10 +317,12 @@ def test_a_dump_without_the_key_or_a_column_of_its_time_is_refused() -> None:
         writer(("id", "amount", "note"))
 
 
-def test_of_a_column_that_came_later_no_row_of_the_dump_tells_and_of_one_that_went_all_do() -> None:
+def test_of_a_column_that_came_later_no_row_of_the_dump_reports_and_of_one_that_went_all_do() -> (
+    None
+):
     then = replace(form(), types={"id": "int", "gone": "string"}, schemas={})
     by = writer(("id", "gone", "never"), then)
-    change = told({"id": 1, "gone": "still there", "never": 0}, by)
+    change = reported({"id": 1, "gone": "still there", "never": 0}, by)
     assert (change.columns, change.omitted, by.left_out) == (
         {"id": 1, "gone": "still there"},
         (),

@@ -1,4 +1,4 @@
-"""A dump of a real MariaDB's table, told to the table that follows it: the lake's table becomes
+"""A dump of a real MariaDB's table, instructed to the table that follows it: the lake's table becomes
 what the database is.
 """
 
@@ -34,7 +34,7 @@ Dumped = tuple[Path, StatedPosition]
 
 @pytest.fixture
 def shop(mariadb: MariaDB, spark: SparkSession, tmp_path: Path) -> Iterator[Shop]:
-    """Of 25 orders messages told the first ten."""
+    """Of 25 orders messages reported the first ten."""
     with a_shop(mariadb, spark.newSession(), tmp_path) as found:
         for identity in range(11, 26):
             found.insert(identity, f"old {identity}", lose=True)
@@ -70,7 +70,7 @@ def is_same(shop: Shop) -> bool:
 
 
 def loaded_keys(shop: Shop) -> Counter[str]:
-    """How often a load told each row."""
+    """How often a load reported each row."""
     return Counter(
         row["row_key"] for row in read(shop.lake.bronze) if row["topic_id"].startswith(LOADS)
     )
@@ -92,7 +92,7 @@ def test_changes_above_a_dump_win_and_those_below_lose_whatever_comes_first(
     loading = load(shop.tables, dump)
     first = next(loading)
     assert (first.rows, first.total, first.snapshot) == (10, 10, str(dump[1]))
-    shop.update(20, "while it is told")
+    shop.update(20, "while it is reported")
     shop.delete(21)
     shop.refresh()
     assert [(one.rows, one.total) for one in loading] == [(10, 20), (4, 24)]
@@ -103,7 +103,7 @@ def test_changes_above_a_dump_win_and_those_below_lose_whatever_comes_first(
         "below, on its way",
         "above",
         "above, of no row yet",
-        "while it is told",
+        "while it is reported",
     )
     assert {16, 21} & rows.keys() == set()
     assert rows.pop(3) == "new", "a dump deletes nothing"

@@ -1,4 +1,4 @@
-"""A dump of PostgreSQL's table stands among transactions that tell where the one before them had
+"""A dump of PostgreSQL's table stands among transactions that report where the one before them had
 ended, and not where they end.
 """
 
@@ -26,12 +26,12 @@ SCHEMA = envelope_schema(("id", "int32", False), ("note", "string", True))
 BEFORE, LONG, SHORT, AFTER = (100, 110), (130, 105), (180, 150), (200, 210)
 
 
-def tables_of(folder: Path, *told: tuple[int | None, int, int, str]) -> ReplicaTables:
-    """A table whose stream told of changes: where the transaction before had ended, their own
+def tables_of(folder: Path, *reported: tuple[int | None, int, int, str]) -> ReplicaTables:
+    """A table whose stream reported of changes: where the transaction before had ended, their own
     checkpoints, keys and notes.
     """
     records = []
-    for offset, (before, checkpoint, identity, note) in enumerate(told):
+    for offset, (before, checkpoint, identity, note) in enumerate(reported):
         source = {
             **WAL,
             "sequence": json.dumps([before and str(before), str(checkpoint)]),
@@ -96,8 +96,8 @@ def test_a_transaction_that_was_open_at_the_dump_is_above_it_though_its_changes_
     )
     load(tables, tmp_path, lsn, (1, "dumped"), (2, "dumped"), (3, "dumped"), (4, "dumped"))
     assert rows_of(tables) == {1: "dumped", 2: "above", 3: "above", 4: "dumped"}
-    (told,) = {row["ts_ms"] for row in read(tables.bronze.location) if row["op"] == "r"}
-    assert told == 1_150, "the time of the stream at the dump"
+    (reported,) = {row["ts_ms"] for row in read(tables.bronze.location) if row["op"] == "r"}
+    assert reported == 1_150, "the time of the stream at the dump"
 
 
 def test_a_dump_that_the_stream_does_not_reach_or_has_not_passed_is_refused(tmp_path: Path) -> None:

@@ -29,9 +29,9 @@ from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, cdc_table
 from lakechime_dagster.tables.databases import Debezium, Limits
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.sources import JsonLines
-from tests.sensors.test_tick import ToldRuns
+from tests.sensors.test_tick import ReportedRuns
 from tests.support.mariadb import MariaDB
-from tests.support.shop import TOLD_MS, Shop, a_shop
+from tests.support.shop import REPORTED_MS, Shop, a_shop
 from tests.support.world import ticked
 
 pytestmark = [pytest.mark.tier3, pytest.mark.spark, pytest.mark.services]
@@ -60,7 +60,9 @@ class Watched:
         """The sensor of the table ticks, and the ledger knows that all that came is read."""
         bronze = self.platform.log_at(self.shop.lake.bronze, self.table.bronze.name)
         reconcile_table(self.platform, bronze, self.table.bronze.levels)
-        for execution in ticked(self.platform, subscription_of(self.table), ToldRuns()).launches:
+        for execution in ticked(
+            self.platform, subscription_of(self.table), ReportedRuns()
+        ).launches:
             self.platform.ledger.complete(execution, None)
 
     def compared(self, *later: int) -> tuple[dg.AssetCheckResult, dict[str, Fault]]:
@@ -102,7 +104,7 @@ def watched(
         )
 
         def clock(minutes: float) -> None:
-            patch.setattr(DCEStore, "now", lambda _: int(TOLD_MS + minutes * MINUTE))
+            patch.setattr(DCEStore, "now", lambda _: int(REPORTED_MS + minutes * MINUTE))
 
         clock(1)
         yield Watched(shop, table, open_platform(), clock)
@@ -143,7 +145,7 @@ def of_columns(watched: Watched) -> dict[str, str]:
     result, faults = watched.compared()
     assert faults == {}
     watched.shop.database.run("ALTER TABLE orders DROP COLUMN extra")
-    return {"schema drift": f"{told('same_as_database', result)}: {result.description}"}
+    return {"schema drift": f"{reported('same_as_database', result)}: {result.description}"}
 
 
 def of_rows(watched: Watched) -> dict[str, str]:
@@ -157,7 +159,7 @@ def of_rows(watched: Watched) -> dict[str, str]:
     assert len(faults) == 4
     keys = {"lost insert": "11", "lost update": "2", "ghost row": "3", "duplicate": "5"}
     return {
-        fault: f"{told('same_as_database', result)}: {faults[key].value}"
+        fault: f"{reported('same_as_database', result)}: {faults[key].value}"
         for fault, key in keys.items()
     }
 
@@ -166,7 +168,7 @@ def of_truncation(watched: Watched) -> dict[str, str]:
     watched.shop.truncate(lose=True)
     result, faults = watched.compared(13)
     assert (set(faults.values()), len(faults)) == ({Fault.EXTRA}, 10)
-    return {"truncate": f"{told('same_as_database', result)}: all extra"}
+    return {"truncate": f"{reported('same_as_database', result)}: all extra"}
 
 
 def of_streams(watched: Watched) -> dict[str, str]:
@@ -178,9 +180,9 @@ def of_streams(watched: Watched) -> dict[str, str]:
 
     late, in_time = (
         at(shop.messages[-1], server, ms)
-        for server, ms in (("west", TOLD_MS), ("shop", TOLD_MS + 59 * MINUTE))
+        for server, ms in (("west", REPORTED_MS), ("shop", REPORTED_MS + 59 * MINUTE))
     )
-    shop.lake.tell([late, in_time])
+    shop.lake.send([late, in_time])
     watched.complete()
     faults["delayed shard"] = words(watched, watched.keeps_up())
 
@@ -190,12 +192,12 @@ def of_streams(watched: Watched) -> dict[str, str]:
     row = watched.platform.ledger.subscription(NAME)
     assert row is not None
     watched.platform.ledger.block(row, watched.platform.ledger.consumers(row)[""], str(held.value))
-    shop.lake.tell([at(late, "west", TOLD_MS + 59 * MINUTE)])  # no longer late
+    shop.lake.send([at(late, "west", REPORTED_MS + 59 * MINUTE)])  # no longer late
     faults["re-snapshot"] = words(watched, watched.keeps_up())
     return faults
 
 
-def told(check: str, result: dg.AssetCheckResult) -> str:
+def reported(check: str, result: dg.AssetCheckResult) -> str:
     assert not result.passed
     return f"`{check}` ({result.severity.value})"
 
@@ -206,7 +208,7 @@ def words(watched: Watched, result: dg.AssetCheckResult) -> str:
         .replace(watched.shop.schema, "db")
         .splitlines()
     )
-    return f"{told('keeps_up', result)}: {problem.removeprefix('- ').partition('; ')[0]}"
+    return f"{reported('keeps_up', result)}: {problem.removeprefix('- ').partition('; ')[0]}"
 
 
 def at(record: Any, server: str, ms: int) -> Any:

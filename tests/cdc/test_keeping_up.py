@@ -39,12 +39,12 @@ def consumer(**declared: Any) -> KeepingUp:
         measured(quarantined=1_000),
     ],
 )
-def test_what_is_within_the_limits_is_not_told(found: KeepingUp) -> None:
+def test_what_is_within_the_limits_is_not_reported(found: KeepingUp) -> None:
     assert beyond(found, Limits()) == []
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "reported"),
     [
         (measured(problems=("the folder is gone",)), "the folder is gone"),
         (
@@ -73,11 +73,11 @@ def test_what_is_within_the_limits_is_not_told(found: KeepingUp) -> None:
         ),
     ],
 )
-def test_what_is_beyond_the_limits_is_told_in_words(found: KeepingUp, told: str) -> None:
-    assert beyond(found, Limits()) == [told]
+def test_what_is_beyond_the_limits_is_reported_in_words(found: KeepingUp, reported: str) -> None:
+    assert beyond(found, Limits()) == [reported]
 
 
-def test_of_several_shards_the_one_that_tells_nothing_is_named() -> None:
+def test_of_several_shards_the_one_that_reports_nothing_is_named() -> None:
     found = measured(
         parsed={
             "east.shop.orders": Parsed(in_messages=NOW - MINUTE),
@@ -94,7 +94,7 @@ def test_of_several_shards_the_one_that_tells_nothing_is_named() -> None:
     ]
 
 
-def test_rows_of_the_quarantine_are_told_where_they_are_limited() -> None:
+def test_rows_of_the_quarantine_are_reported_where_they_are_limited() -> None:
     assert beyond(measured(quarantined=3), Limits(quarantined=2)) == [
         "3 rows are in shop.orders__quarantine, more than 2"
     ]

@@ -40,7 +40,7 @@ def looked(
     return counted(ends, found, NOW, 15 * MINUTE)
 
 
-def test_an_end_that_is_sent_again_and_tells_but_the_rest_does_not_make_the_transaction_smaller() -> (
+def test_an_end_that_is_sent_again_and_reports_but_the_rest_does_not_make_the_transaction_smaller() -> (
     None
 ):
     """As Debezium does that begins again amid one (recorded)."""
@@ -69,7 +69,7 @@ def test_it_is_sure_only_once_every_partition_has_brought_a_later_change() -> No
     assert [found.on_their_way for found in (passed, behind, as_late, late)] == [0, 1, 1, 0]
 
 
-def test_a_topic_of_transactions_tells_of_the_sources_of_its_server() -> None:
+def test_a_topic_of_transactions_reports_the_sources_of_its_server() -> None:
     newest = {f"{server}.shop.orders": {("o", 0): 1} for server in ("east", "west", "west2")}
     changes = {("east.shop.orders", "t"): 1, ("west.shop.orders", "t"): 1}
     own = looked(end("t", 5, "west.transaction", orders=2), changes=changes, newest=newest)
@@ -91,7 +91,7 @@ def test_a_source_of_which_nothing_came_at_all_lacks_it_once_it_is_late() -> Non
 
 
 @pytest.mark.parametrize(("outside", "problems"), [({ORDERS: 3}, 1), ({}, 0)])
-def test_of_a_source_whose_changes_tell_no_transaction_nothing_is_known(
+def test_of_a_source_whose_changes_report_no_transaction_nothing_is_known(
     outside: Mapping[str, int], problems: int
 ) -> None:
     found = looked(end("t", 16, orders=1), changes={}, newest={ORDERS: {}}, outside=outside)

@@ -111,8 +111,8 @@ def test_rows_that_stay_though_they_were_deleted_are_not_compared(shop: Shop):
     shop.insert(4, lose=True)
     assert faults(look(shop)) == {"4": Fault.MISSING, "6": Fault.EXTRA}
     now = 1_700_000_000_000
-    told = repaired(shop.tables, shop.monitor(), [("4",), ("6",)], now)
-    assert (told.rows, told.deletions) == ((("4",),), (("6",),))
+    reported = repaired(shop.tables, shop.monitor(), [("4",), ("6",)], now)
+    assert (reported.rows, reported.deletions) == ((("4",),), (("6",),))
     shop.lake.run()
     assert look(shop).is_same
     assert [row["id"] for row in shop.lake.rows if row[DELETED_AT] is not None] == [6]

@@ -15,7 +15,9 @@ pytestmark = pytest.mark.services
 
 def recorded(database: str) -> dict[str, object]:
     known = json.loads(FILE.read_text(encoding="utf-8"))
-    return {table: told for table, told in known.items() if table.startswith(f"{database}-")}
+    return {
+        table: reported for table, reported in known.items() if table.startswith(f"{database}-")
+    }
 
 
 def test_mariadb_says_what_is_recorded(mariadb: MariaDB):

@@ -23,7 +23,7 @@ from lakechime_dagster.cdc.load import (
 )
 from lakechime_dagster.cdc.record import Changes, Record
 from lakechime_dagster.tables.databases import Debezium, Maxwell
-from tests.cdc.checksums import CAPTURES, TABLES, comparison, lake_rows, told, topic_of
+from tests.cdc.checksums import CAPTURES, TABLES, comparison, lake_rows, reported, topic_of
 from tests.cdc.factories import BINLOG, WAL, encoded, envelope_schema, make_payload, make_record
 
 CUT = BinlogPosition((12, 345))
@@ -44,7 +44,9 @@ def writer_of(name: str, table: str) -> RowWriter:
         form, WalPosition(346) if form.connector == "postgresql" else CUT, 12
     )
     return RowWriter(
-        form=form, position=position, comparison=comparison(name, table, told(name, table).types)
+        form=form,
+        position=position,
+        comparison=comparison(name, table, reported(name, table).types),
     )
 
 
@@ -84,7 +86,7 @@ def spelled(name: str, table: str, column: str, value: Any) -> Any:
     """What a text means says nothing of these: blanks at the end, zeros at the end, the sign of
     zero.
     """
-    compared = comparison(name, table, told(name, table).types).columns[column]
+    compared = comparison(name, table, reported(name, table).types).columns[column]
     if (
         isinstance(value, str)
         and column != "d65"
@@ -206,7 +208,7 @@ def test_a_snapshot_of_another_server_than_the_connectors_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "told", "lake", "lacking"),
+    ("source", "reported", "lake", "lacking"),
     [
         (["id", "b"], ["id", "b"], ["id", "a", "b"], []),  # a was dropped, or b was a before
         (
@@ -220,14 +222,14 @@ def test_a_snapshot_of_another_server_than_the_connectors_is_refused() -> None:
     ],
 )
 def test_a_column_that_is_gone_need_not_be_read(
-    source: list[str], told: list[str], lake: list[str], lacking: list[str]
+    source: list[str], reported: list[str], lake: list[str], lacking: list[str]
 ) -> None:
     form = Form(
         table="shop.orders",
         source="",
         connector="mysql",
         newest_ms=None,
-        types=dict.fromkeys(told, "int"),
+        types=dict.fromkeys(reported, "int"),
     )
     compared = comparison_of(
         Dialect.MYSQL, dict.fromkeys(source, "int"), dict.fromkeys(lake, "int"), ["id"]

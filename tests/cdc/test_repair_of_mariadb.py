@@ -61,13 +61,13 @@ def test_keys_become_what_the_database_says_of_them_and_later_changes_go_on_abov
         "None",
         "-12345.60",
     ]
-    told = [row for row in read(shop.lake.bronze) if row["headers"]]
-    assert {(row["op"], row["row_key"], row["kind"], row["ts_ms"]) for row in told} == {
+    reported = [row for row in read(shop.lake.bronze) if row["headers"]]
+    assert {(row["op"], row["row_key"], row["kind"], row["ts_ms"]) for row in reported} == {
         ("r", "[11]", "change", 1_700_000_000_000),
         ("r", "[2]", "change", 1_700_000_000_000),
         ("d", "[3]", "change", 1_700_000_000_000),
         ("r", "[4]", "change", 1_700_000_000_000),
     }
-    assert {(one["key"], one["value"]) for row in told for one in row["headers"]} == {
+    assert {(one["key"], one["value"]) for row in reported for one in row["headers"]} == {
         ("lakechime-origin", b"repair")
     }

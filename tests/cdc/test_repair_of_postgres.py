@@ -49,7 +49,7 @@ def test_keys_become_what_the_database_says_of_them_and_later_changes_go_on_abov
     )
     shop.refresh()
     shop.run("UPDATE orders SET note = NULL WHERE id = 3", "DELETE FROM orders WHERE id = 4")
-    shop.told, _ = [], shop.log.messages()
+    shop.reported, _ = [], shop.log.messages()
     planned = repair(shop, 2, 3, 4, 5, dry_run=True)
     assert (planned.rows, planned.deletions, planned.version) == (
         (("2",), ("3",), ("5",)),
@@ -67,13 +67,13 @@ def test_keys_become_what_the_database_says_of_them_and_later_changes_go_on_abov
     )
     shop.refresh()
     assert shop.replica == shop.rows == {1: "one", 2: "later", 3: None, 4: "again"}
-    told = [
+    reported = [
         row
         for row in read(str(shop.folder / "orders__changes"))
         if row["topic_id"] == "lakechime-repair/orders"
     ]
-    assert {row["op"] for row in told} == {"r", "d"}
-    assert {(one["key"], one["value"]) for row in told for one in row["headers"]} == {
+    assert {row["op"] for row in reported} == {"r", "d"}
+    assert {(one["key"], one["value"]) for row in reported for one in row["headers"]} == {
         ("lakechime-origin", b"repair")
     }
 

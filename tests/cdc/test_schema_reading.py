@@ -39,7 +39,7 @@ def test_a_reading_stands_between_what_was_written_before_and_after_it(database:
     assert "note" in read_schema(database.url, database.schema, "orders").columns
 
 
-def test_columns_that_change_with_each_question_are_not_told(
+def test_columns_that_change_with_each_question_are_not_reported(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By another session, each time that the place of the log is asked."""

@@ -1,4 +1,4 @@
-"""What came of transactions, counted beside what their ends tell: of real servers' messages, all of
+"""What came of transactions, counted beside what their ends report: of real servers' messages, all of
 them, or but some.
 """
 
@@ -32,7 +32,7 @@ MANY = {
     "postgres-transactions": "773",
 }  # the transaction amid which Connect was killed
 LAST = {"mariadb-transactions": "0-1-23", "postgres-transactions": "775"}
-Told = tuple[Record, int]
+Reported = tuple[Record, int]
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Orders:
     clock: Callable[[int], None]
 
     @property
-    def told(self) -> list[Told]:
+    def reported(self) -> list[Reported]:
         """All that came, with the time of each."""
         topics = (f"{self.name}.shop.orders", f"{self.name}.transaction")
         capture = CAPTURES[self.name]
@@ -56,9 +56,11 @@ class Orders:
             if one.topic in topics
         ]
 
-    def comes(self, told: Iterable[Told]) -> None:
+    def comes(self, reported: Iterable[Reported]) -> None:
         reader = format_of(self.shop.table.bronze).reader()
-        rows = [bronze_row(Message(one, list(one.headers.items()), at), reader) for one, at in told]
+        rows = [
+            bronze_row(Message(one, list(one.headers.items()), at), reader) for one, at in reported
+        ]
         self.shop.write("__changes", rows, BRONZE)
 
     def counted(self, minutes: int = 1, since_ms: int | None = None) -> Counted:
@@ -97,26 +99,26 @@ def is_of(record: Record, transaction: str) -> bool:
     )
 
 
-def without(told: list[Told], transaction: str, *ids: int) -> list[Told]:
+def without(reported: list[Reported], transaction: str, *ids: int) -> list[Reported]:
     """All but the changes of a transaction to these rows, or to any, however often they came."""
     return [
         one
-        for one in told
+        for one in reported
         if not (is_of(one[0], transaction) and (not ids or payload(one[0])["after"]["id"] in ids))
     ]
 
 
-def later(told: list[Told]) -> list[Told]:
+def later(reported: list[Reported]) -> list[Reported]:
     """Messages that come again, the last of each partition a second after all others."""
-    end = max(at for _, at in told) + 1000
-    last = {one.partition: one for one, _ in told if payload(one).get("transaction")}
+    end = max(at for _, at in reported) + 1000
+    last = {one.partition: one for one, _ in reported if payload(one).get("transaction")}
     return [(replace(one, offset=one.offset + 1000), end) for one in last.values()]
 
 
 def test_of_all_that_came_nothing_is_lost_though_connect_was_killed_amid_it_and_sent_some_again(
     orders: Orders,
 ) -> None:
-    orders.comes(orders.told)
+    orders.comes(orders.reported)
     found = orders.counted()
     assert (found.transactions, found.changes, found.is_whole, found.on_their_way) == (
         6,
@@ -126,14 +128,14 @@ def test_of_all_that_came_nothing_is_lost_though_connect_was_killed_amid_it_and_
     )
     result = whole(found)
     assert (result.passed, result.description) == (True, None)
-    again = [one for one, _ in orders.told if is_of(one, MANY[orders.name])]
+    again = [one for one, _ in orders.reported if is_of(one, MANY[orders.name])]
     assert len(again) == {"mariadb-transactions": 400, "postgres-transactions": 767}[orders.name]
 
 
-def test_a_change_that_is_dropped_is_told_with_its_transaction_and_how_many_came(
+def test_a_change_that_is_dropped_is_reported_with_its_transaction_and_how_many_came(
     orders: Orders,
 ) -> None:
-    orders.comes([*without(orders.told, MANY[orders.name], 450), *later(orders.told)])
+    orders.comes([*without(orders.reported, MANY[orders.name], 450), *later(orders.reported)])
     found = orders.counted()
     (lacking,) = found.lacking
     assert (lacking.source, lacking.end.transaction) == (
@@ -143,9 +145,9 @@ def test_a_change_that_is_dropped_is_told_with_its_transaction_and_how_many_came
     assert (lacking.expected, lacking.found, lacking.is_sure) == (400, 399, True)
     result = whole(found)
     topic, partition, offset = lacking.end.where
-    told = f"{orders.name}.shop.orders: of transaction {MANY[orders.name]}, which ended at "
-    told += f"{topic}[{partition}]@{offset}, 399 of 400 changes arrived"
-    assert (result.passed, result.severity.value, result.description) == (False, "ERROR", told)
+    reported = f"{orders.name}.shop.orders: of transaction {MANY[orders.name]}, which ended at "
+    reported += f"{topic}[{partition}]@{offset}, 399 of 400 changes arrived"
+    assert (result.passed, result.severity.value, result.description) == (False, "ERROR", reported)
 
 
 @pytest.mark.parametrize("name", ["mariadb-transactions"])
@@ -154,7 +156,7 @@ def test_of_two_shards_with_the_same_transactions_the_one_that_lacks_a_change_is
 ) -> None:
     orders = of(name, lakechime, monkeypatch, shards=r"(?P<shard>east|west)\.shop\.orders")
 
-    def at(shard: str, told: list[Told]) -> list[Told]:
+    def at(shard: str, reported: list[Reported]) -> list[Reported]:
         return [
             (
                 replace(
@@ -165,22 +167,22 @@ def test_of_two_shards_with_the_same_transactions_the_one_that_lacks_a_change_is
                 ),
                 time,
             )
-            for one, time in told
+            for one, time in reported
         ]
 
     def renamed(value: bytes | None, shard: str) -> bytes | None:
         return None if value is None else value.replace(name.encode(), shard.encode())
 
     orders.comes(
-        at("east", orders.told)
-        + at("west", [*without(orders.told, MANY[name], 105), *later(orders.told)])
+        at("east", orders.reported)
+        + at("west", [*without(orders.reported, MANY[name], 105), *later(orders.reported)])
     )
     found = orders.counted()
     assert (found.transactions, [one.source for one in found.lacking]) == (12, ["west.shop.orders"])
 
 
-def test_changes_that_tell_no_transaction_are_a_problem_and_no_loss(orders: Orders) -> None:
-    def untold(record: Record) -> Record:
+def test_changes_that_report_no_transaction_are_a_problem_and_no_loss(orders: Orders) -> None:
+    def unreported(record: Record) -> Record:
         found = payload(record)
         if found.get("transaction") is None:
             return record
@@ -188,7 +190,7 @@ def test_changes_that_tell_no_transaction_are_a_problem_and_no_loss(orders: Orde
         whole_message["payload"]["transaction"] = None
         return replace(record, value=json.dumps(whole_message).encode())
 
-    orders.comes((untold(one), at) for one, at in orders.told)
+    orders.comes((unreported(one), at) for one, at in orders.reported)
     found = orders.counted()
     assert (found.lacking, len(found.problems)) == ((), 1)
     assert f"changes of {orders.name}.shop.orders name no transaction" in found.problems[0]

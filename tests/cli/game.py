@@ -56,14 +56,14 @@ def event(kind: str, **fields: Any) -> bytes:
 
 
 class Row(NamedTuple):
-    """A row of the stream's table: with which version it came, its `_src`, and what is told of its
+    """A row of the stream's table: with which version it came, its `_src`, and what is reported of its
     payload.
     """
 
     version: int
     source: str
     payload: bytes
-    told: Scanned
+    reported: Scanned
 
     @property
     def event(self) -> JsonEvent:
@@ -148,7 +148,7 @@ class Game:
         """
         group = group or self.group
         self.steps += 1
-        names = {row.told.type for row in self.rows if row.told.type}
+        names = {row.reported.type for row in self.rows if row.reported.type}
         self.types.register(checked_groups(GAME, [self.group]), names)
         several = self.types.types(group.name).values()
         results = [
@@ -171,12 +171,14 @@ class Game:
         rows = [
             row
             for row in self.rows
-            if row.told.type == one.type and row.version > one.checkpoint.version
+            if row.reported.type == one.type and row.version > one.checkpoint.version
         ]
         contract, start = group.contract_of(one.type), one.checkpoint.version
         kept = self.types.variations(group.name, [one.type])[one.type]
         first = {
-            row.told.typed_hash: row for row in reversed(rows) if row.told.typed_hash not in kept
+            row.reported.typed_hash: row
+            for row in reversed(rows)
+            if row.reported.typed_hash not in kept
         }
         found = [] if waits else [row.prototype for row in reversed(first.values())]
         learning = None if waits else learned(one, found, contract)

@@ -69,7 +69,7 @@ class Shop:
     def location(self, suffix: str = "") -> str:
         return str(self.lakechime.home / "warehouse" / "shop" / f"orders{suffix}")
 
-    def tell(self, *records: Record) -> None:
+    def send(self, *records: Record) -> None:
         """Messages come to the bronze table, and a step merges them."""
         reader = format_of(self.table.bronze).reader()
         self.write(
@@ -93,12 +93,12 @@ class Shop:
         rows = [
             {
                 **row,
-                "__cdc": told.order,
+                "__cdc": reported.order,
                 DELETED_AT: None
                 if (end := ended[key]) is None
                 else dt.datetime.fromtimestamp(end / 1000, dt.timezone.utc),
             }
-            for key, (told, row) in self.merged.targets.items()
+            for key, (reported, row) in self.merged.targets.items()
         ]
         kept = [(DELETED_AT, ARROW["timestamp"])] if self.merged.keeps_deleted else []
         schema = pa.schema([*columns.items(), *kept, ("__cdc", pa.string())])
@@ -108,9 +108,9 @@ class Shop:
 
     def remember(self, *rows: StateRow) -> None:
         schema = pa.schema([(name, ARROW[ddl]) for name, ddl in COLUMNS.items()])
-        told = [{"step": 1, **row._asdict()} for row in rows]
+        reported = [{"step": 1, **row._asdict()} for row in rows]
         write_deltalake(
-            self.location(STATE), pa.Table.from_pylist(told, schema=schema), mode="append"
+            self.location(STATE), pa.Table.from_pylist(reported, schema=schema), mode="append"
         )
 
     def refuse(self, *texts: tuple[int, str, str]) -> None:

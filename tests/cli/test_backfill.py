@@ -44,7 +44,7 @@ WHY = ("--reason", "the wind was wrong")
 
 @pytest.fixture
 def flights(lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """A lake of which each table has run once, and has told where its columns come from."""
+    """A lake of which each table has run once, and has reported where its columns come from."""
     (tmp_path / "windy_lake.py").write_text(LAKE, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setitem(sys.modules, "windy_lake", None)
@@ -74,7 +74,7 @@ def flights(lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             subscription, row, platform.evaluator.evaluate(subscription, row), lambda consumer: None
         ):
             platform.ledger.complete(execution, None)
-    told = [
+    reported = [
         make_statement(
             "silver.flights",
             id="bronze.weather.id",
@@ -95,7 +95,7 @@ def flights(lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ),
     ]
     SqlLineage(platform.store.engine).record_all(
-        make_record(one, namespace="local", job=one.target, run=one.target) for one in told
+        make_record(one, namespace="local", job=one.target, run=one.target) for one in reported
     )
     return lakechime
 
@@ -120,21 +120,22 @@ def test_exactly_what_reads_the_column_is_planned_and_what_is_spared_says_why(fl
     assert "not wind" in plan["unaffected"]["gold.routes"]
     assert plan["unaffected"]["gold.log"] == "left out, as was asked"
     assert plan["consumers"] < plan["consumers_of_everything"]
-    told = planned(flights, "--columns", "bronze.weather.wind", "--except", "gold.log")
+    reported = planned(flights, "--columns", "bronze.weather.wind", "--except", "gold.log")
     assert (
-        f"{plan['consumers']} consumers of {plan['consumers_of_everything']} downstream" in told.out
+        f"{plan['consumers']} consumers of {plan['consumers_of_everything']} downstream"
+        in reported.out
     )
-    assert "wind comes from bronze.weather.wind (identity)" in told.out
+    assert "wind comes from bronze.weather.wind (identity)" in reported.out
 
 
-def test_where_the_manifest_is_of_the_code_of_now_it_tells_what_that_reads_beside_what_older_code_read(
+def test_where_the_manifest_is_of_the_code_of_now_it_reports_what_that_reads_beside_what_older_code_read(
     flights: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lakechime_dagster.cli.common import declared_lake
 
     read = make_statement("gold.routes", id="silver.flights.id", gate="silver.flights.gate")
-    told = make_record(read, namespace="local", job="gold.routes", run="later", at=2_000)
-    SqlLineage(flights.platform.store.engine).record(replace(told, code="what it was"))
+    reported = make_record(read, namespace="local", job="gold.routes", run="later", at=2_000)
+    SqlLineage(flights.platform.store.engine).record(replace(reported, code="what it was"))
     code = code_digest(
         next(
             one
@@ -227,7 +228,7 @@ def test_a_backfill_is_ordered_followed_and_cancelled(flights: Cli) -> None:
     assert backfill not in flights("trigger", "show", "silver.flights").out
 
 
-def test_of_what_no_run_has_told_all_that_is_downstream_is_hit_and_unsure(flights: Cli) -> None:
+def test_of_what_no_run_has_reported_all_that_is_downstream_is_hit_and_unsure(flights: Cli) -> None:
     plan = planned(
         flights, "--columns", "silver.flights.wind", "--except", "gold.log", "--json"
     ).json
@@ -244,7 +245,7 @@ def test_of_what_no_run_has_told_all_that_is_downstream_is_hit_and_unsure(flight
 
 @pytest.mark.tier2
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "reported"),
     [
         ((), 2, "neither is given; give one of them"),
         (("--from-selection", 'group:"nothing"'), 2, "selects no table of this lake"),
@@ -252,7 +253,7 @@ def test_of_what_no_run_has_told_all_that_is_downstream_is_hit_and_unsure(flight
     ],
 )
 def test_wrong_questions_get_a_plain_answer(
-    flights: Cli, arguments: tuple[str, ...], code: int, told: str
+    flights: Cli, arguments: tuple[str, ...], code: int, reported: str
 ) -> None:
     answer = planned(flights, *arguments)
-    assert (answer.code, told in answer.err) == (code, True), answer.err
+    assert (answer.code, reported in answer.err) == (code, True), answer.err

@@ -22,7 +22,7 @@ from lakechime_dagster.triggers.subscription import Subscription
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.cdc.test_database_snapshot import Database, on_mariadb, on_postgres
 from tests.cli.shop import NAME, Shop, counted
-from tests.sensors.test_tick import ToldRuns
+from tests.sensors.test_tick import ReportedRuns
 from tests.support.cli import Answer, Cli
 from tests.support.mariadb import MariaDB
 from tests.support.world import ticked
@@ -40,7 +40,7 @@ MARIADB = {
 }
 
 
-def told(
+def reported(
     identity: int, pos: int, op: str = "c", *, transaction: object = None, **columns: object
 ) -> Record:
     """A message of Debezium about an order, at a position, which is its offset too."""
@@ -55,16 +55,16 @@ def told(
 @pytest.fixture
 def shop(lakechime: Cli) -> Shop:
     shop = Shop.declared(lakechime)
-    shop.tell(
-        told(1, 10),
-        told(2, 11, name="Bob"),
-        told(1, 12, "u", amount=6),
-        told(2, 13, "d", name="Bob"),
+    shop.send(
+        reported(1, 10),
+        reported(2, 11, name="Bob"),
+        reported(1, 12, "u", amount=6),
+        reported(2, 13, "d", name="Bob"),
     )
     return shop
 
 
-def test_list_tells_what_a_table_holds_remembers_and_refused(lakechime: Cli, shop: Shop) -> None:
+def test_list_reports_what_a_table_holds_remembers_and_refused(lakechime: Cli, shop: Shop) -> None:
     shop.refuse((1, "value: it is no JSON", "{}"))
     (table,) = lakechime("cdc", "show", "--json").json["tables"]
     assert (table["name"], table["source"], table["envelope"], table["keys"]) == (
@@ -85,17 +85,17 @@ def test_list_tells_what_a_table_holds_remembers_and_refused(lakechime: Cli, sho
 
 
 def test_list_counts_rows_that_wait_for_a_column(lakechime: Cli, shop: Shop) -> None:
-    shop.tell(told(3, 14, "u", name="__debezium_unavailable_value"), told(4, 15))
+    shop.send(reported(3, 14, "u", name="__debezium_unavailable_value"), reported(4, 15))
     (table,) = lakechime("cdc", "show", "--json").json["tables"]
     assert (table["rows"], table["waiting"]) == (2, 1)
-    shop.tell(told(3, 16, "u", name="Eve"))
+    shop.send(reported(3, 16, "u", name="Eve"))
     (table,) = lakechime("cdc", "show", "--json").json["tables"]
     assert (table["rows"], table["waiting"]) == (3, 0)
 
 
 def test_a_deleted_row_that_stays_is_counted_apart_and_shown_with_its_end(lakechime: Cli) -> None:
     shop = Shop.declared(lakechime, deletes="soft")
-    shop.tell(told(1, 10), told(2, 11, name="Bob"), told(2, 13, "d", name="Bob"))
+    shop.send(reported(1, 10), reported(2, 11, name="Bob"), reported(2, 13, "d", name="Bob"))
     (table,) = lakechime("cdc", "show", "--json").json["tables"]
     assert (table["rows"], table["deleted"], table["waiting"]) == (1, 1, 0)
     document = lakechime("cdc", "show", NAME, "--key", "[2]", "--json").json
@@ -118,7 +118,7 @@ def test_a_table_that_cannot_be_read_hinders_no_other_fact(lakechime: Cli, shop:
     assert "shop.orders__state" in table["problems"][0]
 
 
-def test_explain_tells_all_that_is_known_of_a_key(lakechime: Cli, shop: Shop) -> None:
+def test_explain_reports_all_that_is_known_of_a_key(lakechime: Cli, shop: Shop) -> None:
     document = lakechime("cdc", "show", NAME, "--key", "[1]", "--json").json
     assert document["rows"] == [{"id": 1, "name": "Ann", "amount": 6}]
     (orders,) = document["orders"]
@@ -147,7 +147,7 @@ def test_a_key_is_columns_in_the_types_of_its_columns(lakechime: Cli) -> None:
     schema = envelope_schema(day, ("name", "string", True), ("amount", "int64", True))
     number = (dt.date(2024, 5, 1) - dt.date(1970, 1, 1)).days
     row = {"id": number, "name": "Ann", "amount": 1}
-    shop.tell(make_record(make_payload(after=row), schema=schema, key=None))
+    shop.send(make_record(make_payload(after=row), schema=schema, key=None))
     document = lakechime("cdc", "show", NAME, "--key", '["2024-05-01"]', "--json").json
     assert (document["rows"][0]["id"], len(document["messages"]), len(document["remembered"])) == (
         "2024-05-01",
@@ -194,7 +194,7 @@ def planned(lakechime: Cli) -> Any:
 def test_a_plan_shows_tables_and_messages_of_the_bronze_table(lakechime: Cli) -> None:
     shop = Shop.declared(lakechime)
     assert planned(lakechime)["sample"]["messages"] == 0
-    shop.tell(told(1, 10), told(1, 11, "u"))
+    shop.send(reported(1, 10), reported(1, 11, "u"))
     document = planned(lakechime)
     assert {one["role"]: (one["name"], one["exists"]) for one in document["tables"]} == {
         "messages": (NAME + CHANGES, True),
@@ -230,28 +230,28 @@ BLOCKED = (
 @pytest.fixture
 def two_orders(lakechime: Cli) -> Shop:
     two_orders = Shop.declared(lakechime)
-    two_orders.tell(told(1, 10), told(2, 11))
+    two_orders.send(reported(1, 10), reported(2, 11))
     return two_orders
 
 
 @pytest.fixture
-def runs() -> ToldRuns:
-    return ToldRuns()
+def runs() -> ReportedRuns:
+    return ReportedRuns()
 
 
-def tick_of(lakechime: Cli, runs: ToldRuns) -> Tick:
+def tick_of(lakechime: Cli, runs: ReportedRuns) -> Tick:
     """The commits of the bronze table are captured, and the sensor of the table looks."""
     lakechime("table", "reconcile", NAME + CHANGES)
     return ticked(lakechime.platform, subscription_declared(NAME, None), runs)
 
 
-def completed(lakechime: Cli, runs: ToldRuns) -> Execution:
+def completed(lakechime: Cli, runs: ReportedRuns) -> Execution:
     (execution,) = tick_of(lakechime, runs).launches
     lakechime.platform.ledger.complete(execution, None)
     return execution
 
 
-def held(lakechime: Cli, runs: ToldRuns, reason: str = BLOCKED) -> None:
+def held(lakechime: Cli, runs: ReportedRuns, reason: str = BLOCKED) -> None:
     """A step asks for a person."""
     (execution,) = tick_of(lakechime, runs).launches
     subscription: Subscription = subscription_declared(NAME, None)
@@ -263,7 +263,7 @@ def held(lakechime: Cli, runs: ToldRuns, reason: str = BLOCKED) -> None:
     )
     with pytest.raises(ConsumerBlockedError), kept(running, platform.log(NAME), lambda line: None):
         raise ConsumerBlockedError(reason)
-    runs.tell(running.execution, RunState.FAILED)
+    runs.report(running.execution, RunState.FAILED)
 
 
 def opened(two_orders: Shop) -> int:
@@ -284,7 +284,7 @@ def consumer(lakechime: Cli) -> Any:
 
 
 def test_seek_to_the_beginning_reads_all_messages_again(
-    lakechime: Cli, two_orders: Shop, runs: ToldRuns
+    lakechime: Cli, two_orders: Shop, runs: ReportedRuns
 ) -> None:
     completed(lakechime, runs)
     assert tick_of(lakechime, runs).launches == ()
@@ -303,8 +303,8 @@ def test_a_table_of_whose_messages_none_is_kept_is_not_rebuilt(lakechime: Cli) -
     ) == (1, True), refused.err
 
 
-def test_show_tells_positions_of_sources_and_why_the_consumer_is_blocked(
-    lakechime: Cli, two_orders: Shop, runs: ToldRuns
+def test_show_reports_positions_of_sources_and_why_the_consumer_is_blocked(
+    lakechime: Cli, two_orders: Shop, runs: ReportedRuns
 ) -> None:
     table = lakechime("cdc", "show", NAME, "--json").json["table"]
     assert (table["asks"], table["opened"]) == (None, {SOURCE: 0})
@@ -324,7 +324,7 @@ def test_show_tells_positions_of_sources_and_why_the_consumer_is_blocked(
 
 
 def test_an_epoch_that_is_confirmed_is_open_and_its_step_is_tried_again(
-    lakechime: Cli, two_orders: Shop, runs: ToldRuns
+    lakechime: Cli, two_orders: Shop, runs: ReportedRuns
 ) -> None:
     held(lakechime, runs)
     dry = lakechime("cdc", "epoch", NAME, "--dry-run", "--json").json
@@ -333,7 +333,7 @@ def test_an_epoch_that_is_confirmed_is_open_and_its_step_is_tried_again(
         0,
         ConsumerState.BLOCKED,
     )
-    two_orders.tell(told(3, 12))
+    two_orders.send(reported(3, 12))
     done = lakechime("cdc", "epoch", NAME, "--who", "ada")
     assert (done.code, f"epoch 1 of {SOURCE} is open" in done.out) == (0, True)
     assert (opened(two_orders), consumer(lakechime).state) == (1, ConsumerState.ACTIVE)
@@ -343,7 +343,7 @@ def test_an_epoch_that_is_confirmed_is_open_and_its_step_is_tried_again(
 
 
 def test_an_epoch_is_confirmed_once_for_each_time_it_is_asked_for(
-    lakechime: Cli, two_orders: Shop, runs: ToldRuns
+    lakechime: Cli, two_orders: Shop, runs: ReportedRuns
 ) -> None:
     held(lakechime, runs)
     lakechime("cdc", "epoch", NAME)
@@ -359,7 +359,7 @@ def test_an_epoch_is_confirmed_once_for_each_time_it_is_asked_for(
 
 
 def test_a_confirmation_that_was_cut_short_opens_no_further_epoch(
-    lakechime: Cli, two_orders: Shop, runs: ToldRuns
+    lakechime: Cli, two_orders: Shop, runs: ReportedRuns
 ) -> None:
     held(lakechime, runs)
     with pytest.MonkeyPatch.context() as patch:
@@ -375,7 +375,7 @@ def _cut_short(*_: object, **__: object) -> None:
 
 
 def test_what_is_held_for_another_reason_is_not_confirmed(
-    lakechime: Cli, two_orders: Shop, runs: ToldRuns
+    lakechime: Cli, two_orders: Shop, runs: ReportedRuns
 ) -> None:
     held(lakechime, runs, f"{NAME}: amount is decimal(9,3) now")
     answer = lakechime("cdc", "epoch", NAME)

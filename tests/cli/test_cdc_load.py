@@ -8,8 +8,8 @@ import pytest
 
 from lakechime_dagster.dce.contract import EventQuery
 from tests.cli.shop import NAME, Shop
+from tests.cli.test_cdc_monitor import reported
 from tests.cli.test_cdc_monitor import shop as shop
-from tests.cli.test_cdc_monitor import told
 from tests.support.cli import Cli
 from tests.support.replica import read
 
@@ -22,15 +22,15 @@ def dump(folder: Path, *rows: dict[str, Any]) -> Path:
 
 
 @pytest.fixture
-def told_shop(lakechime: Cli) -> Shop:
+def reported_shop(lakechime: Cli) -> Shop:
     """A table without a database to query."""
     shop = Shop.declared(lakechime)
-    shop.tell(*[told(identity, 5) for identity in (1, 2, 3, 4)])
+    shop.send(*[reported(identity, 5) for identity in (1, 2, 3, 4)])
     return shop
 
 
 def test_a_dump_is_loaded_in_chunks_when_a_person_says_so(
-    lakechime: Cli, told_shop: Shop, tmp_path: Path
+    lakechime: Cli, reported_shop: Shop, tmp_path: Path
 ) -> None:
     lakechime.monkeypatch.setenv("LAKECHIME_SOURCE_QUERIES", "off")
     file = dump(tmp_path, *({"id": identity, "name": "Zoë", "amount": 7} for identity in (2, 5, 3)))
@@ -43,7 +43,7 @@ def test_a_dump_is_loaded_in_chunks_when_a_person_says_so(
     )
     assert (
         lakechime("cdc", "load", NAME, *given, "--dry-run").out.strip(),
-        len(read(told_shop.location("__changes"))),
+        len(read(reported_shop.location("__changes"))),
     ) == (planned, 4)
 
     done = lakechime("cdc", "load", NAME, *given, "--yes", "--json").json
@@ -53,7 +53,7 @@ def test_a_dump_is_loaded_in_chunks_when_a_person_says_so(
     ]
     rows = [
         row
-        for row in read(told_shop.location("__changes"))
+        for row in read(reported_shop.location("__changes"))
         if row["topic_id"].startswith("lakechime-repair/load/")
     ]
     assert sorted((row["op"], row["row_key"], tuple(row["position"])) for row in rows) == [
@@ -65,7 +65,9 @@ def test_a_dump_is_loaded_in_chunks_when_a_person_says_so(
     assert [event.event.snapshot_id for event in events][-2:] == ["1", "2"]
 
 
-def test_what_is_wrong_with_a_dump_is_said(lakechime: Cli, told_shop: Shop, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_dump_is_said(
+    lakechime: Cli, reported_shop: Shop, tmp_path: Path
+) -> None:
     given = ("cdc", "load", NAME, "--yes", "--from", str(tmp_path / "dump.jsonl"), "--as-of")
     missing = lakechime(*given, "mysql-bin.000001:3")
     assert (

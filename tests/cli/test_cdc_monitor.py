@@ -24,7 +24,7 @@ from tests.support.replica import read
 DATABASE = "monitored_by_command"
 
 
-def told(identity: int, amount: int) -> Any:
+def reported(identity: int, amount: int) -> Any:
     source = {**MARIADB, "file": "mysql-bin.000001", "pos": identity, "row": 0}
     row = {"id": identity, "name": "Ann", "amount": amount}
     return make_record(
@@ -56,7 +56,7 @@ def shop(mariadb: MariaDB, lakechime: Cli, spark_driver: Driver) -> Iterator[Sho
     shop = Shop.declared(
         lakechime, monitor=Monitor(database=Database("$SHOP", f"{DATABASE}.orders"))
     )
-    shop.tell(*[told(identity, 5) for identity in (1, 2, 3, 4)])
+    shop.send(*[reported(identity, 5) for identity in (1, 2, 3, 4)])
     yield shop
     admin.run(f"DROP DATABASE {DATABASE}")
     admin.close()
@@ -64,7 +64,9 @@ def shop(mariadb: MariaDB, lakechime: Cli, spark_driver: Driver) -> Iterator[Sho
 
 @pytest.mark.spark
 @pytest.mark.services
-def test_rows_that_differ_are_told_and_put_right_by_messages(lakechime: Cli, shop: Shop) -> None:
+def test_rows_that_differ_are_reported_and_put_right_by_messages(
+    lakechime: Cli, shop: Shop
+) -> None:
     found = lakechime("cdc", "compare", NAME, "--within", "0", "--json")
     document = found.json
     assert (found.code, document["same"], document["lake_rows"], document["source_rows"]) == (

@@ -171,7 +171,7 @@ def test_exit_code_three_says_that_nothing_was_found(lakechime: Cli) -> None:
     assert lakechime("dce", "list", "--table", "a.b", "--exit-code").code == 0
 
 
-def test_a_dry_run_of_register_tells_duplicates_and_refuses_what_registering_would(
+def test_a_dry_run_of_register_reports_duplicates_and_refuses_what_registering_would(
     lakechime: Cli,
 ) -> None:
     lakechime.platform.store.declare("a.b", PartitionLevels.of({"day": "date"}))

@@ -188,23 +188,23 @@ def test_a_second_deployment_in_the_same_home_is_refused(lakechime: Cli) -> None
 
 
 def test_a_database_whose_programs_are_missing_is_refused_at_once(
-    lakechime_anew: Cli, monkeypatch: pytest.MonkeyPatch
+    lakechime_fresh: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKECHIME_DEMO_CDC", "1")
     monkeypatch.setenv("PATH", "")
-    answer = lakechime_anew("dev", "--port", str(free_port()))
+    answer = lakechime_fresh("dev", "--port", str(free_port()))
     assert (answer.code, answer.out) == (1, "")
     assert re.fullmatch(
         r"error: mariadbd and mariadb-install-db not found on PATH; install MariaDB's server .+\n",
         answer.err,
     )
-    assert not (lakechime_anew.home / "dce.sqlite").exists()
+    assert not (lakechime_fresh.home / "dce.sqlite").exists()
 
 
 @pytest.mark.skipif(
     any(shutil.which(program) is None for program in PROGRAMS), reason="needs MariaDB to get so far"
 )
-def test_a_port_that_kafka_cannot_have_is_told_with_another_one(
+def test_a_port_that_kafka_cannot_have_is_reported_with_another_one(
     lakechime: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:

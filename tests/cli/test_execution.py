@@ -38,7 +38,7 @@ def test_list_shows_the_newest_first_and_filters(lakechime: Cli) -> None:
     assert first.execution_id in lakechime("execution", "show").out
 
 
-def test_show_tells_ranges_and_attempts(lakechime: Cli) -> None:
+def test_show_reports_ranges_and_attempts(lakechime: Cli) -> None:
     execution = held(lakechime)
     answer = lakechime("execution", "show", execution.execution_id, "--json")
     assert answer.json["execution"]["ranges"] == [

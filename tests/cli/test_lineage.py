@@ -53,22 +53,22 @@ def recorded(lakechime: Cli) -> Cli:
     return lakechime
 
 
-def test_before_any_run_declared_reads_are_told_and_that_nothing_more_is_known(
+def test_before_any_run_declared_reads_are_reported_and_that_nothing_more_is_known(
     lakechime: Cli,
 ) -> None:
-    told = lakechime("lineage", "impact", "bronze.weather", "--json").json
-    assert [(hit["layer"], hit["table"], hit["kind"]) for hit in told["tables"]] == [
+    reported = lakechime("lineage", "impact", "bronze.weather", "--json").json
+    assert [(hit["layer"], hit["table"], hit["kind"]) for hit in reported["tables"]] == [
         (1, "gold.daily_delays", "unsure"),
         (1, "silver.flights", "unsure"),
         (2, "gold.airline_scorecard", "unsure"),
         (2, "gold.route_hour", "unsure"),
     ]
-    assert told["tables"][1]["owners"] == ["team:ops"]
-    assert told["unknown"] == ["no run has recorded lineage yet: only declared reads are known"]
+    assert reported["tables"][1]["owners"] == ["team:ops"]
+    assert reported["unknown"] == ["no run has recorded lineage yet: only declared reads are known"]
 
 
-def test_what_a_column_leads_to_is_told_with_kind_columns_owners_and_way(recorded: Cli) -> None:
-    told = recorded("lineage", "impact", "bronze.flights.dep_delay", "--json").json
+def test_what_a_column_leads_to_is_reported_with_kind_columns_owners_and_way(recorded: Cli) -> None:
+    reported = recorded("lineage", "impact", "bronze.flights.dep_delay", "--json").json
     assert [
         (
             hit["layer"],
@@ -77,7 +77,7 @@ def test_what_a_column_leads_to_is_told_with_kind_columns_owners_and_way(recorde
             [one["name"] for one in hit["columns"]],
             hit["owners"],
         )
-        for hit in told["tables"]
+        for hit in reported["tables"]
     ] == [
         (1, "gold.daily_delays", "unsure", [], ["team:analytics"]),
         (1, "silver.flights", "direct", ["dep_delay"], ["team:ops"]),
@@ -85,7 +85,7 @@ def test_what_a_column_leads_to_is_told_with_kind_columns_owners_and_way(recorde
         (2, "gold.route_hour", "direct", ["avg"], ["team:analytics"]),
         (2, "lab.guess", "unsure", ["risk"], ["team:lab"]),
     ]
-    assert told["tables"][3]["path"] == [
+    assert reported["tables"][3]["path"] == [
         {
             "source": "bronze.flights.dep_delay",
             "kinds": ["identity"],
@@ -97,11 +97,11 @@ def test_what_a_column_leads_to_is_told_with_kind_columns_owners_and_way(recorde
             "target": "gold.route_hour.avg",
         },
     ]
-    assert told["tables"][1]["last_seen_ts"] == told["recorded_since_ts"] == DAY
-    assert told["unknown"] == []
+    assert reported["tables"][1]["last_seen_ts"] == reported["recorded_since_ts"] == DAY
+    assert reported["unknown"] == []
 
 
-def test_what_another_program_tells_of_a_table_spares_it_nothing_that_its_subscription_may_read(
+def test_what_another_program_reports_of_a_table_spares_it_nothing_that_its_subscription_may_read(
     lakechime: Cli,
 ) -> None:
     dbt = [
@@ -111,9 +111,9 @@ def test_what_another_program_tells_of_a_table_spares_it_nothing_that_its_subscr
     SqlLineage(lakechime.platform.store.engine).record_all(
         [make_record(one, namespace="dbt", job=one.target) for one in dbt]
     )
-    told = lakechime("lineage", "impact", "silver.flights.dep_delay", "--json").json
+    reported = lakechime("lineage", "impact", "silver.flights.dep_delay", "--json").json
     assert ("gold.airline_scorecard", "unsure") in [
-        (hit["table"], hit["kind"]) for hit in told["tables"]
+        (hit["table"], hit["kind"]) for hit in reported["tables"]
     ]
     plan = lakechime(
         "backfill", "run", "--dry-run", "--columns", "silver.flights.dep_delay", "--json"
@@ -121,10 +121,12 @@ def test_what_another_program_tells_of_a_table_spares_it_nothing_that_its_subscr
     assert "gold.airline_scorecard" in plan["unsure"]
 
 
-def test_impact_tells_who_is_not_hit_and_why(recorded: Cli) -> None:
-    told = recorded("lineage", "impact", "bronze.weather.wind_speed", "--json").json
-    assert ("silver.flights", "direct") in [(hit["table"], hit["kind"]) for hit in told["tables"]]
-    unaffected = {one["table"]: one["reason"] for one in told["unaffected"]}
+def test_impact_reports_who_is_not_hit_and_why(recorded: Cli) -> None:
+    reported = recorded("lineage", "impact", "bronze.weather.wind_speed", "--json").json
+    assert ("silver.flights", "direct") in [
+        (hit["table"], hit["kind"]) for hit in reported["tables"]
+    ]
+    unaffected = {one["table"]: one["reason"] for one in reported["unaffected"]}
     assert unaffected["gold.route_hour"] == "of silver.flights it reads dep_delay, not wind"
     narrow = recorded(
         "lineage",
@@ -137,7 +139,7 @@ def test_impact_tells_who_is_not_hit_and_why(recorded: Cli) -> None:
         "--json",
     ).json
     assert [hit["table"] for hit in narrow["tables"]] == ["silver.flights"]
-    assert narrow["unaffected"] == told["unaffected"]
+    assert narrow["unaffected"] == reported["unaffected"]
     assert "further down" in recorded("lineage", "impact", "bronze.weather.wind_speed").out
 
 
@@ -174,11 +176,11 @@ def test_a_wrong_name_is_answered_by_what_is_near_to_it(recorded: Cli) -> None:
     )
 
 
-def test_a_path_tells_each_step_and_that_there_is_none(recorded: Cli) -> None:
-    told = recorded(
+def test_a_path_reports_each_step_and_that_there_is_none(recorded: Cli) -> None:
+    reported = recorded(
         "lineage", "upstream", "--from", "bronze.flights.dep_delay", "gold.route_hour.avg", "--json"
     ).json
-    assert [step["kinds"] for step in told["path"]] == [["identity"], ["aggregation"]]
+    assert [step["kinds"] for step in reported["path"]] == [["identity"], ["aggregation"]]
     rows = recorded(
         "lineage", "upstream", "--from", "bronze.weather.time_hour", "gold.route_hour", "--json"
     ).json
@@ -209,7 +211,7 @@ def test_a_path_tells_each_step_and_that_there_is_none(recorded: Cli) -> None:
     )
 
 
-def test_what_runs_told_is_written_as_events_of_openlineage(recorded: Cli) -> None:
+def test_what_runs_reported_is_written_as_events_of_openlineage(recorded: Cli) -> None:
     events = {event["job"]["name"]: event for event in recorded("lineage", "export").json["events"]}
     assert set(events) == {"silver.flights", "gold.route_hour", "guess", "fixed"}
     (output,) = events["silver.flights"]["outputs"]
@@ -242,7 +244,9 @@ def test_what_runs_told_is_written_as_events_of_openlineage(recorded: Cli) -> No
     assert {event["job"]["name"] for event in around} == {"gold.route_hour", "silver.flights"}
 
 
-def test_before_any_run_what_is_planned_is_told_of_columns(lakechime: Cli, tmp_path: Path) -> None:
+def test_before_any_run_what_is_planned_is_reported_of_columns(
+    lakechime: Cli, tmp_path: Path
+) -> None:
     column = PlannedColumn(
         name="avg", type="double", sources=(source("silver.flights.dep_delay", Kind.AGGREGATION),)
     )
@@ -259,8 +263,8 @@ def test_before_any_run_what_is_planned_is_told_of_columns(lakechime: Cli, tmp_p
     (tmp_path / "lineage.json").write_text(
         Manifest(lake="flights", tables={table.name: table}).to_json()
     )
-    told = lakechime("lineage", "impact", "silver.flights.dep_delay", "--json").json
-    assert [(hit["table"], hit["kind"]) for hit in told["tables"]] == [
+    reported = lakechime("lineage", "impact", "silver.flights.dep_delay", "--json").json
+    assert [(hit["table"], hit["kind"]) for hit in reported["tables"]] == [
         ("gold.airline_scorecard", "unsure"),
         ("gold.route_hour", "direct"),
     ]
@@ -272,7 +276,7 @@ def test_before_any_run_what_is_planned_is_told_of_columns(lakechime: Cli, tmp_p
     )
 
 
-def test_dashboards_that_read_what_is_hit_are_told_with_owner_and_when(recorded: Cli) -> None:
+def test_dashboards_that_read_what_is_hit_are_reported_with_owner_and_when(recorded: Cli) -> None:
     assert (
         "readers outside this lake are unknown"
         in recorded("lineage", "impact", "bronze.weather.wind_speed").err
@@ -289,8 +293,10 @@ def test_dashboards_that_read_what_is_hit_are_told_with_owner_and_when(recorded:
     with writing(engine) as connection:
         keep_reads(connection, [read])
         note_way(connection, "audit", documents=1, refused=0, outside=0)
-    (told,) = recorded("lineage", "impact", "bronze.flights.dep_delay", "--json").json["consumers"]
-    assert told == {
+    (reported,) = recorded("lineage", "impact", "bronze.flights.dep_delay", "--json").json[
+        "consumers"
+    ]
+    assert reported == {
         "consumer": "dashboard",
         "namespace": "bi",
         "name": "Delays",
@@ -316,10 +322,10 @@ def rows(recorded: Cli) -> set[tuple[str, str | None, str, str | None, int, str]
     return {tuple(row.values()) for row in table.to_pylist()}
 
 
-def test_tables_and_columns_are_told_with_layer_and_kind(recorded: Cli) -> None:
-    told = recorded("lineage", "export", "--format", "table", "--json").json
+def test_tables_and_columns_are_reported_with_layer_and_kind(recorded: Cli) -> None:
+    reported = recorded("lineage", "export", "--format", "table", "--json").json
     found = rows(recorded)
-    assert (told["written"], told["tables"] + told["columns"], told["refused"]) == (
+    assert (reported["written"], reported["tables"] + reported["columns"], reported["refused"]) == (
         True,
         len(found),
         "",
@@ -344,7 +350,7 @@ def test_nothing_is_written_while_nothing_has_changed(recorded: Cli) -> None:
     assert ("silver.flights", "wind", "lab.more", "a", 1, "direct") in rows(recorded)
 
 
-def test_columns_above_the_budget_are_refused_aloud_and_tables_are_told(recorded: Cli) -> None:
+def test_columns_above_the_budget_are_refused_aloud_and_tables_are_reported(recorded: Cli) -> None:
     answer = recorded("lineage", "export", "--format", "table", "--column-rows", "3")
     assert answer.err == (
         "warning: lakechime.lineage_flat has no columns: their pairs are more than 3; raise "

@@ -60,7 +60,7 @@ def test_lines_are_taken_with_the_columns_of_the_lakes_tables(shop: Cli) -> None
     assert (reader.consumer.name, str(reader.ref)) == ("Sales", "shop.orders.amount")
 
 
-def test_lineage_that_a_person_writes_down_is_answered_as_if_a_program_had_told_it(
+def test_lineage_that_a_person_writes_down_is_answered_as_if_a_program_had_reported_it(
     shop: Cli,
 ) -> None:
     sources = [{"namespace": "hive", "name": "hive.shop.orders", "field": "amount"}]

@@ -90,7 +90,7 @@ def test_each_statement_is_taken_once_and_those_that_failed_count_for_nothing(sh
     ]
 
 
-def test_a_table_that_was_made_anew_is_read_from_its_beginning(shop: Cli) -> None:
+def test_a_table_that_was_recreated_is_read_from_its_beginning(shop: Cli) -> None:
     audited(shop, (READ, 1, "FINISHED", "ann", None), (READ, 2, "FINISHED", "ann", None))
     shop("lineage", "ingest")
     shutil.rmtree(shop.home / "warehouse" / "audit")

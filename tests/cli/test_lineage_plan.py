@@ -73,8 +73,13 @@ def test_the_manifest_is_written_checked_and_compared(
     code(times=3)
     changed = lakechime("lineage", "plan", "--out", file, "--check")
     assert (changed.code, "is not what the code says" in changed.out) == (1, True)
-    told = lakechime("lineage", "plan", "--out", file, "--check", "--json")
-    assert (told.code, told.json["was_current"], told.json["written"], told.json["unknown"]) == (
+    reported = lakechime("lineage", "plan", "--out", file, "--check", "--json")
+    assert (
+        reported.code,
+        reported.json["was_current"],
+        reported.json["written"],
+        reported.json["unknown"],
+    ) == (
         1,
         False,
         False,
@@ -193,19 +198,19 @@ def test_what_is_accepted_goes_with_the_change_until_it_is_another_one(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("{", "cannot be read"),
         ('{"version": 7}', "has version 7"),
     ],
 )
 def test_a_file_that_is_no_manifest_is_refused(
-    lakechime: Cli, tmp_path: Path, text: str, told: str
+    lakechime: Cli, tmp_path: Path, text: str, reported: str
 ) -> None:
     file = tmp_path / "lineage.json"
     file.write_text(text, encoding="utf-8")
     answer = lakechime("lineage", "plan", "--against", str(file))
-    assert (answer.code, told in answer.err, "lakechime lineage plan" in answer.err) == (
+    assert (answer.code, reported in answer.err, "lakechime lineage plan" in answer.err) == (
         1,
         True,
         True,

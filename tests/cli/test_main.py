@@ -49,19 +49,19 @@ def process(*arguments: str, home: Path, **environment: str) -> subprocess.Compl
     ],
 )
 def test_a_dry_run_in_an_empty_home_leaves_it_empty(
-    lakechime_anew: Cli, command: str, code: int
+    lakechime_fresh: Cli, command: str, code: int
 ) -> None:
-    assert lakechime_anew(*command.split(), "--dry-run", "--json").code == code
-    assert lakechime_anew("store", "upgrade", "--dry-run", "--json").json["before"] is None
-    assert not lakechime_anew.home.exists()
+    assert lakechime_fresh(*command.split(), "--dry-run", "--json").code == code
+    assert lakechime_fresh("store", "upgrade", "--dry-run", "--json").json["before"] is None
+    assert not lakechime_fresh.home.exists()
 
 
-def test_a_dry_run_leaves_a_database_without_our_tables_as_it_is(lakechime_anew: Cli) -> None:
-    lakechime_anew.home.mkdir()
-    file = lakechime_anew.home / "dce.sqlite"
+def test_a_dry_run_leaves_a_database_without_our_tables_as_it_is(lakechime_fresh: Cli) -> None:
+    lakechime_fresh.home.mkdir()
+    file = lakechime_fresh.home / "dce.sqlite"
     connection = sqlite3.connect(file)
     connection.execute("CREATE TABLE of_somebody_else (one)")
-    assert lakechime_anew("dce", "register", "--table", "a.b", "--dry-run").code == 0
+    assert lakechime_fresh("dce", "register", "--table", "a.b", "--dry-run").code == 0
     assert [name for (name,) in connection.execute("SELECT name FROM sqlite_master")] == [
         "of_somebody_else"
     ]

@@ -86,7 +86,7 @@ def test_a_draft_notifies_nobody_and_shows_whom_it_affects_and_why(
         in text
     )
     assert "bo@example.com" not in text
-    assert (mail_server.mails, webhook.told, states(cli)) == ([], [], [])
+    assert (mail_server.mails, webhook.reported, states(cli)) == ([], [], [])
 
 
 def test_each_owner_gets_one_message_about_what_is_theirs(
@@ -119,10 +119,10 @@ Sent by team:ops, me.
 
 Acknowledge it with: lakechime notification ack 1 --owner 'ana@example.com'"""
     )
-    assert ["gold.daily" in body for _, body in webhook.told] == [True]
+    assert ["gold.daily" in body for _, body in webhook.reported] == [True]
     assert states(cli) == [("ana@example.com", "sent"), ("team:bi", "sent")]
     again = send(cli, "--yes", "--again")
-    assert (again.code, again.out, len(mail_server.mails), len(webhook.told)) == (
+    assert (again.code, again.out, len(mail_server.mails), len(webhook.reported)) == (
         0,
         "nothing was left to send\n",
         1,
@@ -141,11 +141,11 @@ def test_what_was_not_taken_is_sent_again_and_what_was_is_not(
         "$MAIL: mailto://… did not take it" in sent.out,
         "1 message of 2 not delivered" in sent.err,
     ) == (1, True, True)
-    assert (states(cli)[0], len(webhook.told)) == (("ana@example.com", "waiting"), 1)
+    assert (states(cli)[0], len(webhook.reported)) == (("ana@example.com", "waiting"), 1)
     assert "(waiting: $MAIL: mailto://… did not take it" in send(cli).out
     mail_server.refused.clear()
     assert send(cli, "--yes").code == 0
-    assert (len(mail_server.mails), len(webhook.told)) == (1, 1)
+    assert (len(mail_server.mails), len(webhook.reported)) == (1, 1)
 
 
 def test_a_url_of_several_recipients_is_refused_as_some_could_get_it_and_others_not(
@@ -276,7 +276,7 @@ def test_where_columns_are_known_only_who_reads_the_column_is_notified(cli: Cli)
 
 
 def test_wrong_arguments_are_named(cli: Cli) -> None:
-    for arguments, told in (
+    for arguments, reported in (
         (
             ("draft", "bronze.wether", *HUMID[1:]),
             "lineage knows no data set 'bronze.wether'; did you mean bronze.weather?",
@@ -287,14 +287,16 @@ def test_wrong_arguments_are_named(cli: Cli) -> None:
         (("close", "7", *WHY), "there is no change 7"),
     ):
         answer = cli("notification", *arguments)
-        assert (answer.code != 0, told in " ".join(answer.err.split())) == (True, True), answer.err
+        assert (answer.code != 0, reported in " ".join(answer.err.split())) == (True, True), (
+            answer.err
+        )
 
 
 def test_a_setting_by_which_nothing_can_be_sent_is_refused_before_anything_is(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, webhook: Webhook
 ) -> None:
     drafted(cli)
-    for value, told in (
+    for value, reported in (
         ("", "no channel is configured: set LAKECHIME_NOTIFICATION_URLS"),
         ("slack://hunter2", "LAKECHIME_NOTIFICATION_URLS '…': is not JSON"),
         ('["hunter2"]', "LAKECHIME_NOTIFICATION_URLS '…': is not a JSON object"),
@@ -303,7 +305,7 @@ def test_a_setting_by_which_nothing_can_be_sent_is_refused_before_anything_is(
         with monkeypatch.context() as patched:
             patched.setenv("LAKECHIME_NOTIFICATION_URLS", value)
             answer = send(cli, "--yes")
-        assert (answer.code, told in answer.err, "hunter2" in answer.err, webhook.told) == (
+        assert (answer.code, reported in answer.err, "hunter2" in answer.err, webhook.reported) == (
             1,
             True,
             False,

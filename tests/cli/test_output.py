@@ -1,4 +1,4 @@
-"""Every way in which a command tells something shows characters that cannot be seen by their
+"""Every way in which a command reports something shows characters that cannot be seen by their
 codes.
 """
 
@@ -43,19 +43,19 @@ def test_what_cannot_be_seen_is_columns_in_its_code(
     way: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     WAYS[way](f"gold.{HIDDEN}größe → 東京")
-    told = "".join(capsys.readouterr())
-    assert [raw for raw in HIDDEN if raw in told] == []
-    assert f"gold.{ascii(HIDDEN)[1:-1]}größe → 東京" in told.replace("\n", "").replace("  ", "")
+    reported = "".join(capsys.readouterr())
+    assert [raw for raw in HIDDEN if raw in reported] == []
+    assert f"gold.{ascii(HIDDEN)[1:-1]}größe → 東京" in reported.replace("\n", "").replace("  ", "")
 
 
-def test_a_document_tells_by_its_code_what_cannot_be_seen_and_is_the_same(
+def test_a_document_reports_by_its_code_what_cannot_be_seen_and_is_the_same(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     document = {"tables": [f"gold.{HIDDEN}größe → 東京"], HIDDEN: "\n"}
     print_json(document)
-    told = capsys.readouterr().out
-    assert json.loads(told) == document
-    assert ([raw for raw in HIDDEN if raw in told], "größe → 東京" in told) == ([], True)
+    reported = capsys.readouterr().out
+    assert json.loads(reported) == document
+    assert ([raw for raw in HIDDEN if raw in reported], "größe → 東京" in reported) == ([], True)
 
 
 def test_a_value_makes_no_line_of_a_table(capsys: pytest.CaptureFixture[str]) -> None:

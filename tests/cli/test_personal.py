@@ -39,7 +39,7 @@ GUESS = make_statement("lab.guess", inputs=("silver.members",), opaque={"risk": 
 
 @pytest.fixture
 def people(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """A lake of people, whose runs told what they did."""
+    """A lake of people, whose runs reported what they did."""
     monkeypatch.setenv("LAKECHIME_LAKE", "tests.cli.people_lake:lake")
     several = (MEMBERS, HOSTS, TOWNS, GUESS)
     SqlLineage(lakechime.platform.store.engine).record_all(
@@ -49,9 +49,10 @@ def people(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
 
 
 def listed(people: Cli, *arguments: str) -> list[tuple[str, str, str]]:
-    told = people("personal", "show", *arguments, "--json").json
+    reported = people("personal", "show", *arguments, "--json").json
     return [
-        (f"{one['table']}.{one['column']}", one["category"], one["how"]) for one in told["columns"]
+        (f"{one['table']}.{one['column']}", one["category"], one["how"])
+        for one in reported["columns"]
     ]
 
 
@@ -176,8 +177,8 @@ def letters(people: Cli) -> Cli:
 
 
 def test_a_scan_proposes_with_counts_and_shares_and_shows_no_value(letters: Cli) -> None:
-    told = letters("personal", "show", "bronze.visits", "--scan", "--json")
-    assert told.json == {
+    reported = letters("personal", "show", "bronze.visits", "--scan", "--json")
+    assert reported.json == {
         "table": "bronze.visits",
         "rows": 20,
         "left_out": 0,
@@ -194,7 +195,7 @@ def test_a_scan_proposes_with_counts_and_shares_and_shows_no_value(letters: Cli)
     }
     shown = letters("personal", "show", "bronze.visits", "--scan")
     assert "20 of 20 (100%)" in shown.out
-    assert "example.com" not in told.out + shown.out + shown.err
+    assert "example.com" not in reported.out + shown.out + shown.err
     assert (
         letters("personal", "show", "bronze.visits", "--scan", "--sample", "7", "--json").json[
             "rows"

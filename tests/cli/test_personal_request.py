@@ -135,7 +135,7 @@ def test_rows_are_found_by_the_value_and_by_what_the_code_makes_of_it(
 ) -> None:
     before = (tables.home / "dce.sqlite").read_bytes()
     caplog.set_level(logging.DEBUG)
-    told = tables(
+    reported = tables(
         "personal",
         "request",
         "--to",
@@ -143,7 +143,7 @@ def test_rows_are_found_by_the_value_and_by_what_the_code_makes_of_it(
         "--json",
         stdin=json.dumps({"email": ANN}) + '\n\n{"customer": "047110815"}\n',
     )
-    assert told.code == 0, told.err
+    assert reported.code == 0, reported.err
     found = rows(tmp_path / "out")
     assert {name: [one["subject"] for one in several] for name, several in found.items()} == {
         "bronze.people": [1],
@@ -166,7 +166,7 @@ def test_rows_are_found_by_the_value_and_by_what_the_code_makes_of_it(
         json.dumps(json.loads(one["row"]["payload"])["user"]) for one in found["game.events"]
     } == {json.dumps({"email": ANN})}
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert told.json == {"folder": "out", **summary}
+    assert reported.json == {"folder": "out", **summary}
     assert (summary["subjects"], summary["rows"]) == (2, 9)
     unreadable = {one["table"]: one["unreadable"] for one in summary["tables"] if one["unreadable"]}
     assert unreadable == {"bronze.letters": 1}
@@ -198,10 +198,12 @@ def test_rows_are_found_by_the_value_and_by_what_the_code_makes_of_it(
     }
     of_other = {one["table"] for one in summary["out_of_reach"] if one["lines"] == [3]}
     assert {"bronze.people", "bronze.letters", "gold.hashes", "shop.buy", "game.events"} <= of_other
-    told_beside = (
-        told.out + told.err + caplog.text + (tmp_path / "out" / "summary.json").read_text()
+    reported_beside = (
+        reported.out + reported.err + caplog.text + (tmp_path / "out" / "summary.json").read_text()
     )
-    assert not [one for one in (ANN, "ann@", "47110815", BOB) if one.lower() in told_beside.lower()]
+    assert not [
+        one for one in (ANN, "ann@", "47110815", BOB) if one.lower() in reported_beside.lower()
+    ]
     assert (tables.home / "dce.sqlite").read_bytes() == before
     assert {stat.S_IMODE(one.stat().st_mode) for one in (tmp_path / "out").iterdir()} == {0o600}
     assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o700
@@ -219,10 +221,10 @@ def test_nothing_is_left_where_a_table_cannot_be_read(
     for file in Path(people.platform.location("bronze.people")).glob("*.parquet"):
         file.write_bytes(b"Ann@Example.com" * 9)
     known = written(tmp_path)
-    told = people("personal", "request", "--to", "out", stdin=json.dumps({"email": ANN}))
-    assert told.code == 1
-    assert "error: bronze.people cannot be searched: Spark says" in told.err
-    assert "Ann" not in told.err
+    reported = people("personal", "request", "--to", "out", stdin=json.dumps({"email": ANN}))
+    assert reported.code == 1
+    assert "error: bronze.people cannot be searched: Spark says" in reported.err
+    assert "Ann" not in reported.err
     assert written(tmp_path) == known
 
 
@@ -240,5 +242,5 @@ def test_a_folder_that_is_not_new_is_refused(
     (tmp_path / "out").mkdir()
     make(tmp_path / "out")
     name = "out/of/all" if why == "cannot be made" else "out"
-    told = people("personal", "request", "--to", name, stdin='{"email": "a@b.c"}')
-    assert (told.code, why in told.err) == (1, True), told.err
+    reported = people("personal", "request", "--to", name, stdin='{"email": "a@b.c"}')
+    assert (reported.code, why in reported.err) == (1, True), reported.err

@@ -153,8 +153,8 @@ def test_a_hint_is_kept_with_who_and_why_and_shown_beside_the_type(
         "me",
         "prices are cents now",
     )
-    told = lakechime("schema", "decide", "shop_buy", "/gift", "-", *WHY, "--json").json
-    assert told == {
+    reported = lakechime("schema", "decide", "shop_buy", "/gift", "-", *WHY, "--json").json
+    assert reported == {
         "group": "shop",
         "type": "shop_buy",
         "of": ["/gift"],
@@ -165,7 +165,7 @@ def test_a_hint_is_kept_with_who_and_why_and_shown_beside_the_type(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (("decide", "shop_buy", "gift", "json"), "'gift' is no path; write such as '/price'"),
         (
@@ -178,11 +178,11 @@ def test_a_hint_is_kept_with_who_and_why_and_shown_beside_the_type(
     ],
 )
 def test_what_cannot_be_decided_says_why(
-    lakechime: Cli, decided: Game, words: tuple[str, ...], told: str
+    lakechime: Cli, decided: Game, words: tuple[str, ...], reported: str
 ) -> None:
     answer = lakechime("schema", *words, *WHY)
     assert answer.code != 0
-    assert told in " ".join(answer.err.replace("│", " ").split())
+    assert reported in " ".join(answer.err.replace("│", " ").split())
     assert (
         event_hints(lakechime.platform).holding("game"),
         event_requests(lakechime.platform).of(BUY),
@@ -289,16 +289,16 @@ def test_a_row_that_was_reprocessed_is_neither_shown_nor_counted_any_more(
     assert sorted(one["_src"] for one in document["refused"]) == ["a.jsonl@1", "a.jsonl@2"]
 
 
-def test_a_dry_run_tells_what_would_be_reprocessed(
+def test_a_dry_run_reports_what_would_be_reprocessed(
     lakechime: Cli, refusing: Game, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     would = WouldReprocess(rows=3, kinds=(("type_missing", "buy", 2), ("type_missing", "sell", 1)))
     monkeypatch.setattr(
         "lakechime_dagster.silver.service.would_reprocess", lambda platform, table, log: would
     )
-    told = lakechime("schema", "replay", "game", "--quarantine", "--dry-run", *WHY_REFUSING)
-    assert told.out.splitlines()[0] == "3 rows of game.events would be reprocessed"
-    assert [line.split() for line in told.out.splitlines()[-2:]] == [
+    reported = lakechime("schema", "replay", "game", "--quarantine", "--dry-run", *WHY_REFUSING)
+    assert reported.out.splitlines()[0] == "3 rows of game.events would be reprocessed"
+    assert [line.split() for line in reported.out.splitlines()[-2:]] == [
         ["type_missing", "buy", "2"],
         ["type_missing", "sell", "1"],
     ]

@@ -13,12 +13,12 @@ MODULE = ["--module", "tests.cli.subscriptions"]
 ALL = ["--before", "2999-01-01T00:00Z"]
 
 
-def test_upgrade_creates_the_tables_of_a_store(lakechime_anew: Cli) -> None:
-    would = lakechime_anew("store", "upgrade", "--dry-run", "--json").json
+def test_upgrade_creates_the_tables_of_a_store(lakechime_fresh: Cli) -> None:
+    would = lakechime_fresh("store", "upgrade", "--dry-run", "--json").json
     assert (would["before"], would["after"]) == (None, newest_version())
-    assert lakechime_anew("store", "upgrade", "--json").json["after"] == newest_version()
-    assert lakechime_anew("status", "--json").json["store_version"] == newest_version()
-    assert lakechime_anew("store", "upgrade").out.endswith(
+    assert lakechime_fresh("store", "upgrade", "--json").json["after"] == newest_version()
+    assert lakechime_fresh("status", "--json").json["store_version"] == newest_version()
+    assert lakechime_fresh("store", "upgrade").out.endswith(
         f"has version {newest_version()} already\n"
     )
 

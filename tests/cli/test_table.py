@@ -94,7 +94,7 @@ def test_a_table_out_of_reach_is_an_error_and_is_shown_all_the_same(lakechime: C
     assert shown.err.startswith(f"warning: bronze.flights: the log at {location} cannot be read")
 
 
-def test_show_tells_no_secret_of_a_location(
+def test_show_reports_no_secret_of_a_location(
     lakechime: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKECHIME_WAREHOUSE", "foo://ada:hunter2@bucket")
@@ -117,7 +117,7 @@ def test_a_table_of_another_cluster_is_not_the_declared_one(lakechime: Cli) -> N
     assert lakechime("table", "show", "bronze.flights", "--cluster", "us").code == 3
 
 
-def test_show_tells_declaration_store_and_log(lakechime: Cli, orders: Path) -> None:
+def test_show_reports_declaration_store_and_log(lakechime: Cli, orders: Path) -> None:
     lakechime("table", "reconcile", "bronze.orders")
     write(orders, rows((DAY, 3, 3, "x")))
     known = lakechime("table", "show", "bronze.orders", "--json").json["table"]

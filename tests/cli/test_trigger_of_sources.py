@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.fed import NAME, fed
-from tests.sensors.test_tick import ToldRuns
+from tests.sensors.test_tick import ReportedRuns
 from tests.support.cli import Answer, Cli
 from tests.support.world import ticked
 
-WHY = ["--reason", "the file was written anew", "--who", "ops"]
+WHY = ["--reason", "the file was rewritten", "--who", "ops"]
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def trigger(lakechime: Cli, verb: str, *arguments: str) -> Answer:
 
 def one_tick(lakechime: Cli) -> str:
     """A tick of the sensor, with a run that ends at once."""
-    tick = ticked(lakechime.platform, fed, ToldRuns())
+    tick = ticked(lakechime.platform, fed, ReportedRuns())
     for execution in tick.launches:
         lakechime.platform.ledger.complete(execution, None)
     return "; ".join(tick.sentences)
@@ -77,7 +77,7 @@ def test_a_source_is_put_to_now_and_not_read_again(lakechime: Cli, folder: Path)
     assert one_tick(lakechime) == "nothing new in in/*.jsonl"
     (folder / "b.jsonl").open("a").write("6\n")
     assert trigger(lakechime, "pause", *WHY).code == 0
-    assert one_tick(lakechime) == "paused: the file was written anew"
+    assert one_tick(lakechime) == "paused: the file was rewritten"
     assert trigger(lakechime, "seek", "--to", "now", *WHY).code == 0
     assert trigger(lakechime, "resume", *WHY).code == 0
     assert one_tick(lakechime) == "nothing new in in/*.jsonl"

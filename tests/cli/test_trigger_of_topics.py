@@ -8,7 +8,7 @@ import pytest
 from lakechime_dagster.runtime.resource import declare_subscription
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
-from tests.sensors.test_tick import ToldRuns
+from tests.sensors.test_tick import ReportedRuns
 from tests.support.cli import Cli
 from tests.support.topics import ENVIRONMENT, Topics
 from tests.support.world import ticked
@@ -40,7 +40,7 @@ def subscription(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> Subscriptio
 
 def one_tick(lakechime: Cli, subscription: Subscription) -> str:
     """A tick of the sensor, with a run that ends at once."""
-    tick = ticked(lakechime.platform, subscription, ToldRuns())
+    tick = ticked(lakechime.platform, subscription, ReportedRuns())
     for execution in tick.launches:
         lakechime.platform.ledger.complete(execution, None)
     return "; ".join(tick.sentences)

@@ -289,7 +289,7 @@ class Deployment:
         )
 
     def _rows(self, table: str) -> list[int]:
-        """The numbers of a table's rows, or of those that its messages tell."""
+        """The numbers of a table's rows, or of those that its messages report."""
         location = self.platform.location(table)
         rows = read(location) if DeltaTable.is_deltatable(location) else []
         return [row["id"] if "id" in row else json.loads(row["row_key"])[0] for row in rows]

@@ -86,7 +86,7 @@ class Switch:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def stop(self, point: Point, subscription: str) -> None:
-        """Stop this process if it is the one, until it is told to go on."""
+        """Stop this process if it is the one, until it is instructed to go on."""
         if self.reach(point, subscription):
             os.kill(os.getpid(), signal.SIGSTOP)
 

@@ -92,21 +92,21 @@ def test_force_removes_what_is_needed_and_says_so_in_the_same_transaction(store:
             [make_event(snapshot_id=str(number)) for number in range(4)]
         ).registered
     ]
-    told = []
+    reported = []
 
     report = expire(
         store.engine,
         FAR,
         needed=lambda *_: at[1],
         force=True,
-        when_forced=lambda _, table: told.append(table),
+        when_forced=lambda _, table: reported.append(table),
     )
 
     assert store.fetch(EventQuery()) == []
     assert [(table.table, table.needed, table.through) for table in report.forced] == [
         (ORDERS, 2, at[3])
     ]
-    assert tuple(told) == report.forced
+    assert tuple(reported) == report.forced
 
 
 def test_an_error_while_marking_stale_consumers_keeps_the_events(store: DCEStore) -> None:

@@ -156,10 +156,10 @@ def test_any_names_survive_the_way_through_a_commit_and_an_event(names: set[str]
         {"changed": {"columns": ["a"], "since": "4"}},
     ],
 )
-def test_facts_that_do_not_tell_it_give_no_tag(facts: dict[str, object]) -> None:
+def test_facts_that_do_not_report_it_give_no_tag(facts: dict[str, object]) -> None:
     assert changed_tag(facts, version=5) == {}
 
 
 @pytest.mark.parametrize("version", [4, 6])
-def test_a_commit_behind_another_than_it_was_compared_with_does_not_tell_it(version: int) -> None:
+def test_a_commit_behind_another_than_it_was_compared_with_does_not_report_it(version: int) -> None:
     assert changed_tag(changed_fact(["a"], since=4), version) == {}

@@ -84,7 +84,7 @@ def test_hostile_names_and_tags_are_kept_as_they_are(store: DCEStore, name: str)
 
 
 @pytest.mark.dialect
-def test_an_event_key_tells_repeats_whatever_else_they_say(store: DCEStore) -> None:
+def test_an_event_key_reports_repeats_whatever_else_they_say(store: DCEStore) -> None:
     first = store.register([make_event(event_key="k", partition=["a"])]).registered
 
     result = store.register(
@@ -386,7 +386,7 @@ def test_a_capture_that_fails_leaves_neither_event_nor_what_was_seen(store: DCES
     assert captured(store) == ("2", ["1", "2"])
 
 
-def test_what_would_be_registered_is_told_and_nothing_is_kept(engine: Engine) -> None:
+def test_what_would_be_registered_is_reported_and_nothing_is_kept(engine: Engine) -> None:
     store = DCEStore(engine)
     kept = store.register([make_event(ORDERS, snapshot_id="1")]).registered
     before = store.tables()
@@ -414,7 +414,9 @@ def full_engine(tmp_path: Path, upgraded_sqlite: Path) -> Engine:
     return engine
 
 
-def test_a_full_disk_is_told_in_one_sentence_and_keeps_what_is_there(full_engine: Engine) -> None:
+def test_a_full_disk_is_reported_in_one_sentence_and_keeps_what_is_there(
+    full_engine: Engine,
+) -> None:
     store = DCEStore(full_engine)
     with pytest.raises(StoreUnreachableError) as refused:
         store.register(

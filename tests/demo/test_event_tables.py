@@ -42,7 +42,7 @@ def checks(location: Callable[[str], str], hours: int = HOURS) -> dict[str, Tabl
 
 
 @pytest.fixture
-def told(spark: SparkSession, tmp_path: Path) -> Callable[[str], str]:
+def reported(spark: SparkSession, tmp_path: Path) -> Callable[[str], str]:
     """A warehouse whose tables of events are at the end of the first day, in two steps."""
     (stream,) = (one for one in event_tables(Path(FOLDER)) if isinstance(one, EventStream))
     streams = [
@@ -69,16 +69,19 @@ def rows(location: str) -> pa.Table:
 
 
 @pytest.mark.spark
-def test_each_event_is_in_the_table_of_its_type_once_and_whole(told: Callable[[str], str]) -> None:
-    found = checks(told)
+def test_each_event_is_in_the_table_of_its_type_once_and_whole(
+    reported: Callable[[str], str],
+) -> None:
+    found = checks(reported)
     assert {name: str(one) for name, one in found.items() if one.finding is not Finding.EQUAL} == {}
     assert sorted(found) == TABLES
-    drifted = rows(told("crews.crew__checked_in"))
+    drifted = rows(reported("crews.crew__checked_in"))
     assert {"desk", "desk__v_string"} <= {*drifted.column_names}
     assert any(
-        "case" in (one or "") for one in rows(told("gates.gate__assigned"))["_rescued"].to_pylist()
+        "case" in (one or "")
+        for one in rows(reported("gates.gate__assigned"))["_rescued"].to_pylist()
     )
-    later, earlier = checks(told, HOURS + 12), checks(told, 12)
+    later, earlier = checks(reported, HOURS + 12), checks(reported, 12)
     assert {name for name, one in later.items() if one.finding is Finding.EQUAL} == {
         "airport_other.passenger__rebooked"
     }

@@ -30,7 +30,7 @@ from lakechime_dagster.demo.verify import (
 from lakechime_dagster.spark.sql import sql_over
 from lakechime_dagster.tables.tables import RefreshMode
 
-TOLD = "gates.gate__changed"
+REPORTED = "gates.gate__changed"
 EVENTS = {
     "airport",
     "airport_other",
@@ -60,7 +60,7 @@ def test_spark_computes_what_duckdb_computes_from_the_raw_files(
         for line in plan.written(HOURS).airport_lines()
         if line.event and line.event["type"] == GATE_CHANGED
     ]
-    frames[TOLD] = spark.createDataFrame(pa.Table.from_pylist(changed))
+    frames[REPORTED] = spark.createDataFrame(pa.Table.from_pylist(changed))
     complete = pa.table({"flight_date": pa.array(plan.written(HOURS).complete_days, pa.date32())})
     frames["silver.flights"] = silver_flights(
         frames[FLIGHTS].dropna(subset="carrier"), frames[WEATHER]
@@ -83,7 +83,7 @@ def test_spark_computes_what_duckdb_computes_from_the_raw_files(
                 else computed
             )
     for name, frame in frames.items():
-        if not name.startswith("cdc.") and name != TOLD:
+        if not name.startswith("cdc.") and name != REPORTED:
             write_deltalake(location(name), frame.toArrow())
     checks = verify(location, plan.written(HOURS), followed)
     computed = [check for check in checks if check.table.partition(".")[0] not in EVENTS]
@@ -102,7 +102,7 @@ def test_the_switch_makes_the_first_attempts_at_one_day_fail(
     weather = spark.createDataFrame(SCHEMAS[WEATHER].empty_table())
     assert "context" in {
         one.name for one in silver_flights.injected
-    }  # which tells a run its attempt
+    }  # which reports a run its attempt
     monkeypatch.setenv(FAIL_SWITCH, "1")
     assert silver_flights(flights[str(FIRST_DAY)], weather).count() > 0
     with pytest.raises(

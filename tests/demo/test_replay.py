@@ -36,7 +36,7 @@ class World:
         return self.table(name).to_pyarrow_table().num_rows
 
     def said(self) -> list[tuple[object, ...]]:
-        """What the store was told, without times and without the uids of tables."""
+        """What the store was reported, without times and without the uids of tables."""
         events = [registered.event for registered in self.store.fetch(EventQuery())]
         return sorted(
             (
@@ -107,8 +107,8 @@ def test_the_airports_events_come_in_whole_files_and_those_of_earlier_hours_firs
     assert not folder.exists()
     Replayer(world.warehouse, world.store, world.state, days=1, airport=folder).run()
     files = {path.name: path.read_text().splitlines() for path in sorted(folder.iterdir())}
-    told = {file_of(tick): [line.text for line in lines_of(2013, tick)] for tick in range(24)}
-    assert files == {name: lines for name, lines in told.items() if lines}
+    reported = {file_of(tick): [line.text for line in lines_of(2013, tick)] for tick in range(24)}
+    assert files == {name: lines for name, lines in reported.items() if lines}
 
 
 def test_a_second_replay_is_refused_while_one_runs(world: World) -> None:

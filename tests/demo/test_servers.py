@@ -1,4 +1,4 @@
-"""The servers of the demo's database: what is told of one that does not start, and that nothing of
+"""The servers of the demo's database: what is reported of one that does not start, and that nothing of
 it is left.
 """
 

@@ -44,8 +44,8 @@ def expected() -> dict[str, pa.Table]:
 
 
 @cache
-def told() -> dict[str, pa.Table]:
-    """The tables of the airports' events, each event rescued as a whole, so that it is told without
+def reported() -> dict[str, pa.Table]:
+    """The tables of the airports' events, each event rescued as a whole, so that it is reported without
     knowing of columns.
     """
     lines = list(Plan(days=2).written(HOURS).airport_lines())
@@ -102,7 +102,7 @@ class World:
         self.tables = expected()
         for name, rows in self.tables.items():
             self.write(name, rows)
-        for name, rows in told().items():
+        for name, rows in reported().items():
             write_deltalake(self.location(name), rows)
 
     def write(self, name: str, rows: pa.Table) -> None:
@@ -168,11 +168,11 @@ def without(rows: pa.Table, number: int) -> pa.Table:
 
 
 def other_gate(rows: pa.Table) -> pa.Table:
-    told = [
+    reported = [
         text.replace('"/gate", "v": "', '"/gate", "v": "X') if number == 3 else text
         for number, text in enumerate(rows["_rescued"].to_pylist())
     ]
-    return rows.set_column(rows.schema.get_field_index("_rescued"), "_rescued", pa.array(told))
+    return rows.set_column(rows.schema.get_field_index("_rescued"), "_rescued", pa.array(reported))
 
 
 def test_an_event_that_is_not_once_and_whole_in_its_table_is_found(world: World) -> None:
@@ -184,7 +184,7 @@ def test_an_event_that_is_not_once_and_whole_in_its_table_is_found(world: World)
         assert {check.finding for name, check in checks.items() if name != table} == {Finding.EQUAL}
         return checks[table]
 
-    right = told()[table]
+    right = reported()[table]
     strange = right.slice(3, 1).set_column(0, "_src", pa.array(["2013-01-01T05.jsonl@7"]))
     wrong = {
         "is missing": without(right, 3),

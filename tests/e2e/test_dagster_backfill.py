@@ -1,4 +1,4 @@
-"""A backfill as Dagster's UI launches it: it goes by the consumers, each partition is told as
+"""A backfill as Dagster's UI launches it: it goes by the consumers, each partition is reported as
 materialised, and it ends.
 
 It waits a minute for Dagster's daemon.
@@ -24,7 +24,7 @@ RUNS = """query Runs($filter: RunsFilter) { runsOrError(filter: $filter) { ... o
   assetMaterializations { partition } } } } }"""
 
 
-def test_a_backfill_that_dagster_launches_does_what_is_there_and_tells_all_partitions(
+def test_a_backfill_that_dagster_launches_does_what_is_there_and_reports_all_partitions(
     shop: DagsterDev, orders: dict[str, Any]
 ) -> None:
     """No day is said to be complete, which a person may run all the same; each still fires when it

@@ -175,10 +175,10 @@ def test_two_clicks_from_an_asset_show_where_a_column_comes_from_and_who_reads_i
         opened.value.locator("g.box.asked text.column", has_text="amount").click(
             timeout=MILLISECONDS
         )
-        told = opened.value.locator("#about li").all_text_contents()
+        reported = opened.value.locator("#about li").all_text_contents()
         opened.value.screenshot(path=pictures / "lineage.png")
         opened.value.close()
-    assert told[0] == "comes from bronze.orders.amount (identity)"
-    assert [text.split(" · read last ")[0] for text in told if "reads amount" in text] == [
+    assert reported[0] == "comes from bronze.orders.amount (identity)"
+    assert [text.split(" · read last ")[0] for text in reported if "reads amount" in text] == [
         "dashboard Revenue (superset)"
     ]

@@ -113,7 +113,7 @@ def test_every_partition_type_reads_as_its_typed_value(location: Path) -> None:
     assert partitions <= {event.partition for event in captured.events}
 
 
-def test_operations_tell_append_update_and_the_drop_of_a_whole_partition(location: Path) -> None:
+def test_operations_report_append_update_and_the_drop_of_a_whole_partition(location: Path) -> None:
     hourly(location, 1, 2)
     hourly(location, 2)
     DeltaTable(str(location)).delete("hour = 1")
@@ -152,7 +152,7 @@ def test_the_first_sight_of_a_table_with_history_registers_its_state_as_one_comm
     assert captured.seen.snapshot_id == "3"
 
 
-def test_what_a_commit_changed_is_told_of_it_and_not_of_the_state_that_it_left(
+def test_what_a_commit_changed_is_reported_of_it_and_not_of_the_state_that_it_left(
     location: Path,
 ) -> None:
     hourly(location, 1)
@@ -167,12 +167,12 @@ def test_what_a_commit_changed_is_told_of_it_and_not_of_the_state_that_it_left(
                 1, 1, facts=facts, tags={CHANGED_TAG: "of another"}
             ).to_text(),
         )
-    told = [
+    reported = [
         event.tags.get(CHANGED_TAG)
         for version in (0, 1, 2)
         for event in log_of(location).events_of_commit(version)
     ]
-    assert told == [None, None, '["delay"]']
+    assert reported == [None, None, '["delay"]']
     assert [
         event.tags.get(CHANGED_TAG) for event in log_of(location).changes_after(None).events
     ] == [None]
@@ -194,7 +194,7 @@ def test_a_table_replaced_at_the_same_path_gets_a_new_uid_and_a_baseline(locatio
     assert {event.tags["lakechime/verdict"] for event in captured.events} == {"RECREATED"}
 
 
-def anew(location: Path, **options: object) -> None:
+def recreate(location: Path, **options: object) -> None:
     """Replace the rows of a table, which is partitioned by day alone from then on."""
     write(
         location,
@@ -206,12 +206,12 @@ def anew(location: Path, **options: object) -> None:
     )
 
 
-def test_a_table_that_is_partitioned_anew_is_told_whole_once_and_goes_on_by_its_new_partitions(
+def test_a_table_that_is_repartitioned_is_reported_whole_once_and_goes_on_by_its_new_partitions(
     location: Path,
 ) -> None:
     hourly(location, 1, 2)
     seen = log_of(location).changes_after(None).seen
-    anew(location)
+    recreate(location)
     again = log_of(location).changes_after(seen)
     assert summary(again.events) == [(("2013-01-01",), OperationType.APPEND, "1", None)]
     assert {event.tags["lakechime/verdict"] for event in again.events} == {"RECREATED"}
@@ -299,7 +299,7 @@ def test_tags_come_from_a_producers_commit_metadata_and_from_our_commit_metadata
     ]
 
 
-def test_partitions_that_no_event_can_name_are_told_as_one_and_hinder_no_other(
+def test_partitions_that_no_event_can_name_are_reported_as_one_and_hinder_no_other(
     location: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("x", "y"):
@@ -351,7 +351,7 @@ def test_a_commit_of_a_step_is_found_below_newer_commits_and_in_a_checkpointed_l
     )
 
 
-def test_the_watermark_of_a_table_is_that_of_its_newest_commit_that_tells_one(
+def test_the_watermark_of_a_table_is_that_of_its_newest_commit_that_reports_one(
     location: Path,
 ) -> None:
     log = log_of(location)
@@ -369,7 +369,7 @@ def test_the_watermark_of_a_table_is_that_of_its_newest_commit_that_tells_one(
     assert log.watermark() == 200
 
 
-def test_up_to_where_a_source_was_read_by_a_version_is_told_by_the_newest_commit_of_its_consumer(
+def test_up_to_where_a_source_was_read_by_a_version_is_reported_by_the_newest_commit_of_its_consumer(
     location: Path,
 ) -> None:
     log, checkpoints = (
@@ -421,7 +421,7 @@ def test_a_checkpoint_out_of_reach_is_not_one_without_a_table(location: Path) ->
         log_of(location).exists()
 
 
-def test_no_message_tells_a_secret_of_the_location() -> None:
+def test_no_message_reports_a_secret_of_the_location() -> None:
     log = DeltaLog("foo://ada:hunter2@bucket/orders?sig=hunter2", "bronze.orders")
     with pytest.raises(
         TableUnreadableError,

@@ -51,7 +51,9 @@ def ids(log: DeltaLog) -> list[int]:
     return sorted(DeltaTable(log.location).to_pyarrow_table()["id"].to_pylist())
 
 
-def test_a_folder_becomes_one_commit_that_tells_its_step_and_how_many_rows(tmp_path: Path) -> None:
+def test_a_folder_becomes_one_commit_that_reports_its_step_and_how_many_rows(
+    tmp_path: Path,
+) -> None:
     log = table_at(tmp_path)
     assert log.add_folder(staged(log, "a", 7, 8), commit_metadata(1))
     found = log.committed(CONSUMER, 1)

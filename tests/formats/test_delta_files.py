@@ -1,4 +1,4 @@
-"""Files of a Delta table as its log tells them, their statistics, and rows found by a value."""
+"""Files of a Delta table as its log reports them, their statistics, and rows found by a value."""
 
 import datetime as dt
 import io
@@ -26,7 +26,7 @@ def log_at(folder: Path) -> DeltaLog:
     return DeltaLog(str(folder), "bronze.events")
 
 
-def test_live_files_are_told_with_sizes_rows_and_typed_partitions(tmp_path: Path) -> None:
+def test_live_files_are_reported_with_sizes_rows_and_typed_partitions(tmp_path: Path) -> None:
     write(tmp_path, rows((None, 5, 1, "a"), (None, None, 2, "b")), partition_by=["hour"])
     files = table_files(log_at(tmp_path))
     assert sorted((file.partition, file.rows) for file in files.live if file.partition == (5,)) == [
@@ -37,7 +37,7 @@ def test_live_files_are_told_with_sizes_rows_and_typed_partitions(tmp_path: Path
     assert (files.removed, files.orphans, files.is_clustered) == ((), (), False)
 
 
-def test_files_that_a_commit_removed_are_told_with_its_time_while_they_are_there(
+def test_files_that_a_commit_removed_are_reported_with_its_time_while_they_are_there(
     tmp_path: Path,
 ) -> None:
     for i in range(3):
@@ -159,15 +159,18 @@ def test_every_value_lies_within_the_bounds_and_nulls_are_counted(kind: str) -> 
 
     @given(st.lists(st.none() | values, min_size=1, max_size=9))
     def holds(rows: list[Any]) -> None:
-        told = written(pa.table({kind: pa.array(rows, type_)}))
-        assert (told["numRecords"], told["nullCount"]) == (len(rows), {kind: rows.count(None)})
+        reported = written(pa.table({kind: pa.array(rows, type_)}))
+        assert (reported["numRecords"], reported["nullCount"]) == (
+            len(rows),
+            {kind: rows.count(None)},
+        )
         present = [one for one in rows if one is not None]
-        if kind in told["minValues"]:
+        if kind in reported["minValues"]:
             assert present
-            assert read_back(told["minValues"][kind], kind) <= min(present)
-        if kind in told["maxValues"]:
+            assert read_back(reported["minValues"][kind], kind) <= min(present)
+        if kind in reported["maxValues"]:
             assert present
-            assert read_back(told["maxValues"][kind], kind) >= max(present)
+            assert read_back(reported["maxValues"][kind], kind) >= max(present)
 
     holds()
 
@@ -181,21 +184,21 @@ def test_values_that_json_holds_have_bounds(kind: str) -> None:
         "at": dt.datetime(2013, 1, 1, tzinfo=dt.timezone.utc),
         "local": dt.datetime(2013, 1, 1),
     }.get(kind, dt.date(2013, 1, 1))
-    told = written(pa.table({kind: pa.array([value], KINDS[kind][0])}))
-    assert kind in told["minValues"]
-    assert kind in told["maxValues"]
+    reported = written(pa.table({kind: pa.array([value], KINDS[kind][0])}))
+    assert kind in reported["minValues"]
+    assert kind in reported["maxValues"]
 
 
 def test_a_text_is_cut_to_a_bound_that_still_holds_it() -> None:
-    told = written(pa.table({"t": ["b" * 100, "a" * 100]}))
-    assert (told["minValues"], told["maxValues"]) == (
+    reported = written(pa.table({"t": ["b" * 100, "a" * 100]}))
+    assert (reported["minValues"], reported["maxValues"]) == (
         {"t": "a" * MAX_TEXT},
         {"t": "b" * MAX_TEXT + LAST},
     )
     assert written(pa.table({"t": [LAST * 100]}))["maxValues"] == {}
 
 
-def test_fields_of_structs_are_told_by_their_structs_and_what_repeats_is_not() -> None:
+def test_fields_of_structs_are_reported_by_their_structs_and_what_repeats_is_not() -> None:
     table = pa.table(
         {
             "s": [{"a": 1, "in": {"b": "x"}}, {"a": None, "in": None}],

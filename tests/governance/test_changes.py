@@ -55,7 +55,7 @@ def test_the_title_says_what_of_what_and_when() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "reported"),
     [
         ({"refs": ()}, "refs (): is empty; name a table"),
         ({"what": ""}, "what '': is empty"),
@@ -64,10 +64,10 @@ def test_the_title_says_what_of_what_and_when() -> None:
         ({"refs": (ColumnRef("a.b", ""),)}, "column '': is empty"),
     ],
 )
-def test_what_cannot_be_sent_is_refused(fields: dict[str, object], told: str) -> None:
+def test_what_cannot_be_sent_is_refused(fields: dict[str, object], reported: str) -> None:
     with pytest.raises(InvalidValueError) as raised:
         make_change(**fields)
-    assert told in str(raised.value)
+    assert reported in str(raised.value)
 
 
 @pytest.mark.parametrize("kind", ChangeKind)

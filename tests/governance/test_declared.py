@@ -1,4 +1,4 @@
-"""What is declared personal is known under the names by which lineage tells columns, also of
+"""What is declared personal is known under the names by which lineage reports columns, also of
 messages and of events.
 """
 

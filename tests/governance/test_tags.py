@@ -43,13 +43,13 @@ def source(name: str, kind: Kind = Kind.IDENTITY, is_masking: bool = False) -> S
 def write(
     target: str, columns: Columns | None = None, *, opaque: Iterable[str] = (), **fields: object
 ) -> Statement:
-    """A statement whose columns have these sources, or could not be told."""
-    told = [
+    """A statement whose columns have these sources, or could not be reported."""
+    reported = [
         ColumnLineage(column=name, sources=tuple(source(*one) for one in several))
         for name, several in (columns or {}).items()
     ]
-    told += [ColumnLineage(column=name, opaque=("rows of an RDD",)) for name in opaque]
-    return Statement(target=target, columns=tuple(told), **fields)  # type: ignore[arg-type]
+    reported += [ColumnLineage(column=name, opaque=("rows of an RDD",)) for name in opaque]
+    return Statement(target=target, columns=tuple(reported), **fields)  # type: ignore[arg-type]
 
 
 def reached(found: Iterable[Tagged]) -> dict[str, Reach]:
@@ -90,7 +90,7 @@ def test_values_are_followed_and_what_is_made_of_them() -> None:
     assert [str(ref) for ref in mail.path] == ["people.email", "a.mail", "b.mail"]
 
 
-def test_what_decides_is_told_apart_and_goes_no_further() -> None:
+def test_what_decides_is_distinguished_and_goes_no_further() -> None:
     first = write(
         "a",
         {"kind": [("people.email", Kind.CONDITIONAL)]},
@@ -103,7 +103,7 @@ def test_what_decides_is_told_apart_and_goes_no_further() -> None:
     }
 
 
-def test_what_could_not_be_told_is_unsure_and_goes_on() -> None:
+def test_what_could_not_be_reported_is_unsure_and_goes_on() -> None:
     first = write(
         "a", {"town": [("people.town", Kind.IDENTITY)]}, opaque=["score"], inputs=("people",)
     )
@@ -129,7 +129,7 @@ def test_of_a_part_of_a_column_only_the_whole_of_it_is_sure() -> None:
         ColumnRef("letters", "payload:$.to"): "email",
         ColumnRef("people", "user.email"): "email",
     }
-    told = write(
+    reported = write(
         "a",
         {
             "copy": [("letters.payload", Kind.IDENTITY)],
@@ -137,7 +137,7 @@ def test_of_a_part_of_a_column_only_the_whole_of_it_is_sure() -> None:
             "user": [("people.user", Kind.IDENTITY)],
         },
     )
-    assert reached(followed(tags, (), [told])) == {
+    assert reached(followed(tags, (), [reported])) == {
         "a.copy": Reach.PERSONAL,
         "a.read": Reach.UNSURE,
         "a.user": Reach.PERSONAL,
@@ -145,8 +145,8 @@ def test_of_a_part_of_a_column_only_the_whole_of_it_is_sure() -> None:
 
 
 def test_names_that_differ_in_case_alone_are_of_one_column() -> None:
-    told = write("a", {"MAIL": [("people.Email", Kind.IDENTITY)]})
-    found = followed(TAGS, (), [told, write("b", {"mail": [("a.mail", Kind.IDENTITY)]})])
+    reported = write("a", {"MAIL": [("people.Email", Kind.IDENTITY)]})
+    found = followed(TAGS, (), [reported, write("b", {"mail": [("a.mail", Kind.IDENTITY)]})])
     assert reached(found) == {"a.MAIL": Reach.PERSONAL, "b.mail": Reach.PERSONAL}
     assert leaks(found, [EMAIL, ColumnRef("a", "Mail")], public=(), levels={"a": ()}) == ()
 
@@ -171,12 +171,12 @@ def test_a_hash_is_known_again_after_an_aggregate_and_a_count_is_not(
 ) -> None:
     """The greatest of hashes is one of them, the greatest of counts is nobody's."""
     within = "SELECT email, md5(email) AS h, count(email) OVER () AS n FROM people"
-    told = statements_of_sql(
+    reported = statements_of_sql(
         f"CREATE TABLE lab AS SELECT {sql} AS x FROM ({within})",
         "spark",
         SqlSchema({"people": ("email",)}),
     )
-    found = reached(followed(TAGS, (), [replace(one, target="lab") for one in told]))
+    found = reached(followed(TAGS, (), [replace(one, target="lab") for one in reported]))
     assert found == ({"lab.x": Reach.PSEUDONYM} if is_pseudonym else {})
 
 
@@ -187,7 +187,7 @@ def test_a_tag_does_not_pass_a_column_that_a_person_has_cleared() -> None:
 
 
 def test_untagged_values_and_anything_in_public_tables_are_leaks() -> None:
-    told = [
+    reported = [
         write(
             "a",
             {"mail": [("people.email", Kind.IDENTITY)], "known": [("people.email", Kind.IDENTITY)]},
@@ -204,7 +204,10 @@ def test_untagged_values_and_anything_in_public_tables_are_leaks() -> None:
     ]
     tags = TAGS | {ColumnRef("a", "known"): "email"}
     found = leaks(
-        followed(tags, (), told), tags, public={"open"}, levels={"people": (), "a": (), "open": ()}
+        followed(tags, (), reported),
+        tags,
+        public={"open"},
+        levels={"people": (), "a": (), "open": ()},
     )
     assert [(str(one.tagged.ref), one.is_public) for one in found] == [
         ("a.mail", False),
@@ -219,7 +222,7 @@ def test_untagged_values_and_anything_in_public_tables_are_leaks() -> None:
 def test_values_in_a_partition_level_are_a_leak_tagged_or_not_and_a_pseudonym_there_is_none() -> (
     None
 ):
-    told = [
+    reported = [
         write(
             "a",
             {
@@ -232,7 +235,7 @@ def test_values_in_a_partition_level_are_a_leak_tagged_or_not_and_a_pseudonym_th
     ]
     tags = TAGS | {ColumnRef("a", "Mail"): "email"}
     levels = {"people": (), "a": ("mail", "id", "perhaps"), "open": ("mail",)}
-    found = leaks(followed(tags, (), told), tags, public={"open"}, levels=levels)
+    found = leaks(followed(tags, (), reported), tags, public={"open"}, levels=levels)
     assert [(str(one.tagged.ref), one.is_level) for one in found] == [
         ("a.Mail", True),
         ("open.mail", True),
@@ -316,9 +319,9 @@ def plainly(
 
 
 def _better(found: dict[ColumnRef, Reach], target: ColumnRef, ways: list[Reach | None]) -> None:
-    told = [way for way in ways if way is not None]
-    if told:
-        found[target] = min(found.get(target, Reach.INDIRECT), *told)
+    reported = [way for way in ways if way is not None]
+    if reported:
+        found[target] = min(found.get(target, Reach.INDIRECT), *reported)
 
 
 def _reads(one: Statement, found: dict[ColumnRef, Reach]) -> bool:

@@ -47,7 +47,7 @@ def test_three_steps_of_which_some_mask_are_the_same_however_they_are_taken_toge
 
 
 @given(st.lists(COLUMNS), st.randoms())
-def test_the_lineage_of_columns_is_the_same_in_whatever_order_it_is_told(
+def test_the_lineage_of_columns_is_the_same_in_whatever_order_it_is_reported(
     columns: list[ColumnLineage], random: object
 ) -> None:
     shuffled = list(columns)

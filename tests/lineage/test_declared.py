@@ -1,4 +1,4 @@
-"""Lineage that the declaration tells: from the database's column or the event's field to the
+"""Lineage that the declaration reports: from the database's column or the event's field to the
 table's column.
 """
 
@@ -40,10 +40,10 @@ def test_a_column_of_a_type_comes_from_the_paths_of_its_fields() -> None:
     )
     paths = paths_of(TypeSchema((user, items)))
     assert paths == {"user": [("user", "id"), ("user", "Id")], "items": [("items",)]}
-    told = declared.of_type("game.login", "bronze.events", paths, ("type",))
-    assert [str(source.ref) for column in told.columns for source in column.sources] == [
+    reported = declared.of_type("game.login", "bronze.events", paths, ("type",))
+    assert [str(source.ref) for column in reported.columns for source in column.sources] == [
         "bronze.events.$.user.Id",
         "bronze.events.$.user.id",
         "bronze.events.$.items",
     ]
-    assert told.indirect == (Source(ColumnRef("bronze.events", "$.type"), Kind.FILTER),)
+    assert reported.indirect == (Source(ColumnRef("bronze.events", "$.type"), Kind.FILTER),)

@@ -1,4 +1,4 @@
-"""Who reads what the gate found: jobs elsewhere by what they told, subscriptions of the lake by
+"""Who reads what the gate found: jobs elsewhere by what they reported, subscriptions of the lake by
 their code alone.
 """
 
@@ -48,7 +48,7 @@ def test_a_column_that_is_gone_breaks_the_job_elsewhere_that_computes_something_
         platform.location("silver.paid"),
         pa.schema([("id", pa.int64()), ("twice", pa.int64())]).empty_table(),
     )
-    told = {
+    reported = {
         "producer": "airflow",
         "task": "marts.paid",
         "sql": sql,
@@ -56,8 +56,8 @@ def test_a_column_that_is_gone_breaks_the_job_elsewhere_that_computes_something_
         "state": "COMPLETE",
         "run": "1",
     }
-    (tmp_path / "told.jsonl").write_text(json.dumps(told), encoding="utf-8")
-    assert lakechime("lineage", "ingest", str(tmp_path / "told.jsonl")).code == 0
+    (tmp_path / "reported.jsonl").write_text(json.dumps(reported), encoding="utf-8")
+    assert lakechime("lineage", "ingest", str(tmp_path / "reported.jsonl")).code == 0
     total = make_statement(target="gold.total", inputs=("silver.paid",), total="silver.paid.twice")
     own = make_record(
         total, at=platform.store.now(), job="gold.total", namespace=platform.ledger.deployment

@@ -78,10 +78,10 @@ def test_what_a_function_makes_of_rows_is_not_known_until_it_runs(
         return acts
 
     names = {f"silver.t{at}": action for at, action in enumerate(ACTIONS)}
-    told = planned(
+    reported = planned(
         *[orders_table(name, acting(ACTIONS[action])) for name, action in names.items()]
     ).tables
-    found = {action: told[name].unknown[0].split(";")[0] for name, action in names.items()}
+    found = {action: reported[name].unknown[0].split(";")[0] for name, action in names.items()}
     assert found == dict.fromkeys(ACTIONS, "not known until it runs: its function acts on rows")
 
 

@@ -44,7 +44,7 @@ def test_equal_code_gives_an_equal_file(planned: Callable[..., Manifest], tmp_pa
     assert read_manifest(path).to_json() == first.to_json()
 
 
-def test_digests_tell_what_changed(planned: Callable[..., Manifest]) -> None:
+def test_digests_report_what_changed(planned: Callable[..., Manifest]) -> None:
     def other_value(orders: DataFrame) -> DataFrame:
         return orders.where("amount > 0").select(
             "id", (F.col("amount") * 3).alias("twice"), F.lower("city").alias("city")

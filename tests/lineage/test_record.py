@@ -47,12 +47,12 @@ def test_only_a_whole_replacement_clears_what_earlier_statements_of_the_run_wrot
     assert summed([first, second]) == (second,)
 
 
-def test_a_column_by_the_name_of_its_table_keeps_all_that_is_told_of_it() -> None:
-    told = {"sources": (WEATHER,), "opaque": ("an RDD",), "udfs": ("a UDF",)}
+def test_a_column_by_the_name_of_its_table_keeps_all_that_is_reported_of_it() -> None:
+    reported = {"sources": (WEATHER,), "opaque": ("an RDD",), "udfs": ("a UDF",)}
     statement = Statement(
-        target="gold.a", columns=(ColumnLineage(column="WIND", **told),), udfs=("a UDF",)
+        target="gold.a", columns=(ColumnLineage(column="WIND", **reported),), udfs=("a UDF",)
     )
     named = Statement(
-        target="gold.a", columns=(ColumnLineage(column="wind", **told),), udfs=("a UDF",)
+        target="gold.a", columns=(ColumnLineage(column="wind", **reported),), udfs=("a UDF",)
     )
     assert as_table_names(statement, ["wind"]) == named

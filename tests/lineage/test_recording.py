@@ -50,12 +50,12 @@ def run(platform: Platform, spark: SparkSession, writes: Writes) -> list[str]:
     return lines
 
 
-def told(platform: Platform) -> dict[str, Standing]:
+def reported(platform: Platform) -> dict[str, Standing]:
     return {one.statement.target: one for one in LineageStandings(platform.store.engine).all()}
 
 
 def sources(platform: Platform, column: str, table: str = "silver.orders") -> set[tuple[str, Kind]]:
-    statement = told(platform)[table].statement
+    statement = reported(platform)[table].statement
     return {
         (str(source.ref), source.kind)
         for one in statement.columns
@@ -87,7 +87,7 @@ def test_statements_of_sql_and_of_both_apis_on_one_table_add_up(
         ("bronze.orders.amount", Kind.IDENTITY),
     }
     assert ("bronze.orders.id", Kind.TRANSFORMATION) in sources(platform, "id")
-    standing = told(platform)["silver.orders"]
+    standing = reported(platform)["silver.orders"]
     assert (standing.producer.job, standing.statement.unknown) == ("shop", ())
 
 
@@ -102,7 +102,8 @@ def test_a_table_of_which_rows_come_from_elsewhere_than_a_query_is_said_as_not_k
     lines = run(platform, spark, writes)
     assert [line for line in lines if "a clone" in line] != []
     assert (
-        "rows of another version of the table" in told(platform)["silver.orders"].statement.unknown
+        "rows of another version of the table"
+        in reported(platform)["silver.orders"].statement.unknown
     )
 
 
@@ -120,7 +121,7 @@ def test_what_a_failing_body_has_committed_is_kept_and_what_failed_is_not(
     assert sources(platform, "amount") == {("bronze.orders.amount", Kind.IDENTITY)}
 
 
-def test_a_stream_tells_its_batches_and_what_its_function_does_with_them(
+def test_a_stream_reports_its_batches_and_what_its_function_does_with_them(
     platform: Platform, spark: SparkSession, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside"
@@ -150,4 +151,4 @@ def test_a_stream_tells_its_batches_and_what_its_function_does_with_them(
     assert sources(platform, "amount", f"file{outside}") == {
         ("bronze.orders.amount", Kind.TRANSFORMATION)
     }
-    assert told(platform)["silver.orders"].statement.unknown == ()
+    assert reported(platform)["silver.orders"].statement.unknown == ()

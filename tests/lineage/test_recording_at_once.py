@@ -1,4 +1,4 @@
-"""Two that write at once in one session, in a thread each or within each other: each tells its
+"""Two that write at once in one session, in a thread each or within each other: each reports its
 own.
 """
 
@@ -93,7 +93,7 @@ def at_once(write: Callable[[str], DataFrame], watch: Watch, last: str) -> None:
         list(threads.map(work, AMOUNTS))
 
 
-def told(platform: Platform) -> dict[str, set[Kind]]:
+def reported(platform: Platform) -> dict[str, set[Kind]]:
     """By producer how the amounts come into the target."""
     return {
         one.producer.job: {
@@ -109,7 +109,7 @@ def told(platform: Platform) -> dict[str, set[Kind]]:
 
 @pytest.mark.parametrize("last", AMOUNTS)
 @pytest.mark.parametrize("write", [append, stream])
-def test_of_two_programs_each_tells_its_own_writes(
+def test_of_two_programs_each_reports_its_own_writes(
     platform: Platform, spark: SparkSession, write: Write, last: str
 ) -> None:
     lines: list[str] = []
@@ -121,4 +121,4 @@ def test_of_two_programs_each_tells_its_own_writes(
             body()
 
     at_once(lambda name: write(platform, spark, name), watch, last)
-    assert (told(platform), lines) == (KINDS, [])
+    assert (reported(platform), lines) == (KINDS, [])

@@ -1,4 +1,4 @@
-"""The histories that the messages of a table mean, told by the oracle, and those that the table
+"""The histories that the messages of a table mean, reported by the oracle, and those that the table
 holds.
 """
 
@@ -25,7 +25,9 @@ Versions = dict[
 def meant(table: DeployedTable) -> Versions:
     """What the messages mean, whatever came in which step."""
     found = histories_of(_once(_changes(table)), COLUMNS, TRACKED)
-    return {key: [_told(one) for one in versions] for key, versions in found.items() if versions}
+    return {
+        key: [_reported(one) for one in versions] for key, versions in found.items() if versions
+    }
 
 
 def held(table: DeployedTable) -> Versions:
@@ -38,7 +40,7 @@ def held(table: DeployedTable) -> Versions:
     }
 
 
-def _told(version: Version) -> tuple[Any, ...]:
+def _reported(version: Version) -> tuple[Any, ...]:
     end = version.end_seq and order_text(version.end_seq)
     return (*(version.columns[name] for name in COLUMNS), order_text(version.start_seq), end)
 
@@ -52,7 +54,7 @@ def _changes(table: DeployedTable) -> Iterable[Change]:
 
 
 def _once(changes: Iterable[Change]) -> list[Change]:
-    """Each change as it was told first: what a connector tells again after it was killed has the
+    """Each change as it was reported first: what a connector reports again after it was killed has the
     same checkpoint in the log.
     """
     first: dict[tuple[Any, ...], Change] = {}

@@ -1,4 +1,4 @@
-"""Every change of a table's schema that the long test makes, and whether messages alone tell what
+"""Every change of a table's schema that the long test makes, and whether messages alone report what
 it did to rows.
 """
 
@@ -124,7 +124,7 @@ SAME: Mapping[str, Statements] = {
     "truncate": truncate,
     "create an index": index,
 }
-TOLD: Mapping[str, Mapping[str, Statements]] = {  # by database what its messages tell
+REPORTED: Mapping[str, Mapping[str, Statements]] = {  # by database what its messages report
     "mariadb": {
         **SAME,
         "widen a column": _widen("ALTER TABLE orders MODIFY {name} BIGINT"),
@@ -146,9 +146,9 @@ TOLD: Mapping[str, Mapping[str, Statements]] = {  # by database what its message
         ),
     },
 }
-UNTOLD: Mapping[
+UNREPORTED: Mapping[
     str, Mapping[str, Statements]
-] = {  # what no message tells of rows that are not touched: a comparison does, a repair mends
+] = {  # what no message reports of rows that are not touched: a comparison does, a repair mends
     "mariadb": {
         "rename a column": rename,
         "add a computed default": _add_computed("(id + 1)"),

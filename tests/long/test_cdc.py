@@ -19,7 +19,7 @@ from lakechime_dagster.cdc.compare import LAKE_LACKS
 from tests.long import histories
 from tests.long.conftest import MINUTES
 from tests.long.databases import COLUMNS, Database, MariaDBShop, PostgresShop
-from tests.long.schema_changes import TOLD, UNTOLD, Statements
+from tests.long.schema_changes import REPORTED, UNREPORTED, Statements
 from tests.long.writer import Writer
 from tests.support.chain import Chain, Place, chain
 from tests.support.deployed_table import DeployedTable
@@ -45,7 +45,7 @@ class Trial:
     say: Callable[[str], None]
     kills: Counter[str] = field(default_factory=Counter)
     schema_changes: Counter[str] = field(default_factory=Counter)
-    untold: dict[str, set[str]] = field(default_factory=dict)  # by table, not mended yet
+    unreported: dict[str, set[str]] = field(default_factory=dict)  # by table, not mended yet
     comparisons: int = 0
     mended: int = 0
 
@@ -53,7 +53,7 @@ class Trial:
         """Changes of the schema of each database, some kills, then tables are compared while the
         databases change on.
 
-        These are the ones of which something is untold, and another one. Given back is what differs
+        These are the ones of which something is unreported, and another one. Given back is what differs
         that must not.
         """
         for database, writer in self.writers.items():
@@ -63,7 +63,7 @@ class Trial:
             self._strike()
         other = self.dice.choice(self.tables).name
         compared = [
-            table for table in self.tables if table.name == other or table.name in self.untold
+            table for table in self.tables if table.name == other or table.name in self.unreported
         ]
         return [problem for table in compared for problem in self.differences(table)]
 
@@ -79,16 +79,16 @@ class Trial:
         self, database: str, writer: Writer, bag: list[tuple[str, Statements]]
     ) -> None:
         if not bag:
-            bag += [*TOLD[database].items(), *UNTOLD[database].items()]
+            bag += [*REPORTED[database].items(), *UNREPORTED[database].items()]
             self.dice.shuffle(bag)
         name, statements = bag.pop()
         if writer.change_schema(name, statements):
             self.schema_changes[f"{database}: {name}"] += 1
             self.say(f"{database}: {name}")
-            if name in UNTOLD[database]:
+            if name in UNREPORTED[database]:
                 for table in self.tables:
                     if table.name.startswith(f"{database}."):
-                        self.untold.setdefault(table.name, set()).add(name)
+                        self.unreported.setdefault(table.name, set()).add(name)
 
     def _strike(self) -> None:
         typed = [table.name for table in self.tables]
@@ -106,19 +106,19 @@ class Trial:
         self.say(f"killed: {name}")
 
     def differences(self, table: DeployedTable) -> list[str]:
-        """What of a table at a cut is not that of the database, once what no message tells is
+        """What of a table at a cut is not that of the database, once what no message reports is
         mended.
         """
         found = self._monitored(table)
-        if not found["same"] and self.untold.get(table.name):
+        if not found["same"] and self.unreported.get(table.name):
             self.say(
-                f"{table.name} differs by {len(found['keys'])} keys as {self.untold[table.name]} "
-                f"told nothing of them"
+                f"{table.name} differs by {len(found['keys'])} keys as {self.unreported[table.name]} "
+                f"reported nothing of them"
             )
             done = self.chain.running.lakechime("cdc", "compare", "--repair", table.name)
             self.mended += len(done["rows"]) + len(done["deletions"])
             found = self._monitored(table)
-        self.untold.pop(table.name, None)
+        self.unreported.pop(table.name, None)
         return (
             []
             if found["same"]
@@ -228,13 +228,13 @@ def wrong(trial: Trial, databases: list[Database]) -> Iterator[str]:
             for at in range(read[topic])
             if (topic, at) not in there
         )
-        told, read_by_steps = table.told(), table.read_by_steps()
-        if sum(read_by_steps.values()) != len(messages) or told != {
-            step: read_by_steps[step] for step in told
+        reported, read_by_steps = table.reported(), table.read_by_steps()
+        if sum(read_by_steps.values()) != len(messages) or reported != {
+            step: read_by_steps[step] for step in reported
         }:
             yield (
-                f"{table.name} had {len(messages)} messages, read {read_by_steps} and told of "
-                f"{told}"
+                f"{table.name} had {len(messages)} messages, read {read_by_steps} and reported of "
+                f"{reported}"
             )
     for database in databases:
         if DeployedTable(trial.chain, f"{database.name}.orders").rows(COLUMNS) != database.rows(

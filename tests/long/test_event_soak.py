@@ -35,7 +35,7 @@ SHOWN = 5  # of what is wrong
 
 
 class Lag(Background):
-    """How many events of those that were offered no completed step has told of, by the part of the
+    """How many events of those that were offered no completed step has reported of, by the part of the
     time that has passed.
     """
 
@@ -43,18 +43,18 @@ class Lag(Background):
         super().__init__(pause=1)
         self._lake = lake
         self._writer = writer
-        self.told: list[tuple[float, int]] = []
+        self.reported: list[tuple[float, int]] = []
         self.completed = 0
 
     def turn(self) -> None:
         offered = self._writer.events
         types = measures(self._lake.repository).types
         self.completed = sum(one.written + one.discarded + one.pending for one in types)
-        self.told.append((self._writer.files / DRIFT.seconds, offered - self.completed))
+        self.reported.append((self._writer.files / DRIFT.seconds, offered - self.completed))
 
     def largest(self, begin: float, end: float) -> int:
         """Of a part of the time."""
-        return max(lag for part, lag in self.told if begin <= part < end)
+        return max(lag for part, lag in self.reported if begin <= part < end)
 
     def close(self) -> None:
         pass
@@ -102,11 +102,11 @@ def test_the_lag_of_hundreds_of_types_does_not_grow_though_runs_are_killed(
     lake.await_caught_up(lines, 1_200)
     parts = [lag.largest(begin / 3, (begin + 1) / 3) for begin in range(3)]
     after = time.monotonic() - began
-    told = (
+    reported = (
         f"{lines} lines of {len(lake.types())} types in {DRIFT.seconds} s, largest lag by thirds "
         f"{parts}, caught up {after:.0f} s behind"
     )
-    sys.stderr.write(f"\n{told}\n")
+    sys.stderr.write(f"\n{reported}\n")
 
     assert lines == DRIFT.rate * DRIFT.seconds
     assert list(islice(Reference(lake, SAMPLE).wrong(), SHOWN)) == []

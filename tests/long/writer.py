@@ -18,7 +18,7 @@ SHARE_UNDONE = 0.1  # of the transactions
 
 
 class Writer(Background):
-    """Changes rows of one database until it is told to stop; what it does is known from its
+    """Changes rows of one database until it is instructed to stop; what it does is known from its
     dice.
     """
 

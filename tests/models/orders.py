@@ -354,12 +354,12 @@ class Orders:
                 f"the commit of {name} is registered",
                 _with(state, number, consumer._replace(seen=consumer.version)),
             )
-        is_told = consumer.seen == consumer.version or self.broken == "closed_before_registered"
+        is_reported = consumer.seen == consumer.version or self.broken == "closed_before_registered"
         if (
             consumer.opened
             and consumer.commit
             and consumer.commit.step == consumer.completed + 1
-            and is_told
+            and is_reported
         ):
             yield (
                 f"{name} is completed",

@@ -11,7 +11,7 @@ registers it for its owner, beginning where this execution begins. An execution 
 patterns moves the type with its checkpoint. A group that is given a type by another one is woken.
 
 Folded: an attempt does all of its execution at once, or registers the type and dies. How a
-table tells its checkpoint is `type_places`.
+table reports its checkpoint is `type_places`.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ MUTANTS = {
     "own_only": "a group registers its own types only",
     "at_the_end": "a type begins where the execution that registers it ends",
     "not_woken": "a type that another group registers or moves does not wake its owner",
-    "anew": "a moved type begins at the checkpoint of its new owner",
+    "again": "a moved type begins at the checkpoint of its new owner",
 }
 
 
@@ -107,7 +107,7 @@ class Patterns:
     def _begun(self, state: State, run: Run) -> State:
         known = state.known
         if known is not None and run.patterns and known.owner == OLD:
-            checkpoint = state.checkpoints[NEW] if self.broken == "anew" else known.checkpoint
+            checkpoint = state.checkpoints[NEW] if self.broken == "again" else known.checkpoint
             known = Known(NEW, checkpoint, is_due=self.broken != "not_woken")
         return state._replace(runs=(*state.runs, run), known=known)
 

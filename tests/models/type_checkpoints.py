@@ -19,17 +19,17 @@ A write that failed may have been committed all the same.
 
 Types move to another group with their checkpoints and steps, and are committed under the consumer
 that they had. The new group's own consumer starts from nothing, and its first claim may be older
-than theirs. An attempt of the former group lives on, and is told apart from the new group's when it
+than theirs. An attempt of the former group lives on, and is distinguished from the new group's when it
 completes.
 
 A replay commits no new rows: under the number that follows, once the attempt is done with the type
-up to its own end and nobody is ahead of it, and its record tells that end.
+up to its own end and nobody is ahead of it, and its record reports that end.
 
 A rebuild is the commit of a type in place of an append: under the number that follows, it replaces
-what the table holds by all rows up to the attempt's end, and its record tells that end.
+what the table holds by all rows up to the attempt's end, and its record reports that end.
 
 A type that is far behind catches up by parts: it is read up to an end of its own before the
-attempt's, which its record tells and to which it moves, with a commit if the part has rows of it. A
+attempt's, which its record reports and to which it moves, with a commit if the part has rows of it. A
 later step reads on from there. That the others are read in segments, each file once, is no rule of
 its own: of each segment a type gets the rows behind its checkpoint.
 
@@ -54,19 +54,19 @@ MUTANTS = {  # a name with + breaks rules of which each alone may be broken
     "empty_counts": "the step of a type without rows counts up, as if it had committed",
     "refused_own_end": (
         "after a refused write the checkpoint moves to the attempt's own end, not to the end that "
-        "the table tells"
+        "the table reports"
     ),
     "found_own_end": (
         "a commit found before writing moves the checkpoint to the attempt's own end, not to the "
-        "end that the table tells"
+        "end that the table reports"
     ),
-    "record_of_claim": "the record of a commit tells the end of the open execution, not that of its rows",
+    "record_of_claim": "the record of a commit reports the end of the open execution, not that of its rows",
     "checkpoint_without_step": "a commit moves the type's checkpoint, not its step",
     "step_without_checkpoint": "a commit moves the type's step, not its checkpoint",
     "consumer_start_for_all": "every type is sliced from the consumer's checkpoint",
     "slice_from_oldest": "every type is sliced from the oldest checkpoint, where reading starts",
     "failed_moves_on": "a failed type moves to the end when the step is completed",
-    "catch_up_tells_claim": "the record of a part by which a type catches up tells the attempt's end, not the part's",
+    "catch_up_reports_claim": "the record of a part by which a type catches up reports the attempt's end, not the part's",
     "catch_up_moves_to_end": "a type that was caught up by a part moves to the attempt's end",
     "catch_up_skips_empty": "a part without rows moves its type to the attempt's end",
     "moves_to_newest": (
@@ -78,29 +78,29 @@ MUTANTS = {  # a name with + breaks rules of which each alone may be broken
     "rebuilt_as_one": "after the loss of the store all types start from the furthest end",
     "rows_vanish": "bronze does not only grow: a wider slice no longer has the rows of a narrower one",
     "replay_behind": (
-        "an attempt that finds a table ahead of its own end replays it too, and its record tells "
+        "an attempt that finds a table ahead of its own end replays it too, and its record reports "
         "that end"
     ),
     "replay_before_rest": (
-        "a type of which rows are left to a later step is replayed, and the record tells the "
+        "a type of which rows are left to a later step is replayed, and the record reports the "
         "attempt's end"
     ),
-    "replay_tells_no_checkpoint": "the record of a replay tells no end",
+    "replay_reports_no_checkpoint": "the record of a replay reports no end",
     "replay_counts_without_commit": "a replay that changed nothing counts as a commit",
-    "rebuild_tells_own_checkpoint": "the record of a rebuild tells the checkpoint from which the "
+    "rebuild_reports_own_checkpoint": "the record of a rebuild reports the checkpoint from which the "
     "type was to go on, not the end of what "
     "it read",
-    "rebuild_behind": "an attempt that finds a table ahead of its own end makes it anew up to there",
+    "rebuild_behind": "an attempt that finds a table ahead of its own end makes it again up to there",
     "rebuild_let_in_always": "a rebuild is let in whatever steps the table holds",
     "rebuild_from_checkpoint": "a rebuild replaces the table by what lies behind the type's checkpoint",
-    "moved_consumer_anew": "types that move to another group are committed under a consumer of that group",
-    "checkpoints_of_ledger_only+moved_checkpoint_anew": "types that move to another group begin at its consumer's checkpoint, under "
+    "moved_consumer_again": "types that move to another group are committed under a consumer of that group",
+    "checkpoints_of_ledger_only+moved_checkpoint_again": "types that move to another group begin at its consumer's checkpoint, under "
     "their own steps",
     "checkpoints_of_ledger_only+rebuilt_step_only": "no attempt looks before it writes, and a lost "
     "store gets back steps without "
     "checkpoints",
     "checkpoints_of_ledger_only+refused_waits": "no attempt looks into the tables, neither before it writes nor when it is refused",
-    "own_step+short_history": "an attempt looks for the commit of its own step, in a history that tells the last one only",
+    "own_step+short_history": "an attempt looks for the commit of its own step, in a history that reports the last one only",
 }
 ROWS = {"A": (1, 3), "B": (2,)}  # the bronze commits that hold rows of each type
 TYPES = tuple(ROWS)
@@ -123,13 +123,13 @@ class Commit(NamedTuple):
     step: int
     start: int
     end: int
-    told_end: int  # in the record
+    reported_end: int  # in the record
     group: int = 0
     is_rebuild: bool = False  # nothing of what the table held before is left
 
 
 class Part(NamedTuple):
-    """A type in an attempt: from where it is to be written, or what completing will tell of it."""
+    """A type in an attempt: from where it is to be written, or what completing will report of it."""
 
     known: TypeCheckpoint
     is_due: bool
@@ -329,7 +329,7 @@ class Group:
 
     def _taken_over(self, state: State) -> State:
         types = state.types
-        if "moved_checkpoint_anew" in self.broken:
+        if "moved_checkpoint_again" in self.broken:
             types = tuple(TypeCheckpoint(known.step) for known in types)
         return state._replace(
             checkpoint=0, completed=0, open=None, types=types, group=state.group + 1
@@ -344,11 +344,11 @@ class Group:
                 yield TypeCheckpoint(step, 0 if "rebuilt_step_only" in self.broken else checkpoint)
 
     def _last(self, table: tuple[Commit, ...]) -> TypeCheckpoint:
-        """What the record of a table's last commit tells."""
+        """What the record of a table's last commit reports."""
         if not table:
             return UNKNOWN
         commit = max(table)
-        return self._committed(commit.step, commit.start, commit.told_end)
+        return self._committed(commit.step, commit.start, commit.reported_end)
 
     def _committed(self, step: int, start: int, end: int) -> TypeCheckpoint:
         return TypeCheckpoint(
@@ -360,8 +360,8 @@ class Group:
         """What an attempt that is about to commit a step learns from the table."""
         if "own_step" not in self.broken:
             return self._last(table)
-        told = table[-1:] if "short_history" in self.broken else table
-        return self._last(tuple(commit for commit in told if commit.step == step))
+        reported = table[-1:] if "short_history" in self.broken else table
+        return self._last(tuple(commit for commit in reported if commit.step == step))
 
     def _moves_of(self, run: Run, state: State, rest: State) -> Moves:
         is_same = state.open is not None and (state.open.step, state.open.attempt) == (
@@ -401,14 +401,14 @@ class Group:
         for index in range(len(TYPES)):
             yield from (
                 (f"at {TYPES[index]} {move}", after)
-                for move, after in self._made_anew(run, state, rest, index)
+                for move, after in self._recreated(run, state, rest, index)
             )
         if is_open and (not due or "completes_first" in self.broken):
             yield "completes", self._completed(run, state, rest)
 
     def _caught_up(self, run: Run, state: State, rest: State, index: int) -> Moves:
         """A part of what is behind a type that is due, up to an end before the attempt's; what is
-        refused is told by the usual write.
+        refused is reported by the usual write.
         """
         part, table = run.parts[index], state.tables[index]
         if state.catch_ups == self.bounds.catch_ups:
@@ -424,8 +424,8 @@ class Group:
                 move = f"moves to {end} without rows"
             elif self._lets_in([commit.step for commit in table], step):
                 moved = run.end if "catch_up_moves_to_end" in self.broken else end
-                told_end = run.end if "catch_up_tells_claim" in self.broken else end
-                grown = (*table, Commit(step, checkpoint, end, told_end, run.group))
+                reported_end = run.end if "catch_up_reports_claim" in self.broken else end
+                grown = (*table, Commit(step, checkpoint, end, reported_end, run.group))
                 tables = (*state.tables[:index], grown, *state.tables[index + 1 :])
                 reached = self._committed(step, checkpoint, moved)
                 move = f"commits the part ({checkpoint}, {end}] as {step}"
@@ -471,7 +471,7 @@ class Group:
                 step,
                 run.end,
                 run.end,
-                0 if "replay_tells_no_checkpoint" in self.broken else run.end,
+                0 if "replay_reports_no_checkpoint" in self.broken else run.end,
             ),
         )
         tables = (*state.tables[:index], grown, *state.tables[index + 1 :])
@@ -480,7 +480,7 @@ class Group:
             rest._replace(runs=runs, tables=tables, replays=state.replays + 1),
         )
 
-    def _made_anew(self, run: Run, state: State, rest: State, index: int) -> Moves:
+    def _recreated(self, run: Run, state: State, rest: State, index: int) -> Moves:
         """A rebuild in place of what a type was to append: all rows up to the attempt's end, under
         the type's own number.
         """
@@ -501,7 +501,9 @@ class Group:
         if lets_in:
             start = part.known.checkpoint if "rebuild_from_checkpoint" in self.broken else 0
             end = (
-                part.known.checkpoint if "rebuild_tells_own_checkpoint" in self.broken else run.end
+                part.known.checkpoint
+                if "rebuild_reports_own_checkpoint" in self.broken
+                else run.end
             )
             grown, known = (
                 (*table, Commit(step, start, run.end, end, run.group, is_rebuild=True)),
@@ -511,7 +513,7 @@ class Group:
             grown, known = table, self._found(table, step)
         parts = (*run.parts[:index], Part(known, is_due=False), *run.parts[index + 1 :])
         tables = (*state.tables[:index], grown, *state.tables[index + 1 :])
-        move = f"makes it anew as {step}" if lets_in else f"is refused to make it anew as {step}"
+        move = f"makes it again as {step}" if lets_in else f"is refused to make it again as {step}"
         runs = (*rest.runs, run._replace(parts=parts))
         yield move, rest._replace(runs=runs, tables=tables, rebuilds=state.rebuilds + 1)
 
@@ -559,7 +561,7 @@ class Group:
         held = [
             commit.step
             for commit in table
-            if "moved_consumer_anew" not in self.broken or commit.group == run.group
+            if "moved_consumer_again" not in self.broken or commit.group == run.group
         ]
         version = known.step
         if "group_step_as_version" in self.broken:
@@ -569,10 +571,10 @@ class Group:
         done = Part(self._committed(version, known.checkpoint, run.end), is_due=False)
         nothing = Part(UNKNOWN, is_due=False)
         if self._lets_in(held, version):
-            told_end = (
+            reported_end = (
                 state.open.end if state.open and "record_of_claim" in self.broken else run.end
             )
-            grown = (*table, Commit(version, known.checkpoint, run.end, told_end, run.group))
+            grown = (*table, Commit(version, known.checkpoint, run.end, reported_end, run.group))
             move = f"commits ({known.checkpoint}, {run.end}] as {version}"
             yield move, done, grown, 0
             if state.left < self.bounds.left:
@@ -585,8 +587,8 @@ class Group:
             found = self._found(table, version)
             yield f"is refused {version}", Part(found, is_due=False), table, 0
         if state.left < self.bounds.left:
-            for move, told in self._left(run, known):
-                yield move, Part(told, is_due=False), table, 1
+            for move, reported in self._left(run, known):
+                yield move, Part(reported, is_due=False), table, 1
 
     def _left(self, run: Run, known: TypeCheckpoint) -> Iterator[tuple[str, TypeCheckpoint]]:
         moved_on = TypeCheckpoint(known.step, run.end)
@@ -607,15 +609,15 @@ class Group:
     def _moved(self, run: Run, state: State) -> tuple[TypeCheckpoint, ...]:
         moved: list[TypeCheckpoint] = []
         for stored, part in zip(state.types, run.parts, strict=True):
-            told = (
+            reported = (
                 self._committed(part.known.step, part.known.checkpoint, run.end)
                 if part.is_due
                 else part.known
             )
-            if told == UNKNOWN:
+            if reported == UNKNOWN:
                 moved.append(stored)
                 continue
-            after = max(stored, told)
+            after = max(stored, reported)
             moved.append(
                 TypeCheckpoint(after.step, LAST) if "moves_to_newest" in self.broken else after
             )

@@ -4,10 +4,10 @@ whoever reads it, in time?
 A state machine, all of whose states are visited; without one of the rules each mutant must show a
 counterexample.
 
-The protocol. Commits of a source update some of its columns, and mostly tell which. The code of a
+The protocol. Commits of a source update some of its columns, and mostly report which. The code of a
 consumer reads some, and its lineage says which: rightly, wrongly, or it is not known, as of code
 that changed since. A look wakes the consumer if one of the commits behind its checkpoint does not
-tell its columns, or tells one that the lineage does not exclude, or is a day old. A woken consumer
+report its columns, or reports one that the lineage does not exclude, or is a day old. A woken consumer
 reads all commits behind its checkpoint, and its checkpoint moves to the newest; the checkpoint of
 one that is not woken stays, and what waits for it is looked at again.
 
@@ -26,13 +26,13 @@ MUTANTS = {
     "search_moves": "what did not wake a consumer is not looked at again",
     "no_day": "what is not read waits for ever",
     "unknown_is_unread": "code whose lineage is not known reads nothing",
-    "untold_is_unread": "a commit that does not tell its columns changed none",
+    "unreported_is_unread": "a commit that does not report its columns changed none",
     "stale_lineage": "the lineage of code that changed holds on",
     "one_is_enough": "one column that is not read excuses a commit",
     "range_from_needed": "a woken consumer reads from the commit that woke it",
 }
 COMMITS = 3
-KINDS = ("a", "b", "ab", "?a")  # the columns that a commit updates; with ? it does not tell them
+KINDS = ("a", "b", "ab", "?a")  # the columns that a commit updates; with ? it does not report them
 
 
 class State(NamedTuple):
@@ -104,13 +104,13 @@ class Consumer:
     def _wakes(self, state: State, at: int) -> bool:
         if at < state.old and self.broken != "no_day":
             return True
-        told = state.commits[at]
-        if told.startswith("?"):
-            return self.broken != "untold_is_unread"
+        reported = state.commits[at]
+        if reported.startswith("?"):
+            return self.broken != "unreported_is_unread"
         if state.lineage is None:
             return self.broken != "unknown_is_unread"
         meets = all if self.broken == "one_is_enough" else any
-        return meets(column in state.lineage for column in told)
+        return meets(column in state.lineage for column in reported)
 
     def _read_all(self, state: State, first: int) -> State:
         start = first if self.broken == "range_from_needed" else state.checkpoint

@@ -1,4 +1,4 @@
-"""Runs that a person launches: they claim what waits for a consumer, also where no snapshot tells
+"""Runs that a person launches: they claim what waits for a consumer, also where no snapshot reports
 that something came.
 """
 
@@ -159,7 +159,7 @@ def test_manual_runs_without_a_partition_go_through_the_keys_that_are_there_olde
 
 
 @pytest.mark.parametrize("partition", ["2013-01-09", "2013-01-01/x", None])
-def test_a_partition_that_no_grid_point_stands_for_is_not_told_as_done(
+def test_a_partition_that_no_grid_point_stands_for_is_not_reported_as_done(
     platform: Platform, partition: str | None
 ) -> None:
     there = "it has 2013-01-01 to 2013-01-02"

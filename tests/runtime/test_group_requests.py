@@ -63,7 +63,7 @@ def ask(platform: Platform) -> None:
     )
 
 
-def test_events_that_a_step_left_are_told_before_and_when_they_are_due(
+def test_events_that_a_step_left_are_reported_before_and_when_they_are_due(
     world: World, platform: Platform
 ) -> None:
     leave(platform, LATER)
@@ -74,7 +74,7 @@ def test_events_that_a_step_left_are_told_before_and_when_they_are_due(
     assert (due.fires, due.reasons[0]) == (True, "left by an execution, and due: buy")
 
 
-def test_a_replay_is_why_a_group_fires_and_is_told_where_events_fire_it(
+def test_a_replay_is_why_a_group_fires_and_is_reported_where_events_fire_it(
     world: World, platform: Platform
 ) -> None:
     ask(platform)
@@ -89,7 +89,7 @@ def test_a_replay_is_why_a_group_fires_and_is_told_where_events_fire_it(
     )
 
 
-def test_a_reprocess_of_a_stream_is_told_whether_it_fires_the_stream_or_not(
+def test_a_reprocess_of_a_stream_is_reported_whether_it_fires_the_stream_or_not(
     world: World, platform: Platform
 ) -> None:
     world.ledger.complete(world.fire(EVENTS)[0], None)

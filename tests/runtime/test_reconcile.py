@@ -1,4 +1,4 @@
-"""Reconciling a table with its log: nothing twice, levels known, and a dry run that tells what
+"""Reconciling a table with its log: nothing twice, levels known, and a dry run that reports what
 would be done.
 """
 
@@ -40,7 +40,7 @@ def log(platform: Platform) -> DeltaLog:
     return log
 
 
-def told(done: Reconciled) -> tuple[list[object], list[object], str]:
+def reported(done: Reconciled) -> tuple[list[object], list[object], str]:
     """Snapshots and partitions of what is new, snapshots of duplicates, and up to where the log is
     captured.
     """
@@ -54,7 +54,7 @@ def told(done: Reconciled) -> tuple[list[object], list[object], str]:
     )
 
 
-def test_a_dry_run_tells_what_a_run_does_and_changes_nothing(
+def test_a_dry_run_reports_what_a_run_does_and_changes_nothing(
     platform: Platform, log: DeltaLog
 ) -> None:
     pushed = DataChangeEvent(
@@ -62,11 +62,11 @@ def test_a_dry_run_tells_what_a_run_does_and_changes_nothing(
     )
     platform.store.register([pushed])
     before = platform.store.table("bronze.orders")
-    would = told(reconcile_table(platform, log, DAYS, dry_run=True))
+    would = reported(reconcile_table(platform, log, DAYS, dry_run=True))
     assert would == ([("0", ("2024-05-01",)), ("2", ("2024-05-03",))], ["1"], "2")
     assert platform.store.table("bronze.orders") == before
-    assert told(reconcile_table(platform, log, DAYS)) == would
-    assert told(reconcile_table(platform, log, DAYS)) == ([], [], "2")
+    assert reported(reconcile_table(platform, log, DAYS)) == would
+    assert reported(reconcile_table(platform, log, DAYS)) == ([], [], "2")
 
 
 def test_a_look_that_another_has_overtaken_looks_again(platform: Platform, log: DeltaLog) -> None:
@@ -74,7 +74,7 @@ def test_a_look_that_another_has_overtaken_looks_again(platform: Platform, log: 
     before = log.uid
 
     class SlowLog(DeltaLog):
-        """A log that takes so long to read that the table is created anew and captured
+        """A log that takes so long to read that the table is created again and captured
         meanwhile.
         """
 
@@ -95,7 +95,11 @@ def test_a_look_that_another_has_overtaken_looks_again(platform: Platform, log: 
         pa.table({"day": [dt.date(2024, 5, 4)], "id": [4]}),
         partition_by=["day"],
     )
-    assert told(reconcile_table(platform, SlowLog(log.location, log.table), DAYS)) == ([], [], "0")
+    assert reported(reconcile_table(platform, SlowLog(log.location, log.table), DAYS)) == (
+        [],
+        [],
+        "0",
+    )
     record = platform.store.table("bronze.orders")
     assert record is not None
     assert (record.table_uid, record.seen) == (log.uid, "0")

@@ -31,7 +31,7 @@ class Watching:
     def runs(
         self,
         passed: bool,
-        text: str = "west told nothing",
+        text: str = "west reported nothing",
         *,
         broken: bool = False,
         severity: str = "WARN",
@@ -69,7 +69,7 @@ def watching(lakechime: Cli, tmp_path: Path) -> Iterator[Watching]:
         yield Watching(instance)
 
 
-def test_a_check_is_told_once_until_it_recovers_and_then_once_more(
+def test_a_check_is_reported_once_until_it_recovers_and_then_once_more(
     watching: Watching, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPS", webhook.url)
@@ -79,10 +79,10 @@ def test_a_check_is_told_once_until_it_recovers_and_then_once_more(
         watching.runs(passed)
         watching.tick()
         watching.tick()
-    assert webhook.told == [
-        ("WARN: shop.orders fails keeps_up", "west told nothing"),
-        ("Recovered: shop.orders passes keeps_up", "It had failed: west told nothing"),
-        ("WARN: shop.orders fails keeps_up", "west told nothing"),
+    assert webhook.reported == [
+        ("WARN: shop.orders fails keeps_up", "west reported nothing"),
+        ("Recovered: shop.orders passes keeps_up", "It had failed: west reported nothing"),
+        ("WARN: shop.orders fails keeps_up", "west reported nothing"),
     ]
 
 
@@ -90,24 +90,24 @@ def test_an_alarm_that_grows_is_sent_and_one_that_only_counts_on_is_not(
     watching: Watching, webhook: Webhook, lakechime: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKECHIME_ALARMS", webhook.url)
-    late, quiet = "orders has been at one step for 0:37:00", "west told nothing for 1:00:00"
+    late, quiet = "orders has been at one step for 0:37:00", "west reported nothing for 1:00:00"
     later = late.replace("37", "49")
-    told = [
+    reported = [
         (False, late, "WARN"),
         (False, later, "WARN"),
         (False, f"{later}; {quiet}", "WARN"),
         (False, later, "WARN"),
     ]
-    told += [
+    reported += [
         (False, f"{later}; {quiet}", "WARN"),
         (False, later, "ERROR"),
         (False, later, "WARN"),
         (False, later, "ERROR"),
     ]
-    for passed, text, severity in told:
+    for passed, text, severity in reported:
         watching.runs(passed, text, severity=severity)
         watching.tick()
-    assert [(title.partition(":")[0], text) for title, text in webhook.told] == [
+    assert [(title.partition(":")[0], text) for title, text in webhook.reported] == [
         ("WARN", late),
         ("WARN", f"{later}; {quiet}"),
         ("ERROR", later),
@@ -120,12 +120,12 @@ def test_an_alarm_that_grows_is_sent_and_one_that_only_counts_on_is_not(
     webhook.closed = False
     watching.tick()
     watching.tick()
-    assert [text for _, text in webhook.told[3:]] == [
+    assert [text for _, text in webhook.reported[3:]] == [
         "the folder is gone"
     ]  # which reached nobody at first
 
 
-def test_by_default_nobody_is_told_and_status_shows_it(
+def test_by_default_nobody_is_notified_and_status_shows_it(
     watching: Watching, webhook: Webhook, lakechime: Cli
 ) -> None:
     watching.alarms = [webhook.url]
@@ -134,15 +134,15 @@ def test_by_default_nobody_is_told_and_status_shows_it(
         "failing: shop.orders keeps_up; dry run: set LAKECHIME_ALARMS to send, or to URLs of "
         "apprise, to notify somebody"
     )
-    assert webhook.told == []
+    assert webhook.reported == []
     (alarm,) = lakechime("status", "--json").json["alarms"]
     assert (alarm["table"], alarm["check"], alarm["severity"], alarm["text"]) == (
         "shop.orders",
         "keeps_up",
         "WARN",
-        "west told nothing",
+        "west reported nothing",
     )
-    assert "west told nothing" in lakechime("status").out
+    assert "west reported nothing" in lakechime("status").out
     watching.runs(True)
     watching.tick()
     assert lakechime("status", "--json").json["alarms"] == []
@@ -155,14 +155,14 @@ def test_what_reaches_nobody_is_sent_again_and_no_url_is_shown(
     watching.runs(False)
     webhook.closed = True
     said = watching.tick()
-    assert ("number 1: json://… did not take it" in said, "secret" in said, webhook.told) == (
+    assert ("number 1: json://… did not take it" in said, "secret" in said, webhook.reported) == (
         True,
         False,
         [],
     )
     webhook.closed = False
     watching.tick()
-    assert len(webhook.told) == 1
+    assert len(webhook.reported) == 1
 
 
 def test_checks_of_a_table_that_fail_for_one_reason_are_one_alarm_and_recover_as_one(
@@ -190,7 +190,7 @@ def test_checks_of_a_table_that_fail_for_one_reason_are_one_alarm_and_recover_as
         dg.materialize([orders], instance=watching.instance, raise_on_error=False)
         watching.tick()
         said = watching.tick()
-    assert [title for title, _ in webhook.told] == [
+    assert [title for title, _ in webhook.reported] == [
         "ERROR: shop.orders fails keeps_up, is_whole, is_public",
         # by what the check itself reports
         "ERROR: shop.orders fails is_public, and it is worse than before",
@@ -200,7 +200,7 @@ def test_checks_of_a_table_that_fail_for_one_reason_are_one_alarm_and_recover_as
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (
             ConsumerBlockedError("silver.orders is held: note is gone"),
@@ -209,12 +209,12 @@ def test_checks_of_a_table_that_fail_for_one_reason_are_one_alarm_and_recover_as
         (ValueError("jane@example.com"), ""),
     ],
 )
-def test_of_a_table_that_is_held_it_is_told_why_and_of_other_errors_nothing_that_may_be_of_rows(
+def test_of_a_table_that_is_held_it_is_reported_why_and_of_other_errors_nothing_that_may_be_of_rows(
     watching: Watching,
     webhook: Webhook,
     monkeypatch: pytest.MonkeyPatch,
     error: Exception,
-    told: str,
+    reported: str,
 ) -> None:
     monkeypatch.setenv("LAKECHIME_ALARMS", webhook.url)
 
@@ -224,6 +224,9 @@ def test_of_a_table_that_is_held_it_is_told_why_and_of_other_errors_nothing_that
 
     run = dg.materialize([orders], instance=watching.instance, raise_on_error=False)
     watching.tick()
-    assert webhook.told == [
-        ("ERROR: shop.orders fails keeps_up", f"the check itself failed in run {run.run_id}{told}")
+    assert webhook.reported == [
+        (
+            "ERROR: shop.orders fails keeps_up",
+            f"the check itself failed in run {run.run_id}{reported}",
+        )
     ]

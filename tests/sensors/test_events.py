@@ -118,7 +118,7 @@ def test_what_was_pushed_is_not_found_again_and_what_was_found_is_a_duplicate_wh
     ]
 
 
-def test_a_first_sight_after_a_push_tells_the_state_before_it(world: World) -> None:
+def test_a_first_sight_after_a_push_reports_the_state_before_it(world: World) -> None:
     for day in (1, 2, 3):
         world.commit("bronze.orders", a_row(day), partition_by=["day"])
     world.platform.store.register(

@@ -17,7 +17,7 @@ from lakechime_dagster.triggers.consumers import ConsumerState, Execution
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.progress import overview
 from lakechime_dagster.triggers.subscription import Subscription
-from tests.sensors.test_tick import TARGET, ToldRuns, commit, one
+from tests.sensors.test_tick import TARGET, ReportedRuns, commit, one
 from tests.support.world import World, a_subscription, ticked
 
 ADA = By(who="ada", reason="the server was replaced")
@@ -31,8 +31,8 @@ def world(sqlite_engine: Engine) -> World:
 
 
 @pytest.fixture
-def runs() -> ToldRuns:
-    return ToldRuns()
+def runs() -> ReportedRuns:
+    return ReportedRuns()
 
 
 @pytest.fixture(params=[None, 1])
@@ -42,7 +42,7 @@ def subscription(request: pytest.FixtureRequest) -> Subscription:
 
 
 def ask_for_a_person(
-    platform: Platform, subscription: Subscription, execution: Execution, runs: ToldRuns
+    platform: Platform, subscription: Subscription, execution: Execution, runs: ReportedRuns
 ) -> list[str]:
     """What the log of a run says whose body asks for a person."""
     said: list[str] = []
@@ -51,11 +51,13 @@ def ask_for_a_person(
     )
     with pytest.raises(ConsumerBlockedError), kept(running, platform.log(TARGET), said.append):
         raise ConsumerBlockedError(EVIDENCE)
-    runs.tell(running.execution, RunState.FAILED)
+    runs.report(running.execution, RunState.FAILED)
     return said
 
 
-def held(world: World, platform: Platform, subscription: Subscription, runs: ToldRuns) -> Execution:
+def held(
+    world: World, platform: Platform, subscription: Subscription, runs: ReportedRuns
+) -> Execution:
     world.change(version=0)
     execution = one(ticked(platform, subscription, runs).launches)
     ask_for_a_person(platform, subscription, execution, runs)
@@ -72,7 +74,7 @@ def launched(tick: Tick) -> list[Any]:
 
 
 def test_a_step_that_asks_for_a_person_holds_its_consumer_at_once(
-    world: World, platform: Platform, subscription: Subscription, runs: ToldRuns
+    world: World, platform: Platform, subscription: Subscription, runs: ReportedRuns
 ) -> None:
     world.change(version=0)
     execution = one(ticked(platform, subscription, runs).launches)
@@ -89,7 +91,7 @@ def test_a_step_that_asks_for_a_person_holds_its_consumer_at_once(
 
 
 def test_nothing_is_launched_until_a_person_resumes_and_then_all_that_came_is_read(
-    world: World, platform: Platform, subscription: Subscription, runs: ToldRuns
+    world: World, platform: Platform, subscription: Subscription, runs: ReportedRuns
 ) -> None:
     held(world, platform, subscription, runs)
     world.change(version=1)
@@ -100,12 +102,12 @@ def test_nothing_is_launched_until_a_person_resumes_and_then_all_that_came_is_re
     assert launched(tick) == [(1, 2)]
     assert one(tick.launches).ranges()["bronze.orders"].end == "1"
     commit(platform, one(tick.launches))
-    runs.tell(one(tick.launches), RunState.SUCCEEDED)
+    runs.report(one(tick.launches), RunState.SUCCEEDED)
     assert "completed by its commit" in ticked(platform, subscription, runs).sentences[0]
 
 
 def test_an_attempt_that_another_has_followed_holds_nothing(
-    world: World, platform: Platform, subscription: Subscription, runs: ToldRuns
+    world: World, platform: Platform, subscription: Subscription, runs: ReportedRuns
 ) -> None:
     world.change(version=0)
     execution = one(ticked(platform, subscription, runs).launches)

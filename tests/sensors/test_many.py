@@ -137,7 +137,7 @@ def test_a_subscription_that_rests_needs_what_came_since_only(
     assert launched.ranges()["lake.t"].end == "1"
 
 
-def test_a_subscription_that_was_put_back_is_decided_although_nobody_told_the_sensor(
+def test_a_subscription_that_was_put_back_is_decided_although_nobody_reported_the_sensor(
     world: World, platform: Platform
 ) -> None:
     subscription = Subscription(

@@ -100,7 +100,7 @@ def webserver(answer: Any) -> Iterator[tuple[str, list[Any]]]:
 
 
 @pytest.mark.tier2
-def test_it_is_loaded_anew_once_for_each_change_and_said_where_it_cannot_be(
+def test_it_is_loaded_again_once_for_each_change_and_said_where_it_cannot_be(
     lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform, cursor = lakechime.platform, None

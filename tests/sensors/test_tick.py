@@ -1,5 +1,5 @@
 """One tick of a subscription: what it launches, completes, retries and says. Store, ledger and
-Delta tables are real, the runs are told.
+Delta tables are real, the runs are reported.
 """
 
 from dataclasses import dataclass, field, replace
@@ -25,8 +25,8 @@ DAYS = every(days=1, start="2013-01-02", until="2013-01-10")
 
 
 @dataclass
-class ToldRuns:
-    """The runs of attempts, as a test tells them; by execution and attempt."""
+class ReportedRuns:
+    """The runs of attempts, as a test reports them; by execution and attempt."""
 
     facts: dict[tuple[str, int], RunFact] = field(default_factory=dict)
     lost: list[tuple[str, str]] = field(default_factory=list)
@@ -37,7 +37,7 @@ class ToldRuns:
     def report_lost(self, run_id: str, reason: str) -> None:
         self.lost.append((run_id, reason))
 
-    def tell(
+    def report(
         self,
         execution: Execution,
         state: RunState,
@@ -53,8 +53,8 @@ def world(sqlite_engine: Engine) -> World:
 
 
 @pytest.fixture
-def runs() -> ToldRuns:
-    return ToldRuns()
+def runs() -> ReportedRuns:
+    return ReportedRuns()
 
 
 def commit(platform: Platform, execution: Execution) -> None:
@@ -81,7 +81,7 @@ def one(executions: tuple[Execution, ...]) -> Execution:
 
 
 def test_a_retry_reads_all_that_came_unless_its_subscription_takes_so_many_commits_at_most(
-    world: World, platform: Platform, runs: ToldRuns
+    world: World, platform: Platform, runs: ReportedRuns
 ) -> None:
     subscriptions = [
         replace(a_subscription(f"taking {most}"), max_commits=most) for most in (None, 1)
@@ -90,7 +90,7 @@ def test_a_retry_reads_all_that_came_unless_its_subscription_takes_so_many_commi
     for execution in [
         one(ticked(platform, subscription, runs).launches) for subscription in subscriptions
     ]:
-        runs.tell(execution, RunState.FAILED)
+        runs.report(execution, RunState.FAILED)
     world.change(version=1)
     for subscription in subscriptions:
         ticked(platform, subscription, runs)
@@ -105,7 +105,7 @@ def test_a_retry_reads_all_that_came_unless_its_subscription_takes_so_many_commi
 
 
 def test_a_paused_trigger_launches_no_run_and_no_later_attempt_until_it_is_resumed(
-    world: World, platform: Platform, runs: ToldRuns
+    world: World, platform: Platform, runs: ReportedRuns
 ) -> None:
     by = By(who="ann", reason="upstream is broken")
     levels = PartitionLevels.of({"day": "date"})
@@ -119,7 +119,7 @@ def test_a_paused_trigger_launches_no_run_and_no_later_attempt_until_it_is_resum
         world.change(version=version, partition=[day])
     failed, lost = ticked(platform, subscription, runs).launches
     world.people.pause(world.evaluator.activate(subscription), by)
-    runs.tell(failed, RunState.FAILED)
+    runs.report(failed, RunState.FAILED)
     ticked(platform, subscription, runs)
     world.let_pass(60_000)
     paused = ticked(platform, subscription, runs)
@@ -141,11 +141,11 @@ def test_a_paused_trigger_launches_no_run_and_no_later_attempt_until_it_is_resum
 
 
 def test_the_success_of_a_run_completes_a_subscription_without_a_target(
-    world: World, platform: Platform, runs: ToldRuns
+    world: World, platform: Platform, runs: ReportedRuns
 ) -> None:
     world.change(version=0)
     execution = one(ticked(platform, a_subscription(), runs).launches)
-    runs.tell(execution, RunState.SUCCEEDED)
+    runs.report(execution, RunState.SUCCEEDED)
     assert (
         "execution 1 of silver is completed by the success of run run-1"
         in ticked(platform, a_subscription(), runs).sentences
@@ -154,12 +154,12 @@ def test_the_success_of_a_run_completes_a_subscription_without_a_target(
 
 
 def test_a_success_without_a_commit_is_no_success_where_a_target_decides(
-    world: World, platform: Platform, runs: ToldRuns
+    world: World, platform: Platform, runs: ReportedRuns
 ) -> None:
     subscription = a_subscription(target=TARGET)
     world.change(version=0)
     execution = one(ticked(platform, subscription, runs).launches)
-    runs.tell(execution, RunState.SUCCEEDED)
+    runs.report(execution, RunState.SUCCEEDED)
     assert (
         "execution 1 of silver is tried again as attempt 2: run run-1 succeeded without a commit"
         in ticked(platform, subscription, runs).sentences
@@ -167,13 +167,13 @@ def test_a_success_without_a_commit_is_no_success_where_a_target_decides(
 
 
 def test_a_run_that_died_after_its_commit_is_completed_by_it_and_its_event_is_there_first(
-    world: World, platform: Platform, runs: ToldRuns
+    world: World, platform: Platform, runs: ReportedRuns
 ) -> None:
     subscription = a_subscription(target=TARGET)
     world.change(version=0)
     execution = one(ticked(platform, subscription, runs).launches)
     commit(platform, world.ledger.begin(execution.execution_id, "run-1"))
-    runs.tell(execution, RunState.FAILED)
+    runs.report(execution, RunState.FAILED)
     found = ticked(platform, subscription, runs)
     assert (found.launches, found.sentences[0]) == (
         (),
@@ -184,12 +184,12 @@ def test_a_run_that_died_after_its_commit_is_completed_by_it_and_its_event_is_th
 
 
 def test_a_run_whose_lease_is_over_is_reported_lost_and_superseded(
-    world: World, platform: Platform, runs: ToldRuns
+    world: World, platform: Platform, runs: ReportedRuns
 ) -> None:
     world.change(version=0)
     execution = one(ticked(platform, a_subscription(), runs).launches)
     world.ledger.begin(execution.execution_id, "run-1")
-    runs.tell(execution, RunState.LIVE)
+    runs.report(execution, RunState.LIVE)
     world.end_leases()
     ticked(platform, a_subscription(), runs)
     assert runs.lost == [
@@ -202,21 +202,21 @@ def test_a_run_whose_lease_is_over_is_reported_lost_and_superseded(
 
 
 def test_a_run_that_started_but_never_began_is_not_waited_for_for_ever(
-    world: World, platform: Platform, runs: ToldRuns
+    world: World, platform: Platform, runs: ReportedRuns
 ) -> None:
     world.change(version=0)
     execution = one(ticked(platform, a_subscription(), runs).launches)
     now = world.store.now()
-    runs.tell(execution, RunState.LIVE, started_ts=now)
+    runs.report(execution, RunState.LIVE, started_ts=now)
     ticked(platform, a_subscription(), runs)
     assert runs.lost == []
-    runs.tell(execution, RunState.LIVE, started_ts=now - UNBEGUN_MS - 1)
+    runs.report(execution, RunState.LIVE, started_ts=now - UNBEGUN_MS - 1)
     ticked(platform, a_subscription(), runs)
     assert [run for run, _ in runs.lost] == ["run-1"]
 
 
 def test_a_partition_that_dagster_does_not_know_is_refused_before_the_claim(
-    world: World, platform: Platform, runs: ToldRuns
+    world: World, platform: Platform, runs: ReportedRuns
 ) -> None:
     levels = PartitionLevels.of({"day": "date"})
     condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d")}, levels)

@@ -25,7 +25,7 @@ from lakechime_dagster.triggers.schedule import every
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
-from tests.sensors.test_tick import ToldRuns, one
+from tests.sensors.test_tick import ReportedRuns, one
 from tests.support.world import World, ticked
 
 NAME = "shop.orders__changes"
@@ -39,8 +39,8 @@ def world(sqlite_engine: Engine) -> World:
 
 
 @pytest.fixture
-def runs() -> ToldRuns:
-    return ToldRuns()
+def runs() -> ReportedRuns:
+    return ReportedRuns()
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def read_to(world: World) -> SourceOffsets | None:
 
 
 def test_what_a_source_holds_is_claimed_and_frozen(
-    world: World, platform: Platform, runs: ToldRuns, folder: Path
+    world: World, platform: Platform, runs: ReportedRuns, folder: Path
 ) -> None:
     subscription = a_source(folder)
     drop(folder, "a.jsonl", "1", "2")
@@ -92,12 +92,12 @@ def test_what_a_source_holds_is_claimed_and_frozen(
 
 
 def test_a_retry_reads_just_what_was_claimed(
-    world: World, platform: Platform, runs: ToldRuns, folder: Path
+    world: World, platform: Platform, runs: ReportedRuns, folder: Path
 ) -> None:
     subscription = a_source(folder)
     drop(folder, "a.jsonl", "1")
     execution = one(ticked(platform, subscription, runs).launches)
-    runs.tell(execution, RunState.FAILED)
+    runs.report(execution, RunState.FAILED)
     drop(folder, "a.jsonl", "2")
     ticked(platform, subscription, runs)
     (waiting,) = world.ledger.open_executions(world.evaluator.activate(subscription))
@@ -105,7 +105,7 @@ def test_a_retry_reads_just_what_was_claimed(
 
 
 def test_a_source_is_asked_at_the_points_of_its_schedule(
-    world: World, platform: Platform, runs: ToldRuns, folder: Path
+    world: World, platform: Platform, runs: ReportedRuns, folder: Path
 ) -> None:
     subscription = a_source(folder, minutes=24 * 60)
     polled: PolledAt = {}
@@ -123,7 +123,7 @@ def test_a_source_is_asked_at_the_points_of_its_schedule(
 
 
 def test_a_claim_that_its_limit_cut_is_followed_at_once_whatever_the_pace(
-    world: World, platform: Platform, runs: ToldRuns, folder: Path
+    world: World, platform: Platform, runs: ReportedRuns, folder: Path
 ) -> None:
     subscription = a_source(folder, minutes=24 * 60, max_bytes=4)
     polled: PolledAt = {}
@@ -143,7 +143,7 @@ def test_a_claim_that_its_limit_cut_is_followed_at_once_whatever_the_pace(
 
 
 def test_a_file_that_shrank_holds_the_consumer_until_a_person_resumes(
-    world: World, platform: Platform, runs: ToldRuns, folder: Path
+    world: World, platform: Platform, runs: ReportedRuns, folder: Path
 ) -> None:
     subscription = a_source(folder)
     drop(folder, "a.jsonl", "1", "2")
@@ -185,7 +185,7 @@ def test_a_person_gets_what_the_source_holds_whatever_its_pace(
 
 
 def test_a_source_is_put_to_now_and_never_back(
-    world: World, platform: Platform, runs: ToldRuns, folder: Path
+    world: World, platform: Platform, runs: ReportedRuns, folder: Path
 ) -> None:
     subscription = a_source(folder)
     drop(folder, "a.jsonl", "1", "2")
@@ -209,7 +209,7 @@ def test_a_source_is_put_to_now_and_never_back(
 
 
 def test_one_sensor_for_many_subscriptions_asks_each_feed(
-    world: World, platform: Platform, runs: ToldRuns, folder: Path
+    world: World, platform: Platform, runs: ReportedRuns, folder: Path
 ) -> None:
     fed, woken = (
         a_source(folder),

@@ -13,7 +13,7 @@ from lakechime_dagster.tables.events import Contract, Pin
 from tests.silver.test_schema import event
 
 NEW = KnownType(type="buy", table="shop.buy")
-Told = tuple[str, str, str, str | None]
+Reported = tuple[str, str, str, str | None]
 
 
 def prototype(text: str, producer: str | None = None) -> Prototype:
@@ -31,7 +31,7 @@ def prototype(text: str, producer: str | None = None) -> Prototype:
 
 def after(
     known: KnownType, *texts: str, contract: Contract | None = None, by: Sequence[str | None] = ()
-) -> tuple[KnownType, list[Told]]:
+) -> tuple[KnownType, list[Reported]]:
     """What is known after a step, and what it broke."""
     who = [*by, *[None] * (len(texts) - len(by))]
     one = learned(
@@ -41,21 +41,21 @@ def after(
     )
     if one is None:
         return known, []
-    told = [(each.path, each.kind, each.how.value, each.producer) for each in one.breaking]
-    return one.known_after(known, known.schema_version + one.is_new_schema), told
+    reported = [(each.path, each.kind, each.how.value, each.producer) for each in one.breaking]
+    return one.known_after(known, known.schema_version + one.is_new_schema), reported
 
 
 def test_new_columns_and_the_birth_of_a_table_break_nothing() -> None:
-    known, told = after(NEW, '{"a":1,"b":{"c":1}}', '{"a":"x"}')
-    assert told == []
+    known, reported = after(NEW, '{"a":1,"b":{"c":1}}', '{"a":"x"}')
+    assert reported == []
     assert after(known, '{"d":1,"b":{"e":[{"f":1}]}}', '{"a":null,"b":{"c":[]},"g":{}}')[1] == []
 
 
-def test_a_variant_of_a_column_that_was_there_breaks_and_who_brought_it_is_told() -> None:
+def test_a_variant_of_a_column_that_was_there_breaks_and_who_brought_it_is_reported() -> None:
     known, _ = after(NEW, '{"a":1,"b":{"c":1},"d":[{"e":1}]}', by=["web"])
     texts = ['{"a":2}', '{"a":"x"}', '{"a":"x","b":{"c":true}}', '{"d":[{"e":1.5}]}']
-    known, told = after(known, *texts, by=["web", "ios", "tv", None])
-    assert sorted(told) == [
+    known, reported = after(known, *texts, by=["web", "ios", "tv", None])
+    assert sorted(reported) == [
         ("/a", "string", "variant", "ios"),
         ("/b/c", "bool", "variant", "tv"),
         ("/d[]/e", "fraction", "variant", None),
@@ -67,8 +67,8 @@ def test_what_a_contract_freezes_breaks_when_it_comes_first() -> None:
     frozen = Contract(columns="freeze", kinds="freeze")
     known, _ = after(NEW, '{"a":1,"o":{"p":1},"l":[1]}', contract=frozen)
     text = '{"a":"x","o":{"q":{"r":1}},"l":["x"],"n":{"m":1},"A":1}'
-    known, told = after(known, text, contract=frozen, by=["tv"])
-    assert sorted(told) == [
+    known, reported = after(known, text, contract=frozen, by=["tv"])
+    assert sorted(reported) == [
         ("/a", "string", "frozen", "tv"),
         ("/l[]", "string", "frozen", "tv"),
         ("/n", "object", "frozen", "tv"),
@@ -98,8 +98,8 @@ def test_what_is_ignored_or_kept_as_text_breaks_nothing() -> None:
 
 def test_what_has_no_column_for_a_cap_breaks_also_at_the_birth_of_a_table() -> None:
     wide = json.dumps({f"f{number:04}": number for number in range(900)})
-    known, told = after(NEW, wide, by=["web"])
-    assert (told[0], len(told)) == (("/f0500", "long", "cap", "web"), MAX_BREAKING)
+    known, reported = after(NEW, wide, by=["web"])
+    assert (reported[0], len(reported)) == (("/f0500", "long", "cap", "web"), MAX_BREAKING)
     assert after(known, '{"f0000":"x","g":{},"f0500":5}')[1] == [("/f0000", "string", "cap", None)]
 
 

@@ -75,7 +75,7 @@ def test_what_somebody_changed_is_named_by_its_path(
     assert faults(EVENT, row_of(EVENT, schema) | change, schema) == found
 
 
-def test_values_that_the_contract_leaves_out_are_not_missed_and_what_is_there_beside_is_told() -> (
+def test_values_that_the_contract_leaves_out_are_not_missed_and_what_is_there_beside_is_reported() -> (
     None
 ):
     schema, contract = schema_of('{"price":1}'), Contract(columns="discard_value")

@@ -38,15 +38,16 @@ GARBAGE = st.text("{}[]\":,-+.eE0123tfn \\u\t\n'", max_size=12)
 def by(read: Any, text: str) -> Any:
     """What a reader makes of a text, types and all; None where it refuses it."""
     try:
-        return told(read(text))
+        return reported(read(text))
     except ValueError:
         return None
 
 
-def told(value: Any) -> Any:
+def reported(value: Any) -> Any:
     if isinstance(value, list):
         return type(value), [
-            (one[0], told(one[1])) if isinstance(value, Fields) else told(one) for one in value
+            (one[0], reported(one[1])) if isinstance(value, Fields) else reported(one)
+            for one in value
         ]
     return type(value), value
 
@@ -105,7 +106,7 @@ def test_what_only_other_readers_take_is_refused(text: str) -> None:
 
 def test_nothing_is_lost() -> None:
     found = parsed('{"a": 1.50, "a": 12345678901234567890123, "b": [1e5, -0, "1"]}')
-    assert told(found) == told(
+    assert reported(found) == reported(
         Fields(
             [
                 ("a", Fraction("1.50")),

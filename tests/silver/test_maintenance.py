@@ -1,4 +1,4 @@
-"""The commit that tells a type's checkpoint stays in its table's log, whatever maintenance commits
+"""The commit that reports a type's checkpoint stays in its table's log, whatever maintenance commits
 behind it.
 """
 
@@ -18,10 +18,10 @@ def kept(age: float | None, **properties: str) -> dict[str, str]:
     files = TableFiles(
         table="shop.buy", properties={f"delta.{name}": value for name, value in properties.items()}
     )
-    told = None if age is None else NOW - round(age * DAY)
+    reported = None if age is None else NOW - round(age * DAY)
     return dict(
         keeping_newest(
-            Maintenance(properties={"delta.appendOnly": "false"}), files, told, NOW
+            Maintenance(properties={"delta.appendOnly": "false"}), files, reported, NOW
         ).properties
     )
 

@@ -25,12 +25,12 @@ TYPE, TITLE = ("head", "type"), ("title",)
         (b'{"head":{"type":"%s"}}' % (b"x" * (MAX_TYPE + 1)), NoType.TOO_LONG),
     ],
 )
-def test_a_payload_without_a_type_tells_why(payload: bytes, reason: Refusal | NoType) -> None:
+def test_a_payload_without_a_type_reports_why(payload: bytes, reason: Refusal | NoType) -> None:
     found = scanned(payload, TYPE, TITLE)
     assert (found.reason, found.type, found.typed_hash) == (reason, None, None)
 
 
-def test_of_several_fields_of_one_name_the_last_tells_the_type() -> None:
+def test_of_several_fields_of_one_name_the_last_reports_the_type() -> None:
     found = scanned(b'{"head":{"type":"a","type":"b"},"title":"x","title":5}', TYPE, TITLE)
     assert (found.reason, found.type, found.producer, found.flags) == (
         None,
@@ -40,12 +40,12 @@ def test_of_several_fields_of_one_name_the_last_tells_the_type() -> None:
     )
 
 
-def test_the_producer_is_told_where_it_is_text_and_cut() -> None:
-    told = [
+def test_the_producer_is_reported_where_it_is_text_and_cut() -> None:
+    reported = [
         scanned(b'{"head":{"type":"a"},"title":%s}' % title, TYPE, TITLE).producer
         for title in (b'"sonic"', b"1", b'"a\\u0000"')
     ]
-    assert told == ["sonic", None, None]
+    assert reported == ["sonic", None, None]
     assert (
         scanned(b'{"head":{"type":"a"},"title":"%s"}' % (b"x" * 600), TYPE, TITLE).producer
         == "x" * MAX_TYPE

@@ -78,7 +78,7 @@ def shape(text: str, schema: TypeSchema, contract: Contract | None = None) -> Sh
     return shaped(event(text), schema, contract or Contract())
 
 
-def told(one: Shaped) -> list[tuple[str, str, str]]:
+def reported(one: Shaped) -> list[tuple[str, str, str]]:
     return [(rescued.pointer, rescued.text, rescued.reason.value) for rescued in one.rescued]
 
 
@@ -263,15 +263,15 @@ def test_columns_of(events: list[str], columns: dict[str, Any]) -> None:
 def test_what_no_column_takes_is_rescued_with_its_pointer_and_reason(
     text: str, known: str, rescued: list[tuple[str, str, str]]
 ) -> None:
-    assert told(shape(text, schema_of(known))) == rescued
+    assert reported(shape(text, schema_of(known))) == rescued
 
 
 def test_a_whole_number_is_in_a_double_only_where_it_is_that_number() -> None:
     contract = Contract(is_double_first=True)
     schema = schema_of('{"a":1}', contract=contract)
     assert columns_of(schema) == {"a": "double"}
-    assert told(shape('{"a":9007199254740992}', schema, contract)) == []
-    assert told(shape('{"a":9007199254740993}', schema, contract)) == [
+    assert reported(shape('{"a":9007199254740992}', schema, contract)) == []
+    assert reported(shape('{"a":9007199254740993}', schema, contract)) == [
         ("/a", "9007199254740993", "inexact")
     ]
 
@@ -281,14 +281,14 @@ def test_a_pinned_path_has_its_type_from_birth_and_an_ignored_one_no_column() ->
     schema = schema_of('{"a":1,"b":1,"c":{"17":1}}', contract=contract)
     assert columns_of(schema) == {"a": "double", "c": "json"}
     one = shape('{"b":5,"c":{"18":[ 1.0 ]}}', schema, contract)
-    assert (json.loads(one.row), told(one), one.discarded) == ({"c": '{"18":[1.0]}'}, [], 1)
+    assert (json.loads(one.row), reported(one), one.discarded) == ({"c": '{"18":[1.0]}'}, [], 1)
 
 
 def test_a_column_that_is_there_takes_its_values_though_they_are_ignored_by_now() -> None:
     schema = schema_of('{"a":1,"b":{"c":1}}')
     ignoring = Contract(pins={"/a": Pin.IGNORE, "/b/c": Pin.IGNORE, "/b/d": Pin.IGNORE})
     one = shape('{"a":2,"b":{"c":3,"d":4},"new":5}', schema, ignoring)
-    assert (json.loads(one.row), told(one), one.discarded) == (
+    assert (json.loads(one.row), reported(one), one.discarded) == (
         {"a": 2, "b": {"c": 3}},
         [("/new", "5", "unknown")],
         1,
@@ -299,7 +299,7 @@ def test_a_contract_says_how_many_columns_there_are() -> None:
     contract, wide = Contract(max_columns=2), '{"a":1,"b":2,"c":3}'
     schema = schema_of(wide, contract=contract)
     assert columns_of(schema) == {"a": "long", "b": "long"}
-    assert told(shape(wide, schema, contract)) == [("/c", "3", "cap")]
+    assert reported(shape(wide, schema, contract)) == [("/c", "3", "cap")]
     assert Contract(kinds="rescue").within(contract).column_cap == 2
     assert (
         schema_of(

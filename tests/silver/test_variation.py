@@ -90,7 +90,7 @@ def test_only_events_of_one_set_of_paths_and_kinds_have_one_hash(
         ("[]", Kind.EMPTY_ARRAY),
     ],
 )
-def test_a_kind_is_told_by_the_spelling(spelled: str, kind: Kind) -> None:
+def test_a_kind_is_reported_by_the_spelling(spelled: str, kind: Kind) -> None:
     assert of(f'{{"a":{spelled}}}').kinds == {("", Kind.OBJECT), ("/a", kind)}
 
 
@@ -110,7 +110,7 @@ def test_paths_name_fields_and_elements() -> None:
 
 
 def test_names_that_look_like_paths_are_not_taken_for_them() -> None:
-    told = [
+    reported = [
         '{"a":{"b":1}}',
         '{"a/b":1}',
         '{"a":[1]}',
@@ -119,7 +119,7 @@ def test_names_that_look_like_paths_are_not_taken_for_them() -> None:
         '{"a":{"":1}}',
         '{"a/":1}',
     ]
-    assert len({of(text).names_hash for text in told}) == len(told)
+    assert len({of(text).names_hash for text in reported}) == len(reported)
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["event"][:40])

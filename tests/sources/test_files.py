@@ -65,7 +65,7 @@ def test_a_file_that_shrank_needs_a_person_and_hides_no_other(source: FileSource
     )
 
 
-def test_a_file_that_was_written_anew_and_is_longer_is_found_by_the_end_of_its_line(
+def test_a_file_that_was_rewritten_and_is_longer_is_found_by_the_end_of_its_line(
     source: FileSource,
 ) -> None:
     (source.folder / "a.jsonl").write_bytes(b'{"id":1,"name":"x"}\n')
@@ -76,7 +76,7 @@ def test_a_file_that_was_written_anew_and_is_longer_is_found_by_the_end_of_its_l
     )
 
 
-def test_a_name_that_is_no_text_is_told(source: FileSource) -> None:
+def test_a_name_that_is_no_text_is_reported(source: FileSource) -> None:
     Path(os.fsdecode(bytes(source.folder) + b"/\xff.jsonl")).write_bytes(b"1\n")
     with pytest.raises(
         MessagesUnreadableError, match=r"'\\udcff\.jsonl' in .* is not UTF-8; rename the file"

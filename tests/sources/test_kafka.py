@@ -71,7 +71,9 @@ def test_a_new_topic_that_matches_and_a_new_partition_are_read_from_their_beginn
 
 
 @pytest.mark.services
-def test_partitions_that_grew_are_a_finding_where_messages_tell_no_position(topics: Topics) -> None:
+def test_partitions_that_grew_are_a_finding_where_messages_report_no_position(
+    topics: Topics,
+) -> None:
     topics.create("orders")
     first = look_at(topics)
     topics.grow("orders", 3)
@@ -100,7 +102,7 @@ def test_what_was_deleted_above_the_checkpoint_is_a_finding_with_both_offsets_an
 
 
 @pytest.mark.services
-def test_a_topic_that_was_deleted_and_made_anew_is_a_finding_with_both_ids(topics: Topics) -> None:
+def test_a_topic_that_was_deleted_and_recreated_is_a_finding_with_both_ids(topics: Topics) -> None:
     topics.create("orders")
     topics.create("planes")
     topics.send("orders", "a", "b")

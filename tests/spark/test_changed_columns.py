@@ -44,8 +44,8 @@ def started(spark: SparkSession, folder: Path, refresh: RefreshMode) -> tuple[So
     return source, subscription
 
 
-def told(subscription: Subscription) -> str | None:
-    """What the events of the newest commit of the target tell."""
+def reported(subscription: Subscription) -> str | None:
+    """What the events of the newest commit of the target report."""
     subscription.run()
     log = open_log(subscription.job.location, "target")
     (event,) = log.events_of_commit(log.version)
@@ -66,10 +66,10 @@ def test_a_table_that_is_replaced_names_them_if_all_its_rows_stay(
 ) -> None:
     source, subscription = started(spark, tmp_path, RefreshMode.FULL)
     source.update({"amount": "2.5", "note": "'late'"}, "id = 1")
-    assert told(subscription) == '["amount","note"]'
+    assert reported(subscription) == '["amount","note"]'
     foreign(subscription)
     source.update({"note": "'later'"}, "id = 1")
-    assert told(subscription) is None  # the row of another goes too
+    assert reported(subscription) is None  # the row of another goes too
 
 
 def test_a_merge_names_nothing_if_a_row_came_or_another_commit_was_first(
@@ -78,7 +78,7 @@ def test_a_merge_names_nothing_if_a_row_came_or_another_commit_was_first(
     source, subscription = started(spark, tmp_path, RefreshMode.ROWS)
     source.update({"note": "'late'"}, "id = 1")
     source.write((3, 3.5, "c"))
-    assert told(subscription) is None
+    assert reported(subscription) is None
 
     def overtaken(session: SparkSession, target: Any, changes: DataFrame) -> None:
         DeltaTable(subscription.job.location).update(updates={"amount": "9.0"}, predicate="id = 1")
@@ -86,4 +86,4 @@ def test_a_merge_names_nothing_if_a_row_came_or_another_commit_was_first(
 
     monkeypatch.setattr("lakechime_dagster.spark.refresh.merge", overtaken)
     source.update({"note": "'later'"}, "id = 1")
-    assert told(subscription) is None  # it put back an amount that it did not compare with
+    assert reported(subscription) is None  # it put back an amount that it did not compare with

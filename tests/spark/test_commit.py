@@ -99,7 +99,7 @@ def test_every_kind_of_write_carries_the_commit_metadata_and_leaves_no_conf_behi
 
 
 @pytest.mark.tier1
-def test_a_zombie_that_writes_after_its_successor_is_skipped_and_told_so(
+def test_a_zombie_that_writes_after_its_successor_is_skipped_and_reported_so(
     spark: SparkSession, target: Target
 ) -> None:
     zombie, successor = make_commit_metadata(1, attempt=1), make_commit_metadata(1, attempt=2)

@@ -9,15 +9,17 @@ from lakechime_dagster.spark.driver import SparkFailedError, described
 
 pytestmark = pytest.mark.spark
 
-TOLD = "no space is left on a disk that Spark writes to; free some, and the next attempt goes on"
+REPORTED = (
+    "no space is left on a disk that Spark writes to; free some, and the next attempt goes on"
+)
 
 
-def test_a_full_disk_below_other_failures_is_told_too(spark: SparkSession) -> None:
+def test_a_full_disk_below_other_failures_is_reported_too(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     full = jvm.java.io.IOException("No space left on device")
     task = jvm.java.lang.RuntimeException(
         "[TASK_WRITE_FAILED] Task failed while writing rows", full
     )
-    with pytest.raises(SparkFailedError) as told, described():
+    with pytest.raises(SparkFailedError) as reported, described():
         jvm.java.util.concurrent.CompletableFuture.failedFuture(task).get()
-    assert str(told.value) == TOLD
+    assert str(reported.value) == REPORTED

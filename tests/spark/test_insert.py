@@ -135,7 +135,7 @@ def test_a_key_that_another_writer_brings_after_the_comparison_is_there_once(
 def test_an_attempt_that_another_one_overtakes_adds_nothing(
     spark: SparkSession, begun: Subscription, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other one's commit is empty, so that it is its transaction alone that tells of it."""
+    """The other one's commit is empty, so that it is its transaction alone that reports of it."""
     source.write((2, "b"))
     target = Target(
         name="target",

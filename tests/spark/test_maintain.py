@@ -258,7 +258,7 @@ def looked_for_in(target: Target) -> tuple[int, float]:
 def test_a_table_that_merges_collapsed_is_laid_out_by_its_keys_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Without vectors a MERGE writes the files that it touches anew, into as many as it has
+    """Without vectors a MERGE writes the files that it touches again, into as many as it has
     tasks.
     """
     target = laid_out(spark, tmp_path)

@@ -1,4 +1,4 @@
-"""The values in JSON texts at places that patterns tell."""
+"""The values in JSON texts at places that patterns report."""
 
 import json
 from typing import Any
@@ -28,15 +28,15 @@ def found(row: Any, *names: str, texts: tuple[str, ...] = ()) -> set[tuple[int, 
 
 
 def test_places_are_fields_elements_and_texts_within_texts() -> None:
-    told = {
+    reported = {
         "to": [{"email": "a"}, {"email": "b"}],
         "from": {"email": "c"},
         "n": 12345678901234567890,
         "ok": True,
     }
     row = {
-        "payload": json.dumps(told),
-        "Deep": {"text": json.dumps({"x": json.dumps(told)})},
+        "payload": json.dumps(reported),
+        "Deep": {"text": json.dumps({"x": json.dumps(reported)})},
         "email": "d",
         "gone": None,
     }
@@ -69,7 +69,7 @@ def test_names_with_signs_of_their_own_are_found() -> None:
     assert found(row, "a.b", "c/d:$.e~/f[") == {(0, "x"), (1, "y")}
 
 
-def test_a_text_that_cannot_be_read_is_told_and_nothing_of_it() -> None:
+def test_a_text_that_cannot_be_read_is_reported_and_nothing_of_it() -> None:
     assert found({"value": "{half", "email": "a"}, "email", texts=("value",)) == {
         (0, "a"),
         (UNREADABLE, ""),

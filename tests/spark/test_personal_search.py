@@ -123,7 +123,7 @@ def test_a_person_is_found_in_messages_history_state_and_refused_changes(
         value=(order(3, at=9, name="Xanthippe").value or b"").replace(b'"u"', b'"?"'),
     )
     names = [(1, 1, "Xanthippe"), (2, 2, "Yolanda"), (1, 3, "Zenobia"), (2, 4, "Xanthippe")]
-    table.tell(
+    table.send(
         [
             *(order(number, at=at, name=name) for number, at, name in names),
             broken,
@@ -146,29 +146,32 @@ def test_a_person_is_found_in_messages_history_state_and_refused_changes(
     ]
     places = {one.table: one for one in searched_tables(lake, tags, {}, "_rescued")}
     keys = keys_frame(spark, [subject(1, name="Xanthippe"), subject(2, name="Nobody")])
-    told = {
+    reported = {
         name: list(matches(keys, one, f"{tmp_path}/{name.replace('.', '/')}"))
         for name, one in places.items()
     }
     rows = {
         name: [json.loads(one.row) for one in matched if one.subject != NOBODY]
-        for name, matched in told.items()
+        for name, matched in reported.items()
     }
-    assert {one.subject for matched in told.values() for one in matched} == {1, NOBODY}
+    assert {one.subject for matched in reported.values() for one in matched} == {1, NOBODY}
     assert sorted(row["id"] for row in rows["shop.orders"]) == [1, 2]
     assert [row["id"] for row in rows["shop.orders"] if row["__END_SEQ"] is not None] == [1]
     assert sorted(row["offset"] for row in rows["shop.orders__changes"]) == [1, 4, 9]
     assert rows["shop.orders__state"]
     assert [json.loads(row["row"])["offset"] for row in rows["shop.orders__quarantine"]] == [9]
     unread = {
-        name: one.rows for name, matched in told.items() for one in matched if one.subject == NOBODY
+        name: one.rows
+        for name, matched in reported.items()
+        for one in matched
+        if one.subject == NOBODY
     }
     assert unread["shop.orders__changes"] == 1
 
 
 @contextmanager
 def event_log(spark: SparkSession, folder: Path) -> Iterator[None]:
-    """All that Spark tells of what it does meanwhile, written as its history server reads it."""
+    """All that Spark reports of what it does meanwhile, written as its history server reads it."""
     folder.mkdir()
     context: Any = spark.sparkContext._jsc.sc()  # type: ignore[attr-defined]
     jvm: Any = spark._jvm  # type: ignore[attr-defined]
@@ -198,7 +201,7 @@ def test_no_value_of_anybody_is_in_a_plan_a_log_or_a_message(
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """Neither those that are asked for nor those of rows, where Spark and its connection tell all
+    """Neither those that are asked for nor those of rows, where Spark and its connection report all
     they can.
     """
     rows = [
@@ -233,7 +236,7 @@ def test_a_table_that_cannot_be_read_is_named_without_what_spark_says(
         partition_by=["name"],
     )
     (file,) = tmp_path.glob("t/*/*.parquet")
-    file.unlink()  # Spark tells its path
+    file.unlink()  # Spark reports its path
     with pytest.raises(TableUnreadableError) as refused:
         found(spark, tmp_path / "t", {"email": "email"}, subject(1, email="Xanthippe"))
     assert "t cannot be searched: Spark says" in str(refused.value)

@@ -1,4 +1,4 @@
-"""Refreshing by increments gives what computing everything anew gives, and every row is counted."""
+"""Refreshing by increments gives what computing everything again gives, and every row is counted."""
 
 import datetime as dt
 import json
@@ -94,7 +94,7 @@ def change(flights: Source, weather: Source, key: int, action: tuple[Any, ...]) 
 def test_increments_in_every_mode_end_where_a_computation_of_everything_ends(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A history drawn anew on each run; `--randomly-seed=N`, N as printed above the tests, draws it
+    """A history drawn again on each run; `--randomly-seed=N`, N as printed above the tests, draws it
     again.
 
     What is wanted of a table is few values first, which are literals of a plan, and then too many
@@ -146,12 +146,10 @@ def test_increments_in_every_mode_end_where_a_computation_of_everything_ends(
             monkeypatch.setattr(module, "MAX_LITERALS", 1)
         assert {
             name: subscription.rows for name, subscription in subscriptions.items()
-        } == computed_anew(spark, both), history
+        } == recomputed(spark, both), history
 
 
-def computed_anew(
-    spark: SparkSession, sources: dict[str, Source]
-) -> dict[str, list[tuple[Any, ...]]]:
+def recomputed(spark: SparkSession, sources: dict[str, Source]) -> dict[str, list[tuple[Any, ...]]]:
     """The rows of each subscription's table, by its definition over everything there is."""
     now = {
         alias: spark.read.format("delta").load(str(source.location))

@@ -1,4 +1,4 @@
-"""What the log of a table with personal columns tells of its rows: never a value of them, from the
+"""What the log of a table with personal columns reports of its rows: never a value of them, from the
 first commit on.
 """
 
@@ -43,14 +43,14 @@ def actions(location: str | Path) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, file.read_text().splitlines())
 
 
-def told(location: str | Path) -> list[dict[str, Any]]:
+def reported(location: str | Path) -> list[dict[str, Any]]:
     """The statistics of each file that a commit added."""
     return [json.loads(one["add"]["stats"]) for one in actions(location) if "add" in one]
 
 
 def bounded(location: str | Path) -> list[set[str]]:
-    """The columns of which the log tells bounds, of each file that a commit added."""
-    return [{*one.get("minValues", {})} for one in told(location)]
+    """The columns of which the log reports bounds, of each file that a commit added."""
+    return [{*one.get("minValues", {})} for one in reported(location)]
 
 
 def log_text(location: str | Path) -> str:
@@ -69,10 +69,10 @@ def test_all_columns_are_listed_that_may_be_but_personal_ones() -> None:
 
 
 @pytest.mark.spark
-def test_no_file_of_a_computed_table_tells_of_a_personal_column(
+def test_no_file_of_a_computed_table_reports_of_a_personal_column(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """By append, by merge and as a whole; a new column is told of once its writer has listed it."""
+    """By append, by merge and as a whole; a new column is reported of once its writer has listed it."""
     people = Source(tmp_path / "people", PEOPLE)
     people.write((1, "ann@example.com", "Ulm"), (2, "bob@example.com", "Bonn"))
     extra: list[str] = []
@@ -97,7 +97,7 @@ def test_no_file_of_a_computed_table_tells_of_a_personal_column(
         "bob@example.com",
     ]
     assert bounded(subscription.job.location) == [{"id", "town"}] * len(
-        told(subscription.job.location)
+        reported(subscription.job.location)
     )
     extra.append("country")
     people.write((4, "di@example.com", "Rom"))
@@ -108,7 +108,7 @@ def test_no_file_of_a_computed_table_tells_of_a_personal_column(
     assert bounded(subscription.job.location)[-1] == {"id", "town", "country"}
     for location in (subscription.job.location, f"{subscription.job.location}__quarantine"):
         assert "example" not in log_text(location)
-    assert told(f"{subscription.job.location}__quarantine")
+    assert reported(f"{subscription.job.location}__quarantine")
 
 
 @pytest.mark.spark
@@ -137,7 +137,7 @@ def test_a_whole_table_may_lose_a_listed_column(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.spark
-def test_a_table_that_told_of_a_column_before_tells_no_more(
+def test_a_table_that_reported_of_a_column_before_reports_no_more(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     people = Source(tmp_path / "people", PEOPLE)
@@ -152,14 +152,14 @@ def test_a_table_that_told_of_a_column_before_tells_no_more(
 
 
 @pytest.mark.spark
-def test_neither_table_nor_state_of_a_followed_one_tells_of_a_personal_column(
+def test_neither_table_nor_state_of_a_followed_one_reports_of_a_personal_column(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Be it the key, whose values a merge would name in its condition."""
     table = Replica(spark, tmp_path, ("name",), options={"personal": ("name",)})
-    table.tell([order(1, at=1, name="Xanthippe"), order(2, at=2, name="Yolanda")])
+    table.send([order(1, at=1, name="Xanthippe"), order(2, at=2, name="Yolanda")])
     table.run()
-    table.tell([order(1, at=3, name="Xanthippe", amount=7), order(3, at=4, name="Zenobia")])
+    table.send([order(1, at=3, name="Xanthippe", amount=7), order(3, at=4, name="Zenobia")])
     table.run()
     assert {row["name"]: row["amount"] for row in table.rows} == {
         "Xanthippe": 7,
@@ -171,7 +171,7 @@ def test_neither_table_nor_state_of_a_followed_one_tells_of_a_personal_column(
     ]
     assert "MERGE" in operations
     for location in (table.location, table.location + STATE):
-        assert told(location)
+        assert reported(location)
         assert not {
             name for name in ("Xanthippe", "Yolanda", "Zenobia") if name in log_text(location)
         }
@@ -179,7 +179,7 @@ def test_neither_table_nor_state_of_a_followed_one_tells_of_a_personal_column(
 
 
 @pytest.mark.spark
-def test_no_file_of_a_types_table_tells_of_a_personal_path(
+def test_no_file_of_a_types_table_reports_of_a_personal_path(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Whichever of its files are Spark's and which are added by our own hand; nor of what was
@@ -206,7 +206,7 @@ def test_no_file_of_a_types_table_tells_of_a_personal_path(
     game.run()
     location = game.location("buy")
     assert len(game.rows("buy")) == 4
-    least = [one["minValues"] for one in told(location)]
+    least = [one["minValues"] for one in reported(location)]
     assert [one["user"] for one in least] == [{"age": 7}, {"age": 8}, {"age": 9}, {"age": 9}]
     assert [one.get("size") for one in least] == [None, None, None, 3]
     for one in (location, game.bronze):

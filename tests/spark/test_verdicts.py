@@ -98,7 +98,7 @@ def test_another_table_at_the_path_is_recreated(source: Source) -> None:
     assert judge(claimed_after, source.log).verdict is Verdict.RECREATED
 
 
-def test_a_table_that_was_partitioned_anew_within_the_range_is_read_whole(source: Source) -> None:
+def test_a_table_that_was_repartitioned_within_the_range_is_read_whole(source: Source) -> None:
     rows = pa.table({"k": [7], "v": ["b"]}, schema=SCHEMA)
     write(source.location, rows, mode="overwrite", schema_mode="overwrite", partition_by=["v"])
     source.write((8, "b"))

@@ -1,4 +1,4 @@
-"""Lineage is kept once, in whatever order and however often it is told, on every database."""
+"""Lineage is kept once, in whatever order and however often it is reported, on every database."""
 
 from collections.abc import Iterable
 from itertools import permutations
@@ -43,7 +43,7 @@ RECORDS = st.builds(
 )
 
 
-def test_a_record_is_read_back_as_it_was_told(engine: Engine) -> None:
+def test_a_record_is_read_back_as_it_was_reported(engine: Engine) -> None:
     statement = make_statement(
         delay=(
             source("bronze.flights.dep_delay"),
@@ -65,7 +65,7 @@ def test_a_record_is_read_back_as_it_was_told(engine: Engine) -> None:
     assert (found.producer.job, found.last_ms, found.owners) == ("daily", 7, ("team:ops",))
 
 
-def test_a_run_that_tells_what_the_one_before_it_told_adds_no_edges(engine: Engine) -> None:
+def test_a_run_that_reports_what_the_one_before_it_reported_adds_no_edges(engine: Engine) -> None:
     SqlLineage(engine).record_all([make_record(run="a", at=1), make_record(run="b", at=2)])
     found = rows_of(engine)
     assert {name: found[name] for name in ("node", "writer", "statement", "input", "edge")} == {
@@ -79,13 +79,13 @@ def test_a_run_that_tells_what_the_one_before_it_told_adds_no_edges(engine: Engi
     assert found.last_ms == 2
 
 
-def test_what_is_unlike_what_the_run_before_told_is_new(engine: Engine) -> None:
-    told = [
+def test_what_is_unlike_what_the_run_before_reported_is_new(engine: Engine) -> None:
+    reported = [
         make_record(DELAY, run="a", at=1),
         make_record(DELAY, run="b", at=2),
         make_record(WIND, run="c", at=5),
     ]
-    assert [LineageToKeep(one).kept(engine) for one in told] == [True, False, True]
+    assert [LineageToKeep(one).kept(engine) for one in reported] == [True, False, True]
 
 
 def test_owners_are_those_of_the_newest_run_in_whatever_order_they_come(engine: Engine) -> None:
@@ -139,7 +139,7 @@ def test_a_record_is_kept_with_the_transaction_that_it_came_in(engine: Engine) -
 
 @given(st.lists(st.lists(RECORDS, max_size=4), max_size=5))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_holds_is_what_the_newest_runs_told_in_whatever_order_records_come(
+def test_what_holds_is_what_the_newest_runs_reported_in_whatever_order_records_come(
     batches: list[list[LineageRecord]],
 ) -> None:
     engine = fresh_memory()

@@ -13,7 +13,7 @@ from lakechime_dagster.lineage.recording import SqlLineage
 from lakechime_dagster.lineage.store import LineageStandings
 from tests.lineage.factories import make_record, make_statement
 from tests.store.test_lineage import by_name, expected
-from tests.store.test_lineage_network import told
+from tests.store.test_lineage_network import reported
 
 WRITERS, RECORDS, BATCH = 4, 60, 5
 
@@ -54,4 +54,4 @@ def test_what_many_record_at_once_is_what_holds(engine: Engine) -> None:
     assert {
         (one.producer, one.statement.target): by_name(one.statement) for one in standing
     } == expected(everything)
-    assert told(network_at(engine)) == told(network_of([one.statement for one in standing]))
+    assert reported(network_at(engine)) == reported(network_of([one.statement for one in standing]))

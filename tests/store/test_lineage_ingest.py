@@ -1,4 +1,4 @@
-"""What documents tell adds up in any order, however often each comes, on every database."""
+"""What documents report adds up in any order, however often each comes, on every database."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -24,7 +24,7 @@ from tests.lineage.ingest.factories import (
     dataset,
     make_document,
     make_event,
-    told,
+    reported,
 )
 from tests.support.stores import fresh_memory
 
@@ -49,7 +49,7 @@ SEVERAL = [
 
 
 def take(engine: Engine, documents: Iterable[Any], way: str = "test") -> Taken:
-    return SqlIngest(engine).take([told(one) for one in documents], way, LAKE)
+    return SqlIngest(engine).take([reported(one) for one in documents], way, LAKE)
 
 
 def known(engine: Engine) -> tuple[Any, ...]:
@@ -147,7 +147,7 @@ def test_hostile_names_are_kept_as_far_as_a_store_can_hold_them(engine: Engine) 
     assert found.statement.target.startswith("s3://lake/x'; DROP TABLE y --<script>")
 
 
-def test_columns_join_in_whatever_letter_case_others_tell_them(engine: Engine) -> None:
+def test_columns_join_in_whatever_letter_case_others_report_them(engine: Engine) -> None:
     first = make_event(
         outputs=(
             dataset(

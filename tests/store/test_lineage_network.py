@@ -26,7 +26,7 @@ RECORDS = st.builds(
 )
 
 
-def told(network: Network) -> list[set[tuple[str, str, int]]]:
+def reported(network: Network) -> list[set[tuple[str, str, int]]]:
     """Its edges by names."""
     return [
         {
@@ -45,21 +45,21 @@ def test_a_network_is_that_of_what_holds(batches: list[list[LineageRecord]]) -> 
     for batch in batches:
         SqlLineage(engine).record_all(batch)
     standing = LineageStandings(engine).all()
-    assert told(network_at(engine, DECLARED)) == told(
+    assert reported(network_at(engine, DECLARED)) == reported(
         network_of([one.statement for one in standing], DECLARED)
     )
 
 
 def test_a_network_is_read_from_every_database(engine: Engine) -> None:
-    assert told(network_at(engine)) == [set(), set(), set()]
+    assert reported(network_at(engine)) == [set(), set(), set()]
     statement = make_statement(a="s.a", opaque={"b": "rows of an RDD"}, inputs=("t",))
     SqlLineage(engine).record_all(
         [make_record(statement, run="one", at=1), make_record(statement, job="another")]
     )
-    assert told(network_at(engine)) == told(network_of([statement]))
+    assert reported(network_at(engine)) == reported(network_of([statement]))
 
 
-def test_what_others_tell_of_a_declared_table_says_nothing_of_what_its_subscription_reads(
+def test_what_others_report_of_a_declared_table_says_nothing_of_what_its_subscription_reads(
     engine: Engine,
 ) -> None:
     lineage, planned = SqlLineage(engine), make_statement("planned", a="s.x")
@@ -73,8 +73,8 @@ def test_what_others_tell_of_a_declared_table_says_nothing_of_what_its_subscript
     )
     lineage.record_all([*other, beside])
     others = [one.statement for one in (*other, beside)]
-    before = told(network_at(engine, declared, "lake"))
-    assert before == told(network_of(others, declared, ()))
+    before = reported(network_at(engine, declared, "lake"))
+    assert before == reported(network_of(others, declared, ()))
     assert ("s", "t", Part.DECLARED) in before[0]
     assert ("s.x", "planned.a", 1) in before[1]
     lineage.record(
@@ -82,9 +82,9 @@ def test_what_others_tell_of_a_declared_table_says_nothing_of_what_its_subscript
             make_statement("t", b="s.y"), run="of the subscription", namespace="lake", job="t"
         )
     )
-    after = told(network_at(engine, declared, "lake"))
-    assert after == told(network_of(others, declared, ("t",)))
+    after = reported(network_at(engine, declared, "lake"))
+    assert after == reported(network_of(others, declared, ("t",)))
     assert ("s", "t", Part.DECLARED) not in after[0]
     part = network_around(engine, ["s"], declared=declared, namespace="lake")
     assert part is not None
-    assert told(part) == after
+    assert reported(part) == after

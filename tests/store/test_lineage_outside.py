@@ -1,4 +1,4 @@
-"""What is outside of a lake and in use, as both databases tell it."""
+"""What is outside of a lake and in use, as both databases report it."""
 
 from sqlalchemy import Engine
 
@@ -53,7 +53,9 @@ def test_who_read_last_comes_first_with_what_it_reads_and_the_rest_is_counted(
     assert (found.more, look(engine, since=25).more, len(look(engine, since=25))) == (1, 0, 1)
 
 
-def test_data_sets_that_the_lake_does_not_declare_are_told_with_both_sides(engine: Engine) -> None:
+def test_data_sets_that_the_lake_does_not_declare_are_reported_with_both_sides(
+    engine: Engine,
+) -> None:
     lineage = SqlLineage(engine)
     lineage.record(
         make_record(

@@ -30,7 +30,7 @@ OPTIMISED = "-XX:TieredStopAtLevel=4"
 """After those, for the third tier: what is compiled twice costs 100 s in a JVM's first minutes, and
 is won back after many.
 """
-# of an archive of other jars, and of what SHORT_LIVED sets, a JVM tells on its output
+# of an archive of other jars, and of what SHORT_LIVED sets, a JVM reports on its output
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 SECONDS = 180  # of writing the archive, which a busy machine makes slow
 

@@ -57,17 +57,17 @@ class Cli:
 
 
 @pytest.fixture
-def lakechime(lakechime_anew: Cli, upgraded_sqlite: Path) -> Cli:
+def lakechime(lakechime_fresh: Cli, upgraded_sqlite: Path) -> Cli:
     """The command line in a folder with an empty store, with no setting of the outside, on the
     flights demo.
     """
-    make_home(lakechime_anew.home)
-    shutil.copy(upgraded_sqlite, lakechime_anew.home / "dce.sqlite")
-    return lakechime_anew
+    make_home(lakechime_fresh.home)
+    shutil.copy(upgraded_sqlite, lakechime_fresh.home / "dce.sqlite")
+    return lakechime_fresh
 
 
 @pytest.fixture
-def lakechime_anew(
+def lakechime_fresh(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cli]:
     """The command line in an empty folder, with no setting of the outside: its first command makes

@@ -40,7 +40,7 @@ class DeployedTable:
     def messages(self) -> list[dict[str, Any]]:
         return read(self.chain.location(self.bronze))
 
-    def told(self) -> dict[int, int]:
+    def reported(self) -> dict[int, int]:
         """By step how many messages its run says that it counted, by what became of each."""
         found = self.chain.running.instance.fetch_materializations(
             dg.AssetKey(self.name.split(".")), limit=1000
@@ -66,12 +66,12 @@ class DeployedTable:
 
     def read_by_steps(self) -> dict[int, int]:
         """By step how many messages lie in the range that its commit names."""
-        told = {
+        reported = {
             commit["version"]: commit["operationMetrics"] for commit in self._commits(self.bronze)
         }
         rows = {
             version: int(one.get("numOutputRows") or one.get("num_added_rows") or 0)
-            for version, one in told.items()
+            for version, one in reported.items()
         }
         kept = [
             json.loads(commit["userMetadata"])

@@ -1,4 +1,4 @@
-"""Events of many types as programs send them, told by a seed: most are steady, some drift while
+"""Events of many types as programs send them, reported by a seed: most are steady, some drift while
 time goes on, and some are none.
 """
 

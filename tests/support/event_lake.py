@@ -65,7 +65,7 @@ class EventLake:
         return kill_run(self.running, GROUP, when=is_writing)
 
     def lines_in_bronze(self) -> int:
-        """How many lines the stream's table has, as its log tells."""
+        """How many lines the stream's table has, as its log reports."""
         where = self.location(BRONZE)
         if not DeltaTable.is_deltatable(where):
             return 0

@@ -41,7 +41,7 @@ class Reference:
         return Counter(kind for kind, _ in self.offered.values())
 
     def wrong_in_bronze(self) -> Iterator[str]:
-        """Lines that are not there once as they came, or not told as what they are."""
+        """Lines that are not there once as they came, or not reported as what they are."""
         seen, sources = 0, set[str]()
         columns = ["_src", "type", "reason", "payload", "payload_bytes"]
         for batch in (
@@ -82,7 +82,7 @@ class Reference:
             yield from self._wrong(name, one, where, sources.get(name, set()))
 
     def wrong_in_list(self) -> Iterator[str]:
-        """Types of which `schema show` tells other numbers than events of theirs came; those of the
+        """Types of which `schema show` reports other numbers than events of theirs came; those of the
         frozen one wait.
         """
         listed = {

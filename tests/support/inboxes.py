@@ -46,7 +46,7 @@ class MailServer:
 
     @property
     def texts(self) -> list[str]:
-        """The bodies, as plain text; a mail that is of anything else is told by its type."""
+        """The bodies, as plain text; a mail that is of anything else is reported by its type."""
         return [
             one.get_content().rstrip()
             if one.get_content_type() == "text/plain"
@@ -60,7 +60,7 @@ class Webhook:
     """A server that takes what apprise sends to `json://`; while it is `closed` it refuses."""
 
     url: str
-    told: list[tuple[str, str]] = field(default_factory=list)
+    reported: list[tuple[str, str]] = field(default_factory=list)
     closed: bool = False
 
 
@@ -79,7 +79,7 @@ def webhook() -> Iterator[Webhook]:
         def do_POST(self) -> None:
             message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             if not found.closed:
-                found.told.append((message["title"], message["message"]))
+                found.reported.append((message["title"], message["message"]))
             self.send_response(503 if found.closed else 200)
             self.end_headers()
 

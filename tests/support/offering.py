@@ -24,7 +24,7 @@ class Prepared:
 
     @classmethod
     def of(cls, drift: Drift, home: Path) -> "Prepared":
-        """Files below a home, written anew."""
+        """Files below a home, rewritten."""
         prepared = cls(drift, home / "staging", home / "in")
         prepared.staging.mkdir()
         prepared.folder.mkdir()

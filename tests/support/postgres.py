@@ -34,7 +34,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def logical_postgres() -> Iterator["Server"]:
-    """A server of its own whose log tells the changes of rows, and where transactions may be
+    """A server of its own whose log reports the changes of rows, and where transactions may be
     prepared.
     """
     with server(_binaries(), durable=False) as found:

@@ -1,4 +1,4 @@
-"""A real Prometheus beside a test, which reads what a store tells of streams of events."""
+"""A real Prometheus beside a test, which reads what a store reports of streams of events."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ from lakechime_dagster.silver.store import SqlEventTypes
 from tests.support.missing import missing
 from tests.support.processes import Service, await_found, environment, free_port
 
-HOUR = "10s"  # in which an increase is told
+HOUR = "10s"  # in which an increase is reported
 
 
 class Prometheus:

@@ -81,7 +81,7 @@ class Replica:
     def bronze(self) -> str:
         return f"{self.location}__changes"
 
-    def tell(self, records: Iterable[Record], *, has_more: bool = False) -> None:
+    def send(self, records: Iterable[Record], *, has_more: bool = False) -> None:
         """Messages come to the bronze table, in one commit; their source held more if it
         `has_more`.
         """

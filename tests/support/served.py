@@ -19,7 +19,7 @@ from lakechime_dagster.tables.lake import Lake
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     """What a server answered."""
 
     status: int
@@ -42,7 +42,7 @@ class Page:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def ask(self, path: str, body: bytes | Any = None, **headers: str) -> Told:
+    def ask(self, path: str, body: bytes | Any = None, **headers: str) -> Reported:
         """A GET, or with a body a POST; `_` in the names of headers is `-`."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         given = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -50,7 +50,7 @@ class Page:
         try:
             connection.request("GET" if body is None else "POST", path, sent, given)
             answer = connection.getresponse()
-            return Told(
+            return Reported(
                 answer.status,
                 answer.read().decode(),
                 {name.lower(): value for name, value in answer.getheaders()},

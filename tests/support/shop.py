@@ -24,7 +24,7 @@ from tests.cdc.factories import envelope_schema
 from tests.support.mariadb import CAPTURE_USER, MariaDB, MariaDBSession
 from tests.support.replica import Replica, replica_tables
 
-TOLD_MS = 1_700_000_000_000  # the database's time in messages
+REPORTED_MS = 1_700_000_000_000  # the database's time in messages
 DECIMAL = {
     "field": "amount",
     "type": "bytes",
@@ -62,7 +62,7 @@ class Shop:
     lake: Replica
     name: str = "shop"  # of the connector
     messages: list[Record] = field(default_factory=list)
-    told: int = 0
+    reported: int = 0
 
     def insert(
         self, identity: int, note: str = "new", amount: str = "1.50", *, lose: bool = False
@@ -71,24 +71,24 @@ class Shop:
             f"INSERT INTO orders (id, note, amount, placed) VALUES ({identity}, '{note}', "
             f"{amount}, '2024-02-29 12:30:00.000123')"
         )
-        self._tell("c", identity, lose)
+        self._report("c", identity, lose)
 
     def update(self, identity: int, note: str, *, lose: bool = False) -> None:
         self.database.run(f"UPDATE orders SET note = '{note}' WHERE id = {identity}")
-        self._tell("u", identity, lose)
+        self._report("u", identity, lose)
 
     def delete(self, identity: int, *, lose: bool = False) -> None:
         self.database.run(f"DELETE FROM orders WHERE id = {identity}")
-        self._tell("d", identity, lose)
+        self._report("d", identity, lose)
 
     def truncate(self, *, lose: bool = False) -> None:
         self.database.run("TRUNCATE TABLE orders")
-        self._tell("t", None, lose)
+        self._report("t", None, lose)
 
     def snapshot(self, *identities: int) -> None:
         """The connector reads these rows again, as if they were all."""
         for number, identity in enumerate(identities, start=1):
-            self._tell(
+            self._report(
                 "r",
                 identity,
                 lose=False,
@@ -97,9 +97,9 @@ class Shop:
 
     def refresh(self) -> TableResult:
         """The lake takes the messages that were not lost."""
-        if new := self.messages[self.told :]:
-            self.lake.tell(new)
-            self.told = len(self.messages)
+        if new := self.messages[self.reported :]:
+            self.lake.send(new)
+            self.reported = len(self.messages)
         return self.lake.run()
 
     def checkpoint(self) -> tuple[str, int]:
@@ -124,12 +124,12 @@ class Shop:
         """The lake's, by key and note."""
         return [(row["id"], row["note"]) for row in self.lake.rows]
 
-    def _tell(self, op: str, identity: int | None, lose: bool, **source: str) -> None:
+    def _report(self, op: str, identity: int | None, lose: bool, **source: str) -> None:
         if lose:
             return
         file, byte = self.checkpoint()
         row = None if identity is None else self._row(identity)
-        told = {
+        reported = {
             "connector": "mariadb",
             "name": self.name,
             "db": self.schema,
@@ -141,7 +141,7 @@ class Shop:
         payload = {
             "before": None,
             "after": row,
-            "source": {**told, "ts_ms": TOLD_MS, **source},
+            "source": {**reported, "ts_ms": REPORTED_MS, **source},
             "op": op,
         }
         if op == "d":

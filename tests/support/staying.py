@@ -17,7 +17,7 @@ Result = Sequence[Sequence[object]]
 
 
 class LeftOut(NamedTuple):
-    """A source that is not told: of a result's column by its checkpoint, or of its rows."""
+    """A source that is not reported: of a result's column by its checkpoint, or of its rows."""
 
     of: str
     source: Column
@@ -47,8 +47,8 @@ AS_IT_WAS = World(frozenset(), Way.REVERSED)
 
 
 @dataclass(frozen=True)
-class Told:
-    """By the checkpoint of a result's column what it is told to come from, and what is told to
+class Reported:
+    """By the checkpoint of a result's column what it is instructed to come from, and what is instructed to
     decide on rows.
     """
 
@@ -56,20 +56,22 @@ class Told:
     rows: Columns
 
     @staticmethod
-    def of_query(statement: Statement) -> "Told":
+    def of_query(statement: Statement) -> "Reported":
         """Its columns in their order."""
-        return Told(
+        return Reported(
             tuple(_columns(one.sources) for one in statement.columns), _columns(statement.indirect)
         )
 
     @staticmethod
-    def of_write(statement: Statement, names: Iterable[str], kept: Mapping[str, Columns]) -> "Told":
+    def of_write(
+        statement: Statement, names: Iterable[str], kept: Mapping[str, Columns]
+    ) -> "Reported":
         """The target's columns with these names, of which one that is kept comes from these."""
         known = {one.column: _columns(one.sources) for one in statement.columns}
         columns = tuple(
             known.get(name, frozenset()) | kept.get(name, frozenset()) for name in names
         )
-        return Told(columns, _columns(statement.indirect))
+        return Reported(columns, _columns(statement.indirect))
 
     @property
     def sources(self) -> Columns:
@@ -85,7 +87,7 @@ class Told:
             checkpoint for checkpoint, sources in enumerate(self.columns) if not sources & perturbed
         )
 
-    def poorer(self) -> Iterator[tuple[LeftOut, "Told"]]:
+    def poorer(self) -> Iterator[tuple[LeftOut, "Reported"]]:
         """The same without one source of one column, or of the rows."""
         for source in sorted(self.rows):
             yield LeftOut("rows", source), replace(self, rows=self.rows - {source})
@@ -99,12 +101,14 @@ class Told:
                 yield LeftOut(str(checkpoint), source), replace(self, columns=columns)
 
 
-def worlds(told: Told, every: Columns) -> tuple[World, ...]:
+def worlds(reported: Reported, every: Columns) -> tuple[World, ...]:
     """As it was; each source emptied by itself; and for each column all emptied at once that it is
-    not told to come from.
+    not instructed to come from.
     """
-    free = {every - told.rows - sources for sources in told.columns} | {every - told.sources}
-    emptied = {frozenset({source}) for source in told.sources} | free - {frozenset()}
+    free = {every - reported.rows - sources for sources in reported.columns} | {
+        every - reported.sources
+    }
+    emptied = {frozenset({source}) for source in reported.sources} | free - {frozenset()}
     return (AS_IT_WAS, *(World(columns, Way.EMPTIED) for columns in sorted(emptied, key=sorted)))
 
 
@@ -113,19 +117,19 @@ def turned_round(sources: Iterable[Column]) -> tuple[World, ...]:
     return tuple(World(frozenset({source}), Way.REVERSED) for source in sorted({*sources}))
 
 
-def moved(told: Told, results: Mapping[World, Result]) -> list[World]:
-    """The worlds in which something is not as it is told to stay."""
+def moved(reported: Reported, results: Mapping[World, Result]) -> list[World]:
+    """The worlds in which something is not as it is instructed to stay."""
     before = results[AS_IT_WAS]
     return [
         world
         for world, after in results.items()
-        if not _stays(told.staying(world.perturbed), before, after)
+        if not _stays(reported.staying(world.perturbed), before, after)
     ]
 
 
-def unseen(told: Told, results: Mapping[World, Result]) -> set[LeftOut]:
-    """The sources that nobody would miss here, were they not told."""
-    return {left_out for left_out, poorer in told.poorer() if not moved(poorer, results)}
+def unseen(reported: Reported, results: Mapping[World, Result]) -> set[LeftOut]:
+    """The sources that nobody would miss here, were they not reported."""
+    return {left_out for left_out, poorer in reported.poorer() if not moved(poorer, results)}
 
 
 def _stays(checkpoints: tuple[int, ...] | None, before: Result, after: Result) -> bool:

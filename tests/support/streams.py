@@ -74,7 +74,7 @@ class Stream:
     start: TypeCheckpoint = field(default_factory=TypeCheckpoint)
     executions: int = 0
     max_catchup: int = 100
-    classes: str = ""  # where the tokenizer's are kept; Python tells what payloads are without
+    classes: str = ""  # where the tokenizer's are kept; Python reports what payloads are without
 
     @property
     def bronze(self) -> str:

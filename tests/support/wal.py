@@ -2,7 +2,7 @@
 log has the changes.
 
 They are read from the log as Debezium's connector reads them (`pgoutput`), and written as it writes
-them: recorded messages tell in `sequence` where the transaction before had ended, and where the
+them: recorded messages report in `sequence` where the transaction before had ended, and where the
 change itself lies.
 """
 
@@ -37,7 +37,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Log:
-    """What the log of a server tells of the table `orders`, from a slot of it."""
+    """What the log of a server reports of the table `orders`, from a slot of it."""
 
     connection: psycopg.Connection
     relation: int  # the number of the table
@@ -53,14 +53,16 @@ class Log:
             "'publication_names', %s)",
             (SLOT, SLOT),
         )
-        return [message for lsn, data in found for message in self._told(int(lsn), data)]
+        return [message for lsn, data in found for message in self._reported(int(lsn), data)]
 
-    def _told(self, lsn: int, data: bytes) -> Iterator[Record]:
+    def _reported(self, lsn: int, data: bytes) -> Iterator[Record]:
         kind = data[:1]
         if kind == b"B":
             self.transaction = _int(data, 17)
         elif kind == b"C":
-            self.before = lsn  # as Debezium takes it from the checkpoint at which the end is told
+            self.before = (
+                lsn  # as Debezium takes it from the checkpoint at which the end is reported
+            )
         elif kind == b"T" and self.relation in [_int(data, at) for at in range(6, len(data), 4)]:
             yield self._message("t", lsn, None, None)
         elif _int(data, 1) == self.relation:
@@ -144,7 +146,7 @@ class WalShop:
     folder: Path
     log: Log
     sessions: Sequence[psycopg.Connection]
-    told: list[Record] = field(default_factory=list)
+    reported: list[Record] = field(default_factory=list)
 
     def run(self, *statements: str, session: int = 0) -> None:
         for statement in statements:
@@ -152,9 +154,9 @@ class WalShop:
 
     def refresh(self, *, most: int | None = None) -> None:
         """The lake gets the messages that came, at most so many, but not those of lost rows."""
-        self.told += self.log.messages()
-        now = self.told[:most]
-        del self.told[: len(now)]
+        self.reported += self.log.messages()
+        now = self.reported[:most]
+        del self.reported[: len(now)]
         if kept := [one for one in now if f'"note": "{LOST}' not in (one.value or b"").decode()]:
             append_messages(str(self.folder / "orders__changes"), kept, FORMAT)
 
@@ -215,7 +217,7 @@ def a_wal_shop(url: str, folder: Path, *, sessions: int = 4) -> Iterator[WalShop
         str(folder / "orders"),
         pa.table({"id": pa.array([], pa.int32()), "note": pa.array([], pa.string())}),
     )
-    flushed = "-c synchronous_commit=on"  # what a slot tells was written
+    flushed = "-c synchronous_commit=on"  # what a slot reports was written
     connections = [
         psycopg.connect(url, autocommit=True, options=flushed) for _ in range(sessions + 1)
     ]
@@ -255,7 +257,7 @@ class Writer:
             self.chance.randint(1, 20),
             self.made + 1,
         )
-        note = f"{'lost' if self.is_lost else 'told'} {self.number}.{self.made}"
+        note = f"{'lost' if self.is_lost else 'reported'} {self.number}.{self.made}"
         statements = [
             (
                 f"INSERT INTO orders VALUES ({key}, '{note}') ON CONFLICT (id) DO UPDATE SET note = "

@@ -1,4 +1,4 @@
-"""A process that registers events in transactions of random size, delay and fate: `python -m
+"""A process that registers events in transactions of random size, delay and outcome: `python -m
 tests.support.writers URL WRITER EVENTS`.
 """
 

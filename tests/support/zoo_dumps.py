@@ -1,7 +1,7 @@
-"""The dumps of the zoo's shapes; as a program it makes those anew that plain tests read: `python -m
+"""The dumps of the zoo's shapes; as a program it makes those again that plain tests read: `python -m
 tests.support.zoo_dumps`.
 
-`python -m tests.support.zoo_dumps hive` makes those of tables of Hive anew, for which a session
+`python -m tests.support.zoo_dumps hive` makes those of tables of Hive again, for which a session
 needs a metastore from its start.
 """
 

@@ -1,7 +1,7 @@
 """Shapes of statements on Iceberg tables, which Spark itself rewrites; as a program it makes the
-dumps anew that plain tests read.
+dumps again that plain tests read.
 
-`python -m tests.support.zoo_iceberg` executes each for tables that write changed files anew, and
+`python -m tests.support.zoo_iceberg` executes each for tables that write changed files again, and
 for those that write what changed.
 """
 

@@ -300,7 +300,7 @@ def a_monitor(**declared: Any) -> Monitor:
     return Monitor(**{"database": Database(URL, "shop.orders"), **declared})
 
 
-def test_the_databases_of_shards_are_named_by_what_topics_tell() -> None:
+def test_the_databases_of_shards_are_named_by_what_topics_report() -> None:
     assert a_monitor().databases == {(): Database(URL, "shop.orders")}
     alone = a_monitor(**ALONE, shards={"eu": EU, ("us", "1"): EU})
     assert (alone.databases, alone.is_comparing, Monitor().is_comparing) == (

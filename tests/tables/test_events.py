@@ -50,7 +50,7 @@ def of_rows(table: str = "bronze.raw") -> EventStream:
 
 
 def replaced() -> LakeTable:
-    """A table of raw events that is written anew as a whole."""
+    """A table of raw events that is rewritten as a whole."""
     return sql_table(
         "bronze.raw", sql="SELECT payload FROM a.raw", refresh="full", trigger=SnapshotTrigger()
     )

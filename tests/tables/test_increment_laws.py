@@ -228,7 +228,7 @@ def group_queries() -> list[LakeTable]:
 @pytest.mark.tier2
 @given(changes())
 @LAW
-def test_groups_that_differ_are_among_those_that_changed_rows_tell(change: Change) -> None:
+def test_groups_that_differ_are_among_those_that_changed_rows_report(change: Change) -> None:
     rows = {
         "s.f": changed_rows(change.old_f, change.new_f),
         "s.w": changed_rows(change.old_w, change.new_w),

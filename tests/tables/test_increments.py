@@ -90,7 +90,7 @@ def test_group_by_all_groups_by_no_mean() -> None:
 def test_every_function_that_spark_folds_rows_by_or_calls_nondeterministic_is_refused(
     spark: SparkSession,
 ) -> None:
-    jvm: Any = spark._jvm  # SHOW FUNCTIONS does not tell what a function is
+    jvm: Any = spark._jvm  # SHOW FUNCTIONS does not report what a function is
     classes = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     registry = (
         classes.loadClass("org.apache.spark.sql.catalyst.analysis.FunctionRegistry$")

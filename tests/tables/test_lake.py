@@ -85,7 +85,7 @@ def test_alarms_are_urls_or_variables_and_are_not_shown() -> None:
         ("json:dumps", "json has no Lake of the name dumps"),
     ],
 )
-def test_what_is_no_lake_is_told_with_its_name(name: str, problem: str) -> None:
+def test_what_is_no_lake_is_reported_with_its_name(name: str, problem: str) -> None:
     with pytest.raises(InvalidValueError, match=problem):
         load_lake(name)
 

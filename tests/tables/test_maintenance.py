@@ -183,7 +183,7 @@ def test_the_budget_goes_to_what_saves_most_files_per_byte_and_the_rest_says_so(
     )
 
 
-def test_a_clustered_table_whose_rows_lie_together_no_more_is_laid_out_anew() -> None:
+def test_a_clustered_table_whose_rows_lie_together_no_more_is_laid_out_again() -> None:
     """As after a MERGE that rewrote files which lay one after another into two that hold all
     keys.
     """
@@ -231,7 +231,7 @@ def test_a_day_before_what_a_consumer_reads_next_is_kept() -> None:
     assert [(action.files, action.before) for action in made.actions] == [(1, NOW - 21 * DAY)]
 
 
-def test_orphans_are_told_of_until_somebody_says_that_they_may_go() -> None:
+def test_orphans_are_reported_of_until_somebody_says_that_they_may_go() -> None:
     orphans = (make_old(8), make_old(4), make_old(1))
     made = planned(orphans=orphans)
     assert made.actions == ()

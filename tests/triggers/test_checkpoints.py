@@ -49,7 +49,7 @@ def test_between_two_checkpoints_lie_the_bytes_of_files_that_grew_or_came() -> N
     ]
 
 
-def test_between_two_checkpoints_lie_the_offsets_of_partitions_also_of_a_topic_that_was_made_anew() -> (
+def test_between_two_checkpoints_lie_the_offsets_of_partitions_also_of_a_topic_that_was_recreated() -> (
     None
 ):
     end = KafkaOffsets(

@@ -86,8 +86,8 @@ def test_compacted_snapshots_of_a_table_that_was_created_again_are_not_its_own(
 ) -> None:
     world.change(version=7, table_uid=TableUid("old"))
     compact(world)
-    anew = Seen(table=ORDERS, cluster="", table_uid=TableUid("new"), snapshot_id=SnapshotId("0"))
-    world.store.register([], [anew])
+    again = Seen(table=ORDERS, cluster="", table_uid=TableUid("new"), snapshot_id=SnapshotId("0"))
+    world.store.register([], [again])
 
     assert start_of(world, from_now()) == (None, None)
 

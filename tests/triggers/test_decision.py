@@ -96,7 +96,7 @@ def partition(
     activated_ms: int = NOON,
     accepts: Callable[[Firing], bool] = lambda firing: True,
 ) -> Decision:
-    """The decision when the partitions of every key are in these states; `first` and `last` tell
+    """The decision when the partitions of every key are in these states; `first` and `last` report
     what is special of the two keys.
     """
     keys = []

@@ -553,7 +553,7 @@ def test_an_event_of_columns_that_are_not_read_wakes_nobody_and_is_in_the_next_r
 @pytest.mark.parametrize(
     "tag", ['["amount"]', '["note","amount"]', "[]", "note", '{"note":1}', "[1]", None]
 )
-def test_what_is_read_or_not_told_wakes_as_ever(begun: World, tag: str | None) -> None:
+def test_what_is_read_or_not_reported_wakes_as_ever(begun: World, tag: str | None) -> None:
     begun.change(version=1, tags={} if tag is None else {CHANGED_TAG: tag})
     assert begun.decide(reader()).fires
 
@@ -630,7 +630,7 @@ def test_a_subscription_whose_keys_cannot_be_resolved_says_so_and_hinders_no_oth
 
 
 def emptied(world: World) -> None:
-    """Make the store anew, as deleting its file or its database does."""
+    """Make the store again, as deleting its file or its database does."""
     with writing(world.engine) as connection:
         for table in reversed(metadata.sorted_tables):
             connection.execute(sa.delete(table))
@@ -639,7 +639,7 @@ def emptied(world: World) -> None:
 
 
 @pytest.mark.dialect
-def test_a_store_that_was_made_anew_is_looked_at_from_its_beginning(world: World) -> None:
+def test_a_store_that_was_recreated_is_looked_at_from_its_beginning(world: World) -> None:
     subscriptions = [a_subscription(name) for name in ("a", "b")]
     sweep = Sweep(world.evaluator, subscriptions)
     for version in range(3):

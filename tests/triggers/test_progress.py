@@ -58,7 +58,7 @@ def test_what_starts_nothing_is_consumed_and_a_mark_matters_to_who_asks_for_its_
     assert (amounts(world, "plain")["events"], amounts(world, "tagged")["events"]) == (1, 1)
 
 
-def test_a_source_is_behind_by_what_the_last_look_at_it_told(world: World) -> None:
+def test_a_source_is_behind_by_what_the_last_look_at_it_reported(world: World) -> None:
     row = world.evaluator.activate(a_subscription("bronze.changes", trigger=SnapshotTrigger(())))
     assert lags(world) == {}
     world.ledger.note_source(row, SourceLag(unread=12, unit="events", since_ms=5, step=1))

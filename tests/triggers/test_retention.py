@@ -29,7 +29,7 @@ FAR = 32_503_680_000_000  # the year 3000
 
 def daily(late: str = "refire") -> Subscription:
     """A subscription that waits for two days of orders, and fires again by a late change unless
-    told otherwise.
+    reported otherwise.
     """
     condition = PartitionCondition.of(
         ORDERS, {"day": tick("-1d")}, PartitionLevels.of({"day": "date"})

@@ -130,7 +130,7 @@ def test_milliseconds_survive_the_way_through_a_datetime(milliseconds: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "reported"),
     [
         ({}, "exactly one of minutes, hours, days"),
         ({"minutes": 1, "hours": 1}, "exactly one of"),
@@ -141,10 +141,10 @@ def test_milliseconds_survive_the_way_through_a_datetime(milliseconds: int) -> N
         ({"days": 1, "zone": "Mars/Olympus"}, "zone 'Mars/Olympus': is not a time zone"),
     ],
 )
-def test_what_is_no_schedule_is_refused_with_the_remedy(wrong: dict, told: str) -> None:
+def test_what_is_no_schedule_is_refused_with_the_remedy(wrong: dict, reported: str) -> None:
     with pytest.raises(InvalidValueError) as refused:
         every(**wrong)
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
 
 
 ZONE = "America/New_York"

@@ -49,13 +49,13 @@ def test_a_key_that_is_longer_than_a_store_holds_is_refused_with_the_limit() -> 
         keys(on("a", **specs))
 
 
-def test_levels_of_one_name_that_differ_between_tables_are_told_apart_by_a_digest() -> None:
+def test_levels_of_one_name_that_differ_between_tables_are_distinguished_by_a_digest() -> None:
     first, second, third = keys(on("a", day=tick("-1d")), on("b", day=tick()))
     assert first.startswith("day=2013-01-01#")
     assert len({first, second, third}) == 3
 
 
-def test_sets_that_change_with_the_tick_are_told_apart_by_a_digest() -> None:
+def test_sets_that_change_with_the_tick_are_distinguished_by_a_digest() -> None:
     found = keys(on("a", hour=hours_of(tick("-1d"), "UTC"), day=[tick("-1d"), tick()]))
     assert len(set(found)) == 3
     assert all(key.startswith("#") for key in found)
@@ -152,7 +152,7 @@ def test_a_level_is_any_json_value_or_several(spec: object, canonicals: list[str
 
 
 @pytest.mark.parametrize(
-    ("specs", "told"),
+    ("specs", "reported"),
     [
         (
             {"day": "2013-01-01"},
@@ -165,7 +165,7 @@ def test_a_level_is_any_json_value_or_several(spec: object, canonicals: list[str
         ({"day": "2013-01-01", "hour": []}, "is an empty list, which nothing can meet"),
     ],
 )
-def test_a_wrong_condition_names_table_and_level(specs: dict, told: str) -> None:
+def test_a_wrong_condition_names_table_and_level(specs: dict, reported: str) -> None:
     with pytest.raises(DeclarationError) as refused:
         PartitionCondition.of("bronze.weather", specs, LEVELS)
-    assert told in str(refused.value)
+    assert reported in str(refused.value)

@@ -31,7 +31,7 @@ async function show(push) {
   }
   if (mine !== asking) return; // somebody has asked for another one meanwhile
   if (problem) {
-    at("told").textContent = problem.message;
+    at("status").textContent = problem.message;
     return;
   }
   shown = answer;
@@ -40,7 +40,7 @@ async function show(push) {
   if (push) history.pushState(null, "", `?${new URLSearchParams(wanted())}`);
   document.title = `${shown.table} · lineage`;
   if (push) at("about").replaceChildren();
-  if (picked) tellColumn(shown.tables.find((one) => one.table === shown.table), shown.column);
+  if (picked) showColumn(shown.tables.find((one) => one.table === shown.table), shown.column);
   draw();
 }
 
@@ -48,11 +48,11 @@ const key = (table, column) => JSON.stringify([table, column]);
 const classOf = (kinds) => (kinds.some((one) => DIRECT.includes(one)) ? "direct" : kinds.some((one) => NOT_SURE.includes(one)) ? "unsure" : "indirect");
 
 function links() {
-  const kind = at("kind").value, told = new Set();
-  for (const { source, target } of shown.links) if (source[1] !== null || target[1] !== null) told.add(key(source[0], target[0]));
+  const kind = at("kind").value, listed = new Set();
+  for (const { source, target } of shown.links) if (source[1] !== null || target[1] !== null) listed.add(key(source[0], target[0]));
   return shown.links.filter(({ source, target, kinds }) => {
     const isWhole = source[1] === null && target[1] === null;
-    return (!kind || classOf(kinds) === kind) && !(isWhole && told.has(key(source[0], target[0])));
+    return (!kind || classOf(kinds) === kind) && !(isWhole && listed.has(key(source[0], target[0])));
   });
 }
 
@@ -125,7 +125,7 @@ function draw() {
   }
   for (const name of graph.nodes()) svg.append(boxOf(graph.node(name), rows.get(name)));
   for (const label of svg.querySelectorAll("text")) fit(label);
-  tell(rows);
+  summarize();
 }
 
 const said = ([table, column]) => (column === null ? table : `${table}.${column}`);
@@ -154,8 +154,8 @@ function boxOf(node, columns) {
     const about = tags.length ? `${column}: ${tags.join(", ")}` : column;
     part(shape, top + ROW * (row + 2) + 4, name, () => pick(table, column), about);
   });
-  marksOf(table).forEach(({ text, name, tell, about }, row) => {
-    part(text, top + ROW * (columns.length + row + 2) + 4, `mark ${name}`, tell, about);
+  marksOf(table).forEach(({ text, name, reveal, about }, row) => {
+    part(text, top + ROW * (columns.length + row + 2) + 4, `mark ${name}`, reveal, about);
   });
   const left_out = rowsLeft(table, columns), bottom = top + node.height - 6;
   if (left_out) part(`+${left_out} columns`, bottom, "more", () => { open.add(table.table); draw(); });
@@ -166,7 +166,7 @@ function boxOf(node, columns) {
 function pick(table, column) {
   const mine = key(table.table, column);
   picked = picked === mine ? null : mine;
-  if (picked) tellColumn(table, column);
+  if (picked) showColumn(table, column);
   else at("about").replaceChildren();
   draw();
 }
@@ -178,10 +178,10 @@ function readersOf(table) {
 
 function marksOf(table) {
   const marks = [], further = table.planned.slice(MOST_CHANGES), { gap } = table;
-  if (gap) marks.push({ name: `gap ${gap.kind === "written externally" ? "external" : ""}`, text: `? ${gap.kind}`, tell: () => tellGap(table), about: gap.reasons.join("; ") });
-  if (table.readers.length) marks.push({ name: "readers", text: readersOf(table), tell: () => about(`Who reads ${table.table}`, readerLines(table)) });
-  for (const one of table.planned.slice(0, MOST_CHANGES)) marks.push({ name: "planned", text: `${one.sure ? "!" : "!?"} ${one.title}`, tell: () => tellChange(one), about: changeTitle(one) });
-  if (further.length) marks.push({ name: "planned", text: `! +${further.length} change${further.length === 1 ? "" : "s"}`, tell: () => tellChanges(table) });
+  if (gap) marks.push({ name: `gap ${gap.kind === "written externally" ? "external" : ""}`, text: `? ${gap.kind}`, reveal: () => showGap(table), about: gap.reasons.join("; ") });
+  if (table.readers.length) marks.push({ name: "readers", text: readersOf(table), reveal: () => about(`Who reads ${table.table}`, readerLines(table)) });
+  for (const one of table.planned.slice(0, MOST_CHANGES)) marks.push({ name: "planned", text: `${one.sure ? "!" : "!?"} ${one.title}`, reveal: () => showChange(one), about: changeTitle(one) });
+  if (further.length) marks.push({ name: "planned", text: `! +${further.length} change${further.length === 1 ? "" : "s"}`, reveal: () => showChanges(table) });
   return marks;
 }
 
@@ -209,7 +209,7 @@ function folded(title, lines, parent) {
   items(lines, details);
 }
 
-function tellColumn(table, column) {
+function showColumn(table, column) {
   const mine = key(table.table, column), rows = key(table.table, null), lines = [], given = (link) => `${said(link.source)} (${link.kinds.join(", ")})`;
   for (const link of shown.links) if (key(...link.target) === mine) lines.push({ text: `comes from ${given(link)}` });
   for (const link of shown.links) if (key(...link.target) === rows && link.source[1] !== null) lines.push({ text: `its rows are decided by ${given(link)}` });
@@ -222,7 +222,7 @@ function tellColumn(table, column) {
 function readerLine(one) {
   const text = [
     `${one.kind} ${one.name}${one.namespace ? ` (${one.namespace})` : ""}`, `read last ${one.last}`, one.active ? "active" : "",
-    one.columns.length ? `reads ${one.columns.join(", ")}` : "it is not told which columns", one.owners.join(", "),
+    one.columns.length ? `reads ${one.columns.join(", ")}` : "which columns is unknown", one.owners.join(", "),
   ];
   return { link: one.link, text: text.filter(Boolean).join(" · ") };
 }
@@ -235,9 +235,9 @@ function gapLines({ gap }) {
   return [...gap.reasons.map((why) => ({ text: `not known: ${why}` })), ...(gap.more ? [{ text: `and ${gap.more} more that is not known` }] : [])];
 }
 
-const tellGap = (table) => about(`${table.table} is ${table.gap.kind}`, gapLines(table));
+const showGap = (table) => about(`${table.table} is ${table.gap.kind}`, gapLines(table));
 
-function tellChange(one) {
+function showChange(one) {
   const sure = one.sure ? "" : "whether it reaches this is not sure";
   about(`Change ${one.change}, ${one.state}`, [one.title, one.what, one.action, sure].filter(Boolean).map((text) => ({ text })));
 }
@@ -245,7 +245,7 @@ function tellChange(one) {
 const changeTitle = (one) => `change ${one.change}, ${one.state}: ${one.title}${one.sure ? "" : " (perhaps)"}`;
 const changeWords = (one) => [one.what, one.action].filter(Boolean).join(" · ");
 
-function tellChanges(table) {
+function showChanges(table) {
   about(`What is planned and reaches ${table.table}`, table.planned.map((one) => ({ text: `${changeTitle(one)} · ${changeWords(one)}` })));
 }
 
@@ -259,11 +259,11 @@ function rowsLeft(table, columns) {
   return all - columns.length;
 }
 
-function tell() {
+function summarize() {
   const parts = [`${shown.tables.length} tables`];
   if (shown.more) parts.push(`+${shown.more} more`);
   parts.push(...shown.unknown.map((why) => `not known: ${why}`));
-  at("told").textContent = parts.join(" · ");
+  at("status").textContent = parts.join(" · ");
   const body = at("list").tBodies[0], edges = at("edges").tBodies[0];
   body.replaceChildren();
   for (const table of shown.tables) {

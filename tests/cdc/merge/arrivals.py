@@ -1,5 +1,5 @@
 """How changes come to a table that tests follow: in parts, or late; again and again, as connectors
-tell them.
+report them.
 """
 
 import itertools

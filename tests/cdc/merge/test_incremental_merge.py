@@ -61,7 +61,8 @@ class Lake:
     def kept_rows(self) -> dict[Key, tuple[Row, int | None]]:
         """With the time at which a row was deleted."""
         ended = {
-            key: row_state_of(told.order, row)[1].ended for key, (told, row) in self.targets.items()
+            key: row_state_of(reported.order, row)[1].ended
+            for key, (reported, row) in self.targets.items()
         }
         return {
             key: (row, None if (end := ended[key]) is None else end.at)
@@ -128,7 +129,7 @@ class Lake:
 @given(seed=SEEDS, length=LENGTHS)
 def test_any_order_and_any_split_gives_the_table_of_the_oracle(seed: int, length: int) -> None:
     dice = random.Random(seed)
-    changes = [told(change) for change in history(dice, length)]
+    changes = [reported(change) for change in history(dice, length)]
     again = dice.sample(changes, dice.randrange(len(changes) + 1))
     shuffled = dice.sample([*changes, *again], len(changes) + len(again))
     lake = Lake()
@@ -145,7 +146,7 @@ def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(
     seed: int, length: int, lateness: int
 ) -> None:
     dice = random.Random(seed)
-    changes = [told(change) for change in history(dice, length)]
+    changes = [reported(change) for change in history(dice, length)]
     lake = Lake()
     follow_in_time(lake, changes, lateness, dice)
     assert lake.rows == rows_of(changes, COLUMNS)
@@ -157,8 +158,8 @@ def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(
     assert len(lake.state) == len(lake.waiting), "and nothing else"
 
 
-def told(change: Change) -> Change:
-    """A change as a message tells it: values of the lake, and the names of columns that it does not
+def reported(change: Change) -> Change:
+    """A change as a message reports it: values of the lake, and the names of columns that it does not
     carry.
     """
     if not change.operation.is_upsert:
@@ -169,7 +170,7 @@ def told(change: Change) -> Change:
     )
 
 
-def test_each_change_meets_the_fate_that_its_order_says() -> None:
+def test_each_change_has_the_outcome_that_its_order_says() -> None:
     lake = Lake()
     lake.step([upsert(1, columns={"a": 1}), upsert(3), upsert(3)])
     assert lake.outcomes == {

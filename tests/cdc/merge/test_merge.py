@@ -183,7 +183,7 @@ def test_any_order_and_any_split_of_the_changes_gives_the_same_table(
 
 
 def in_wal(change: Change) -> Change:
-    """The same where PostgreSQL tells it: each position is that of a transaction, in which its
+    """The same where PostgreSQL reports it: each position is that of a transaction, in which its
     changes have places of their own.
     """
     transaction, *step = change.order.position
@@ -196,15 +196,15 @@ def in_wal(change: Change) -> Change:
 
 
 def readings(
-    changes: Sequence[Change], told: int, cut: int, dice: random.Random
+    changes: Sequence[Change], reported: int, cut: int, dice: random.Random
 ) -> Iterator[Change]:
-    """What a repair tells of some keys as they are after the transaction `cut`, of which messages
-    had told up to `told`.
+    """What a repair reports of some keys as they are after the transaction `cut`, of which messages
+    had reported up to `reported`.
     """
     table: dict[tuple[str, Key], list[dict[str, object]]] = {}
     for _ in done([one for one in changes if one.order.position[0] < 10 * cut], table):
         pass
-    order = Order(position=(10 * told - 10, 10 * cut + 9), topic=f"{REPAIRS}orders")
+    order = Order(position=(10 * reported - 10, 10 * cut + 9), topic=f"{REPAIRS}orders")
     for number, ((source, key), rows) in enumerate(table.items()):
         is_whole = not rows or rows[-1].keys() >= set(COLUMNS)
         if key and is_whole and dice.random() < 0.5:
@@ -222,13 +222,13 @@ def test_a_repair_of_rows_that_were_right_changes_none_whatever_messages_were_on
     dice = random.Random(seed)
     changes = [in_wal(change) for change in history(dice, length)]
     cut = dice.randint(1, length)
-    told = dice.randint(1, cut)
-    repaired = [*changes, *readings(changes, told, cut, dice)]
+    reported = dice.randint(1, cut)
+    repaired = [*changes, *readings(changes, reported, cut, dice)]
     assert Table().step(dice.sample(repaired, len(repaired))).rows == rows_of(changes, COLUMNS)
 
 
 def test_a_key_change_takes_the_row_that_was_there_though_a_repair_has_read_the_key_since() -> None:
-    """A transaction swaps two keys by way of a third; messages tell it when its outcome had been
+    """A transaction swaps two keys by way of a third; messages report it when its outcome had been
     read.
     """
     before = [
@@ -245,12 +245,12 @@ def test_a_key_change_takes_the_row_that_was_there_though_a_repair_has_read_the_
                 transaction=2,
             )
         )
-    told = [in_wal(one) for one in [*before, *swap]]
+    reported = [in_wal(one) for one in [*before, *swap]]
     read = replace(
         upsert(0, (1,), Operation.READ, columns={"a": 2, "b": "of 2"}),
         order=Order(0, (0, 29), READ, f"{REPAIRS}orders"),
     )
-    assert Table().step([*told, read]).rows == {
+    assert Table().step([*reported, read]).rows == {
         (1,): {"a": 2, "b": "of 2"},
         (2,): {"a": 3, "b": "of 1"},
     }
@@ -317,7 +317,7 @@ def test_what_comes_below_the_low_watermark_is_refused_where_its_row_may_have_be
 
 
 def swapped(number: int) -> list[Change]:
-    """A transaction that swaps two rows by way of a key that no row has, as a database tells it
+    """A transaction that swaps two rows by way of a key that no row has, as a database reports it
     that checks keys at the end.
     """
     changes: list[Change] = []

@@ -66,7 +66,7 @@ class Table:
             self.histories = collected(self.histories, source, low_watermark, COLUMNS, self.track)
         return self
 
-    def told(self) -> dict[Key, list[tuple[object, ...]]]:
+    def reported(self) -> dict[Key, list[tuple[object, ...]]]:
         return {key: [astuple(row) for row in rows] for key, rows in self.rows.items() if rows}
 
     @property
@@ -96,7 +96,7 @@ def test_any_order_and_any_split_of_the_changes_gives_the_same_histories(
     shuffled = dice.sample([*changes, *again], len(changes) + len(again))
     table = Table(track)
     follow_in_parts(table, shuffled, dice)
-    assert table.told() == oracle(changes, track)
+    assert table.reported() == oracle(changes, track)
     assert table.open == rows_of(changes, COLUMNS)
     assert not table.refused
 
@@ -109,7 +109,7 @@ def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(
     changes = timed(some_changes(dice, length))
     table = Table(track)
     follow_in_time(table, changes, lateness, dice)
-    assert table.told() == oracle(changes, track)
+    assert table.reported() == oracle(changes, track)
     assert table.open == rows_of(changes, COLUMNS)
 
 

@@ -43,7 +43,7 @@ def test_a_snapshot_of_which_an_end_is_missing_says_nothing_of_rows_that_it_lack
     assert complete == ()
 
 
-def test_ends_may_come_apart_and_in_any_order_and_are_told_once() -> None:
+def test_ends_may_come_apart_and_in_any_order_and_are_reported_once() -> None:
     snapshots, complete = Snapshots().with_changes(WHOLE[2:])
     assert complete == ()
     snapshots, complete = snapshots.with_changes(WHOLE[:1])

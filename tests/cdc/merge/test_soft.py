@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 from lakechime_dagster.cdc.change import DELETE, Change, Operation
 from lakechime_dagster.cdc.incremental_merge import ChangeOutcome
 from tests.cdc.merge.arrivals import at, delivered_again, follow_in_parts, follow_in_time
-from tests.cdc.merge.test_incremental_merge import Lake, told
+from tests.cdc.merge.test_incremental_merge import Lake, reported
 from tests.cdc.merge.test_merge import COLUMNS, LENGTHS, SEEDS, deletion, history, upsert
 from tests.cdc.oracle import kept_rows_of, rows_of
 
 
 def timed(changes: Sequence[Change]) -> list[Change]:
-    """As messages tell them, with times, which are no order."""
-    return [replace(told(one), event_ms=10 + 10 * (one.order.position[0] % 5)) for one in changes]
+    """As messages report them, with times, which are no order."""
+    return [
+        replace(reported(one), event_ms=10 + 10 * (one.order.position[0] % 5)) for one in changes
+    ]
 
 
 def truncation(position: int) -> Change:
@@ -68,7 +70,7 @@ def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(
     assert len(lake.state) == len(lake.waiting), "what is final stands in the table alone"
 
 
-def test_a_deleted_row_of_which_a_column_was_never_told_is_not_there_and_waits_for_nothing() -> (
+def test_a_deleted_row_of_which_a_column_was_never_reported_is_not_there_and_waits_for_nothing() -> (
     None
 ):
     lake = Lake(keeps_deleted=True)
@@ -80,11 +82,11 @@ def test_a_deleted_row_of_which_a_column_was_never_told_is_not_there_and_waits_f
 
 def test_what_comes_again_after_its_row_was_forgotten_changes_nothing() -> None:
     lake = Lake(keeps_deleted=True)
-    told = [inserted(1, a=1), deleted(2), inserted(4, a=4), deleted(6)]
-    lake.step(told)
+    reported = [inserted(1, a=1), deleted(2), inserted(4, a=4), deleted(6)]
+    lake.step(reported)
     lake.collect(at(100))
     assert lake.state == []
-    lake.step(told)
+    lake.step(reported)
     assert lake.kept_rows == {(1,): ({"a": 4}, 60)}
     assert lake.outcomes[ChangeOutcome.DELIVERED_AGAIN] == 3
     assert not lake.refused

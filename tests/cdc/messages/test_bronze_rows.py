@@ -31,7 +31,7 @@ def row_of(value: bytes | None, key: bytes | None = None, **fields: Any) -> dict
     )
 
 
-def told(**fields: Any) -> bytes:
+def reported(**fields: Any) -> bytes:
     """A message of Maxwell."""
     message = {
         "database": "shop",
@@ -45,7 +45,7 @@ def told(**fields: Any) -> bytes:
 
 
 def test_what_a_change_says_stands_in_columns_beside_the_message() -> None:
-    value = told(position="mysql-bin.000003:120")
+    value = reported(position="mysql-bin.000003:120")
     row = row_of(value, b'{"id":7}', headers=[("trace", b"\xff")], timestamp_ms=1_700_000_000_123)
     assert row == {
         "topic": "shop.orders",
@@ -97,8 +97,12 @@ def test_keys_and_values_that_are_no_text_are_kept_as_bytes() -> None:
     ],
 )
 def test_what_cannot_be_read_is_kept_with_its_problem(fields: dict[str, Any], problem: str) -> None:
-    row = row_of(told(**fields))
-    assert (row["kind"], row["op"], row["value"]) == ("unreadable", None, told(**fields).decode())
+    row = row_of(reported(**fields))
+    assert (row["kind"], row["op"], row["value"]) == (
+        "unreadable",
+        None,
+        reported(**fields).decode(),
+    )
     assert problem in row["problem"]
 
 

@@ -184,7 +184,7 @@ def test_a_key_without_a_type_is_refused() -> None:
 def messages(statements: list[Statement]) -> Iterator[Record]:
     """A message for each statement, with all of its rows."""
     for offset, statement in enumerate(statements):
-        told = [old if statement.kind == "delete" else new for old, new in statement.rows]
+        reported = [old if statement.kind == "delete" else new for old, new in statement.rows]
         before = (
             [texts(changed(old, new)) for old, new in statement.rows]
             if statement.kind == "update"
@@ -192,7 +192,7 @@ def messages(statements: list[Statement]) -> Iterator[Record]:
         )
         yield make_record(
             statement.kind.upper(),
-            data=[texts(row) for row in told] or None,
+            data=[texts(row) for row in reported] or None,
             old=before,
             offset=offset,
         )
@@ -203,7 +203,7 @@ def texts(row: Row) -> dict[str, str | None]:
 
 
 @given(seed=st.integers(0, 2**32), length=st.integers(0, 12))
-def test_any_history_is_told(seed: int, length: int) -> None:
+def test_any_history_is_reported(seed: int, length: int) -> None:
     dice = random.Random(seed)
     statements, rows = history(
         dice, length, ("insert", "insert", "update", "update", "delete", "truncate")

@@ -107,9 +107,9 @@ def test_the_columns_of_real_tables_have_these_types(
     recorded = json.loads(FILE.read_text(encoding="utf-8")).items()
     kinds = {
         kind
-        for table, told in recorded
+        for table, reported in recorded
         if table.startswith(database)
-        for kind in told["types"].values()
+        for kind in reported["types"].values()
     }
     found: dict[str | None, list[str]] = {}
     for kind in sorted(kinds):
@@ -120,7 +120,7 @@ def test_the_columns_of_real_tables_have_these_types(
 @pytest.mark.parametrize(
     ("dialect", "kind", "ddl"),
     [
-        (Dialect.MYSQL, "INT", "int"),  # MySQL 8 tells no width
+        (Dialect.MYSQL, "INT", "int"),  # MySQL 8 reports no width
         (Dialect.MYSQL, "bigint unsigned", "decimal(20,0)"),
         (Dialect.MYSQL, "float(7,4) unsigned", "float"),
         (Dialect.MYSQL, "datetime /* mariadb-5.3 */", "timestamp_ntz"),

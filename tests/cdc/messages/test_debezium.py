@@ -26,21 +26,21 @@ from tests.cdc.factories import (
     envelope_schema,
     make_payload,
     make_record,
+    reported_once,
     struct,
-    told_once,
 )
 
 ANN = {"id": 1, "name": "Ann", "amount": 5}
 
 
 def changes_of(record: Record, keys: tuple[str, ...] = ("id",)) -> tuple[Change, ...]:
-    found = DebeziumReader(Debezium(), keys, told_once()).read(record)
+    found = DebeziumReader(Debezium(), keys, reported_once()).read(record)
     assert isinstance(found, Changes), found
     return found.changes
 
 
 def reason(record: Record, keys: tuple[str, ...] = ("id",)) -> str:
-    found = DebeziumReader(Debezium(), keys, told_once()).read(record)
+    found = DebeziumReader(Debezium(), keys, reported_once()).read(record)
     assert isinstance(found, Unreadable), found
     return found.reason
 
@@ -65,7 +65,7 @@ def test_an_envelope_is_one_change(
     )
 
 
-def test_a_flattened_row_is_the_same_change_where_it_tells_as_much() -> None:
+def test_a_flattened_row_is_the_same_change_where_it_reports_as_much() -> None:
     beside = {
         "__op": "u",
         "__source_file": "mysql-bin.000003",
@@ -92,7 +92,7 @@ def test_a_flattened_row_that_is_marked_is_a_deletion(beside: dict[str, str]) ->
 
 
 def test_a_row_alone_is_an_upsert_in_the_order_of_its_topic() -> None:
-    """`__deleted` is `false`, and no field tells a position."""
+    """`__deleted` is `false`, and no field reports a position."""
     (change,) = changes_of(make_record(ANN | {"__deleted": "false"}, offset=7))
     assert (change.operation, change.columns) == (Operation.UPDATE, ANN)
     assert change.order == Order(topic=TOPIC, partition=0, offset=7)
@@ -182,7 +182,7 @@ def test_a_column_that_the_database_did_not_send_is_not_carried() -> None:
         )
     )
     assert change.columns == {"id": 1, "amount": 6}
-    own = DebeziumReader(Debezium(unavailable="gone"), ("id",), told_once(unavailable="gone"))
+    own = DebeziumReader(Debezium(unavailable="gone"), ("id",), reported_once(unavailable="gone"))
     found = own.read(make_record(make_payload("u", after={"id": 1, "name": "gone", "amount": 6})))
     assert isinstance(found, Changes)
     assert found.changes[0].columns == {"id": 1, "amount": 6}
@@ -197,7 +197,7 @@ def test_the_key_is_declared_in_letters_of_whatever_case(keys: tuple[str, ...]) 
     assert changes_of(make_record(make_payload("d", before=None)), ("ID",))[0].key == (1,)
 
 
-def test_a_deletion_that_tells_no_row_has_the_key_of_its_message() -> None:
+def test_a_deletion_that_reports_no_row_has_the_key_of_its_message() -> None:
     """As PostgreSQL's do without REPLICA IDENTITY FULL."""
     for before in (None, {"id": None, "name": None}):
         (change,) = changes_of(make_record(make_payload("d", before=before), key={"id": 4}))
@@ -205,7 +205,7 @@ def test_a_deletion_that_tells_no_row_has_the_key_of_its_message() -> None:
 
 
 def test_a_key_without_a_value_is_a_tombstone() -> None:
-    reader = DebeziumReader(Debezium(), ("id",), told_once())
+    reader = DebeziumReader(Debezium(), ("id",), reported_once())
     order = Order(topic=TOPIC, partition=0, offset=7)
     assert reader.read(make_record(None, offset=7)) == Tombstone((1,), order)
     assert reader.read(
@@ -214,7 +214,7 @@ def test_a_key_without_a_value_is_a_tombstone() -> None:
     assert reader.read(make_record(None, key=None, offset=7)) == Tombstone(None, order)
 
 
-def test_a_tombstone_is_a_deletion_where_nothing_else_tells_one() -> None:
+def test_a_tombstone_is_a_deletion_where_nothing_else_reports_one() -> None:
     order = Order(topic=TOPIC, partition=0, offset=7)
     assert Tombstone((1,), order).deletion("shop") == Change(
         source="shop", operation=Operation.DELETE, order=order, key=(1,)
@@ -252,8 +252,8 @@ def test_a_tombstone_is_a_deletion_where_nothing_else_tells_one() -> None:
         ),
     ],
 )
-def test_what_tells_of_no_row_is_told_apart(payload: dict[str, Any], kind: Control) -> None:
-    assert DebeziumReader(Debezium(), ("id",), told_once()).read(make_record(payload)) is kind
+def test_what_concerns_no_row_is_distinguished(payload: dict[str, Any], kind: Control) -> None:
+    assert DebeziumReader(Debezium(), ("id",), reported_once()).read(make_record(payload)) is kind
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_only_the_messages_of_accepted_tables_are_read() -> None:
     """Of another table neither columns nor key are looked at; a message that names none is of the
     table that its topic is named after.
     """
-    reader = DebeziumReader(Debezium(), ("id",), told_once(), TableFilter("shop*", "orders"))
+    reader = DebeziumReader(Debezium(), ("id",), reported_once(), TableFilter("shop*", "orders"))
     other = make_record(make_payload("c", source=BINLOG | {"table": "people"}, after={"ssn": 1}))
     assert reader.read(other) == OtherTable("shop.people")
     assert reader.read(

@@ -1,4 +1,4 @@
-"""AWS DMS's messages become changes of rows, in the order of MySQL's binlog where they tell it."""
+"""AWS DMS's messages become changes of rows, in the order of MySQL's binlog where they report it."""
 
 import datetime
 import json
@@ -32,7 +32,7 @@ READER = DmsReader(Dms(), ("id",), TYPES)
 def make_record(
     operation: str = "insert", *, offset: int = 7, metadata: object = ..., **others: Any
 ) -> Record:
-    told = {
+    reported = {
         "timestamp": "2023-11-14T22:13:21.000000Z",
         "record-type": "data",
         "operation": operation,
@@ -40,11 +40,11 @@ def make_record(
         "schema-name": "shop",
         "table-name": "orders",
     }
-    told |= metadata if isinstance(metadata, dict) else {}
+    reported |= metadata if isinstance(metadata, dict) else {}
     message = (
         {"data": ANN}
         | others
-        | {"metadata": told if metadata is ... or isinstance(metadata, dict) else metadata}
+        | {"metadata": reported if metadata is ... or isinstance(metadata, dict) else metadata}
     )
     return Record(topic=TOPIC, value=json.dumps(message).encode(), offset=offset)
 
@@ -89,11 +89,11 @@ def test_a_row_of_a_full_load_was_read_before_all_that_has_a_position() -> None:
         "load",
         at()._replace(offset=9),
     )
-    (told,) = changes_of(
+    (reported,) = changes_of(
         READER, make_record("update", metadata={"stream-position": BINLOG}, offset=1)
     )
-    assert (told.snapshot, told.event_ms) == (None, None)
-    assert read.order < told.order
+    assert (reported.snapshot, reported.event_ms) == (None, None)
+    assert read.order < reported.order
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def natural(row: Row) -> dict[str, Any]:
 
 
 @given(seed=st.integers(0, 2**32), length=st.integers(0, 12), has_positions=st.booleans())
-def test_any_history_is_told(seed: int, length: int, has_positions: bool) -> None:
+def test_any_history_is_reported(seed: int, length: int, has_positions: bool) -> None:
     dice = random.Random(seed)
     statements, rows = history(
         dice, length, ("read", "insert", "insert", "update", "update", "delete", "truncate")

@@ -1,4 +1,4 @@
-"""Changes of a heartbeat table tell how far the log of its database was read."""
+"""Changes of a heartbeat table report how far the log of its database was read."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ def beat(value: Any) -> Record:
 
 
 @pytest.mark.parametrize("op", ["c", "u", "d"])
-def test_a_change_tells_the_time_to_which_its_log_was_read(op: str) -> None:
+def test_a_change_reports_the_time_to_which_its_log_was_read(op: str) -> None:
     row_state = {"before": {"at": 1}} if op == "d" else {"after": {"at": 1}}
     assert READER.read(beat(make_payload(op, source={**BINLOG, "ts_ms": 7}, **row_state))) == Beat(
         "m", 7
@@ -34,7 +34,7 @@ def test_a_change_tells_the_time_to_which_its_log_was_read(op: str) -> None:
         None,
     ],
 )
-def test_what_was_not_read_of_the_log_tells_no_time(value: Any) -> None:
+def test_what_was_not_read_of_the_log_reports_no_time(value: Any) -> None:
     assert READER.read(beat(value)) is Control.HEARTBEAT
 
 

@@ -1,4 +1,4 @@
-"""Maxwell's messages become changes of rows, in the order of the binlog where they tell it."""
+"""Maxwell's messages become changes of rows, in the order of the binlog where they report it."""
 
 import datetime
 import json
@@ -66,16 +66,16 @@ def test_a_row_is_one_change(
 ) -> None:
     for position, order in [(POSITION, at(rank, (3, 120))), (None, at())]:
         (change,) = changes_of(READER, make_record(kind, position=position))
-        told = {
+        reported = {
             "source": "shop.orders",
             "operation": operation,
             "event_ms": 1_700_000_000_000,
             "snapshot": snapshot,
         }
-        assert change == Change(order=order, key=(1,), columns=READ_ANN, **told)  # pyright: ignore[reportArgumentType]
+        assert change == Change(order=order, key=(1,), columns=READ_ANN, **reported)  # pyright: ignore[reportArgumentType]
 
 
-def test_a_deletion_tells_its_key_alone_and_reads_nothing_else() -> None:
+def test_a_deletion_reports_its_key_alone_and_reads_nothing_else() -> None:
     (change,) = changes_of(
         READER, make_record("delete", position=POSITION, data={"id": 1, "amount": "no number"})
     )
@@ -127,8 +127,8 @@ def test_neither_a_transaction_nor_a_place_in_it_is_an_order() -> None:
 
 def test_a_row_of_a_bootstrap_without_a_position_comes_before_what_has_one() -> None:
     (read,) = changes_of(READER, make_record("bootstrap-insert", offset=9))
-    (told,) = changes_of(READER, make_record("update", position=POSITION, offset=1))
-    assert read.order < told.order
+    (reported,) = changes_of(READER, make_record("update", position=POSITION, offset=1))
+    assert read.order < reported.order
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_fraction_in_json_is_read_exactly() -> None:
         ("database-create", Control.SCHEMA_CHANGE),
     ],
 )
-def test_what_tells_of_no_row_is_told_apart(kind: str, control: Control) -> None:
+def test_what_concerns_no_row_is_distinguished(kind: str, control: Control) -> None:
     """Times of DDL are in milliseconds, and `old` is a table's schema."""
     record = make_record(kind, ts=1_700_000_000_123, data={}, old={"columns": []})
     assert READER.read(record) is control
@@ -273,7 +273,7 @@ def natural(row: Row) -> dict[str, Any]:
 
 
 @given(seed=st.integers(0, 2**32), length=st.integers(0, 12), has_positions=st.booleans())
-def test_any_history_is_told(seed: int, length: int, has_positions: bool) -> None:
+def test_any_history_is_reported(seed: int, length: int, has_positions: bool) -> None:
     dice = random.Random(seed)
     statements, rows = history(dice, length, ("read", "insert", "update", "update", "delete"))
     assert folded(READER, messages(statements, dice, has_positions=has_positions), dice) == rows
@@ -311,19 +311,19 @@ def test_rows_depend_on_no_order_and_no_split_where_messages_lack_declared_colum
     dice = random.Random(seed)
     statements, _ = history(dice, length, ("read", "insert", "update", "update", "delete"))
     rows: dict[Key, Row] = {}
-    told: list[Statement] = []
+    reported: list[Statement] = []
     for statement in statements:
         gone = dice.choice([(), ("at",), ("amount", "at")])
-        told.append(
+        reported.append(
             replace(statement, rows=tuple((old, without(new, gone)) for old, new in statement.rows))
         )
-        for old, new in told[-1].rows:
+        for old, new in reported[-1].rows:
             before = rows.pop((old["id"],), {}) if old else {}
             if new:
                 rows[(new["id"],)] = {**dict.fromkeys(TYPES), **before, **new}
     changes = [
         change
-        for record in messages(told, dice, has_positions=True)
+        for record in messages(reported, dice, has_positions=True)
         for change in changes_of(READER, record)
     ]
     lake = Lake()

@@ -1,4 +1,4 @@
-"""What the names of topics tell are columns of the rows, of their keys too."""
+"""What the names of topics report are columns of the rows, of their keys too."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def read(record: Record) -> Changes:
     return found
 
 
-def test_a_row_has_the_columns_that_its_topic_tells() -> None:
+def test_a_row_has_the_columns_that_its_topic_reports() -> None:
     found = read(message("c", after={"id": 1, "name": "Ann", "amount": 5}))
     assert found.types == {
         "shard": "string",
@@ -56,7 +56,7 @@ def test_a_tombstone_is_of_its_own_shard() -> None:
     assert found.key == ("eu", 1)
 
 
-def test_a_topic_that_tells_no_columns_is_not_guessed_at() -> None:
+def test_a_topic_that_reports_no_columns_is_not_guessed_at() -> None:
     found = READER.read(message("c", topic="shop.orders", after={"id": 1}))
     assert isinstance(found, Unreadable)
     assert found.reason.startswith("topic: 'shop.orders' does not match shards=")

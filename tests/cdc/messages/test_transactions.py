@@ -1,4 +1,4 @@
-"""What Debezium's messages tell of transactions, and which changes of them are lacking."""
+"""What Debezium's messages report of transactions, and which changes of them are lacking."""
 
 import json
 from dataclasses import replace
@@ -47,7 +47,7 @@ def row_of(record: Record) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("topic", [TOPIC, "all"])
-def test_an_end_tells_its_transaction_and_the_changes_of_each_table(topic: str) -> None:
+def test_an_end_reports_its_transaction_and_the_changes_of_each_table(topic: str) -> None:
     assert READER.read(of_transactions(END, topic)) == TransactionEnd("0-1-38", {"shop.orders": 3})
     assert READER.read(
         of_transactions(END | {"event_count": 0, "data_collections": None}, topic)
@@ -96,13 +96,13 @@ def test_an_end_that_is_damaged_is_kept_and_says_why(value: Any, reason: str) ->
     )
 
 
-def test_what_it_tells_stands_beside_the_message() -> None:
+def test_what_it_reports_stands_beside_the_message() -> None:
     row = row_of(of_transactions(END | {"id": "826:36898320"}))
-    told = {
+    reported = {
         name: row[name]
         for name in ("kind", "op", "transaction", "transaction_order", "transaction_counts")
     }
-    assert told == {
+    assert reported == {
         "kind": "transaction",
         "op": "END",
         "transaction": "826",

@@ -7,7 +7,7 @@ from tests.cdc.recording.scenario import SCHEMALESS, Database, scenario
 from tests.cdc.recording.stage import Stage
 from tests.support.processes import await_found
 
-# With fields added, the transformation builds rows anew and by its own default puts a column's
+# With fields added, the transformation builds rows again and by its own default puts a column's
 # default in the place of NULL.
 REWRITTEN = {
     "transforms.flatten.delete.tombstone.handling.mode": "rewrite",
@@ -119,9 +119,9 @@ def flattened(stage: Stage) -> None:
         "provide.transaction.metadata": "true",
         "include.schema.changes": "true",
     },
-    untold={
+    unreported={
         "remade": (
-            "The table was dropped and created anew, which only the schema change topic tells: row "
+            "The table was dropped and created again, which only the schema change topic reports: row "
             "1 is gone."
         )
     },

@@ -49,7 +49,7 @@ class MariaDBStage(Stage):
         ]
 
     def restart(self, server_id: int) -> None:
-        """Ends the server and starts it as another one, whose binary log begins anew."""
+        """Ends the server and starts it as another one, whose binary log restart."""
         self.sql.close()
         self.server.restart(server_id)
         self.sql = self.session()

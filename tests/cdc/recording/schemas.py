@@ -6,13 +6,13 @@ from tests.cdc.recording.stage import Stage
 
 @scenario(
     "defaults_replaced",
-    "As defaults, with the converter's own replace.null.with.default=true: a NULL cannot be told "
+    "As defaults, with the converter's own replace.null.with.default=true: a NULL cannot be reported "
     "from the default.",
     options={
         "key.converter.replace.null.with.default": "true",
         "value.converter.replace.null.with.default": "true",
     },
-    untold={
+    unreported={
         "stock": (
             "NULL of a column with a default; row 2 got column n by ALTER TABLE, which writes no "
             "event."
@@ -23,7 +23,7 @@ from tests.cdc.recording.stage import Stage
     "defaults",
     "NULL in columns that have a default, and a column added with a default that old rows get "
     "without an event.",
-    untold={"stock": "Row 2 got n = 5 by ALTER TABLE, which writes no event."},
+    unreported={"stock": "Row 2 got n = 5 by ALTER TABLE, which writes no event."},
 )
 def defaults(stage: Stage) -> None:
     stage.run(
@@ -48,10 +48,10 @@ def defaults(stage: Stage) -> None:
 
 @scenario(
     "schemaless_drift",
-    "As scale_change, without schemas in the messages: its columns are told by the topic of schema "
+    "As scale_change, without schemas in the messages: its columns are reported by the topic of schema "
     "changes, or read between.",
     options={"include.schema.changes": "true", **SCHEMALESS},
-    untold={
+    unreported={
         "untouched": (
             "Its one row was changed by ALTER TABLE alone, which writes no event: amount has scale "
             "4, label was title."
@@ -63,7 +63,7 @@ def defaults(stage: Stage) -> None:
     "A decimal's scale and an integer's width change mid-stream, columns are added, renamed and "
     "dropped.",
     options={"include.schema.changes": "true"},
-    untold={
+    unreported={
         "untouched": (
             "Its one row was changed by ALTER TABLE alone, which writes no event: amount has scale "
             "4, label was title."

@@ -79,8 +79,8 @@ def resnapshot(stage: Stage) -> None:
 @scenario(
     "resnapshot_gap",
     "As resnapshot, but a row is deleted while nobody watches: only its absence from the second "
-    "snapshot tells.",
-    untold={
+    "snapshot reports.",
+    unreported={
         "orders": (
             "Row 4 was deleted unwatched; the second snapshot (from its first to its last message) "
             "does not hold it."
@@ -102,7 +102,7 @@ def resnapshot_gap(stage: Stage) -> None:
 
 @scenario(
     "failover",
-    "The server comes back with another id and a log that begins anew, the connector without "
+    "The server comes back with another id and a log that restart, the connector without "
     "offsets: new snapshot, smaller positions.",
     Database.MARIADB,
     needs_own_server=True,

@@ -95,7 +95,7 @@ class Stage(ABC):
 
     def read_columns(self) -> None:
         """Reads the columns of all tables as they are now, with the place of the log, where no
-        message tells them.
+        message reports them.
         """
         if self.scenario.options.get("value.converter.schemas.enable") == "false":
             self.readings += [read_schema(self.url, SCHEMA, table) for table in self.tables()]

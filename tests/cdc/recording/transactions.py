@@ -1,4 +1,4 @@
-"""A scenario of transactions and what the connector's topic of them tells: how many changes each
+"""A scenario of transactions and what the connector's topic of them reports: how many changes each
 had, by table.
 """
 
@@ -24,7 +24,7 @@ ROWS = 400  # of a transaction that is long enough for Connect to be killed amid
         # each message is a request of its own, which takes its time
         "producer.override.batch.size": "1",
     },
-    untold={"visits": "It was truncated, which no message tells."},
+    unreported={"visits": "It was truncated, which no message reports."},
 )
 def transactions(stage: Stage) -> None:
     stage.run(

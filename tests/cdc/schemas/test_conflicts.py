@@ -104,8 +104,8 @@ class TypedLake:
         self.columns = evolved(self.columns, seen, Drift.LENIENT).columns
         self.lake.step(changes)
         self.lake.targets = {
-            key: (told._replace(columns=row_text(row)), row)
-            for key, (told, found) in self.lake.targets.items()
+            key: (reported._replace(columns=row_text(row)), row)
+            for key, (reported, found) in self.lake.targets.items()
             for row in [stored(found, self.columns)]
         }
 

@@ -16,7 +16,7 @@ from tests.cdc.test_captures import CAPTURES, SAME
 MYSQL, POSTGRES = Dialect.MYSQL, Dialect.POSTGRES
 
 
-def told(capture: Capture, table: str) -> dict[str, ConnectSchema]:
+def reported(capture: Capture, table: str) -> dict[str, ConnectSchema]:
     """The columns of a table by the schemas of its messages."""
     topic = next(one for one in capture.keys if one.endswith(f".{table}"))
     raw = next(one.value for one in capture.of(topic) if one.value is not None)
@@ -52,7 +52,7 @@ def test_each_column_is_read_as_the_schema_says_that_the_same_connector_writes(n
             for column, kind in reading.columns.items()
         }
         assert {column: meaning(one) for column, one in known.items()} == {
-            column: meaning(one) for column, one in told(same, table).items()
+            column: meaning(one) for column, one in reported(same, table).items()
         }
 
 

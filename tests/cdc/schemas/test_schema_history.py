@@ -11,7 +11,7 @@ from lakechime_dagster.cdc.change import Order
 from lakechime_dagster.cdc.schema import History
 from lakechime_dagster.cdc.state import TableSchema, needed
 from lakechime_dagster.tables.databases import Debezium
-from tests.cdc.factories import BINLOG, TOPIC, told_once
+from tests.cdc.factories import BINLOG, TOPIC, reported_once
 
 TABLE = "shop.orders"
 
@@ -131,8 +131,8 @@ def test_a_bigint_unsigned_is_read_without_a_sign_where_its_type_is_known() -> N
         "type": "int64",
         "parameters": {"__debezium.source.column.type": "BIGINT UNSIGNED"},
     }
-    assert told_once(of_message).known.read({"id": -2}) == {"id": Decimal(2**64 - 2)}
-    assert told_once(("id", "int64", False)).known.read({"id": -2}) == {"id": -2}
+    assert reported_once(of_message).known.read({"id": -2}) == {"id": Decimal(2**64 - 2)}
+    assert reported_once(("id", "int64", False)).known.read({"id": -2}) == {"id": -2}
 
 
 def test_a_flattened_row_in_a_topic_of_any_name_is_of_the_only_table() -> None:

@@ -271,7 +271,7 @@ def test_a_schema_of_no_known_type_is_refused() -> None:
         (described("int32"), None),
     ],
 )
-def test_what_the_database_did_not_send_is_told_in_the_way_of_its_type(
+def test_what_the_database_did_not_send_is_reported_in_the_way_of_its_type(
     schema: dict[str, Any], sent: Any
 ) -> None:
     assert unavailable(connect_schema(schema)) == sent

@@ -94,7 +94,7 @@ def fed(spark: SparkSession, tmp_path: Path) -> Fed:
     return Fed(spark, job)
 
 
-def told(identity: int, **fields: Any) -> bytes:
+def reported(identity: int, **fields: Any) -> bytes:
     """A message of Maxwell."""
     data = {"id": identity, "name": "x"}
     return json.dumps(
@@ -107,9 +107,9 @@ def test_each_message_is_there_once_with_what_was_read_of_it(
     fed: Fed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark_bronze, "SLICE", 250)
-    damaged = [b"{", b"\xff\xfe", b"[]", told(4)[:-1]]
-    fed.drop("a.jsonl", told(1), *damaged, told(2))
-    fed.drop("b.jsonl", told(3), b"", b'{"heartbeat')
+    damaged = [b"{", b"\xff\xfe", b"[]", reported(4)[:-1]]
+    fed.drop("a.jsonl", reported(1), *damaged, reported(2))
+    fed.drop("b.jsonl", reported(3), b"", b'{"heartbeat')
     first = fed.run()
     assert (
         first.outcome,
@@ -129,17 +129,21 @@ def test_each_message_is_there_once_with_what_was_read_of_it(
         "{",
         b"\xff\xfe",
         "[]",
-        told(4)[:-1].decode(),
+        reported(4)[:-1].decode(),
     ]
-    assert [row["offset"] for row in fed.rows][:3] == [0, len(told(1)) + 1, len(told(1)) + 3]
+    assert [row["offset"] for row in fed.rows][:3] == [
+        0,
+        len(reported(1)) + 1,
+        len(reported(1)) + 3,
+    ]
     assert all(row["problem"] for row in fed.rows if row["kind"] == "unreadable")
     assert (
         DeltaTable(fed.job.location).metadata().configuration
         == {"delta.appendOnly": "true"} | spark_bronze.STATISTICS
     )
 
-    fed.drop("a.jsonl", told(5, type="delete"))
-    fed.drop("c.jsonl", told(6), told(6, table="people"))
+    fed.drop("a.jsonl", reported(5, type="delete"))
+    fed.drop("c.jsonl", reported(6), reported(6, table="people"))
     assert fed.run().events == {"change": 2, "other table": 1}
     assert [row["source"] for row in fed.rows if row["kind"] == "other table"] == ["shop.people"]
     assert [row["op"] for row in fed.rows if row["row_key"] in ("[5]", "[6]")] == ["d", "c"]
@@ -167,7 +171,7 @@ def test_lines_may_be_records_of_kafka(fed: Fed) -> None:
     fed.drop(
         "a.jsonl",
         json.dumps(
-            {**parts, "offset": 40, "value": told(1).decode(), "headers": [["h", "v"]]}
+            {**parts, "offset": 40, "value": reported(1).decode(), "headers": [["h", "v"]]}
         ).encode(),
         b'{"topic":1}',
     )

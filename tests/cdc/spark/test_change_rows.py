@@ -55,7 +55,9 @@ def change(position: int, hour: int, key: int = 1, name: str = "a") -> Change:
     )
 
 
-def late(known: list[Change], told: list[Change], tracked: Tracked | None = None) -> dict[str, int]:
+def late(
+    known: list[Change], reported: list[Change], tracked: Tracked | None = None
+) -> dict[str, int]:
     """The late changes by hour of one execution, before which the hours up to nine were complete,
     and it was a quarter past.
     """
@@ -68,7 +70,7 @@ def late(known: list[Change], told: list[Change], tracked: Tracked | None = None
     ]
     rows = [
         (row.key, *row, is_new, None, None, None)
-        for is_new, of in ((False, state), (True, map(change_row, told)))
+        for is_new, of in ((False, state), (True, map(change_row, reported)))
         for row in of
     ]
     row = pa.struct(
@@ -100,7 +102,7 @@ def late(known: list[Change], told: list[Change], tracked: Tracked | None = None
 
 
 @pytest.mark.parametrize(
-    ("known", "told", "hours"),
+    ("known", "reported", "hours"),
     [
         ([], [change(1, 5), change(2, 6, key=2), change(3, 6, key=3)], {"5": 1, "6": 2}),
         ([], [change(1, 9)], {"9": 1}),
@@ -127,6 +129,6 @@ def late(known: list[Change], told: list[Change], tracked: Tracked | None = None
     ],
 )
 def test_the_changes_of_complete_hours_that_change_rows_are_counted_by_hour(
-    known: list[Change], told: list[Change], hours: dict[str, int]
+    known: list[Change], reported: list[Change], hours: dict[str, int]
 ) -> None:
-    assert late(known, told) == hours
+    assert late(known, reported) == hours

@@ -23,7 +23,7 @@ def test_columns_are_added_and_widened_as_messages_bring_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = Replica(spark, tmp_path, ("id",))
-    table.tell([order(1, at=1), order(2, at=2)])
+    table.send([order(1, at=1), order(2, at=2)])
     table.run()
     columns = [
         ("id", "int64", False),
@@ -32,7 +32,7 @@ def test_columns_are_added_and_widened_as_messages_bring_them(
         ("note", "string", True),
     ]
     row = {"id": 2**40, "name": "Eve", "amount": 7, "note": "new"}
-    table.tell(
+    table.send(
         [
             make_record(
                 make_payload(source=at_position(3), after=row),
@@ -53,7 +53,7 @@ def test_columns_are_added_and_widened_as_messages_bring_them(
         (2, None),
         (2**40, "new"),
     ]
-    table.tell(
+    table.send(
         [order(1, at=4, name="Bob")]
     )  # with the older schema still, which some other shard may have
     table.run()
@@ -68,13 +68,13 @@ def test_a_column_that_is_added_with_a_default_gives_it_to_the_rows_that_are_the
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = Replica(spark, tmp_path, ("id",))
-    table.tell([order(1, at=1), order(2, at=2)])
+    table.send([order(1, at=1), order(2, at=2)])
     table.run()
-    table.tell([levelled(3, at=5, level=1)])
+    table.send([levelled(3, at=5, level=1)])
     result = table.run()
     assert levels(table) == {1: 7, 2: 7, 3: 1}
     assert (result.counts.inserted, result.counts.updated) == (1, 2)
-    table.tell([levelled(2, at=6, level=None), order(4, at=3)])
+    table.send([levelled(2, at=6, level=None), order(4, at=3)])
     assert table.run().counts.changed == 2
     assert levels(table) == {
         1: 7,
@@ -82,7 +82,7 @@ def test_a_column_that_is_added_with_a_default_gives_it_to_the_rows_that_are_the
         3: 1,
         4: 7,
     }  # the fourth came late: it was there when the column came
-    table.tell([order(5, at=7)])  # when the column was dropped again
+    table.send([order(5, at=7)])  # when the column was dropped again
     table.run()
     assert levels(table) == {1: 7, 2: None, 3: 1, 4: 7, 5: None}
 
@@ -91,16 +91,18 @@ def test_names_that_differ_in_case_alone_are_one_column_in_each_split_and_order(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """A row that has two of them is quarantined."""
-    told = [
+    reported = [
         aged(1, at=1, Age=30),
         aged(2, at=2, age="old"),
         aged(1, at=3, AGE=31),
         aged(3, at=4, Age=1, age=2),
     ]
-    for number, parts in enumerate(([told], [told[:2], told[2:]], [told[1:], told[:1]])):
+    for number, parts in enumerate(
+        ([reported], [reported[:2], reported[2:]], [reported[1:], reported[:1]])
+    ):
         table = Replica(spark, tmp_path / str(number), ("id",))
         for part in parts:
-            table.tell(part)
+            table.send(part)
             table.run()
         assert [
             (row["id"], [row[name] for name in row if name.lower() == "age"]) for row in table.rows
@@ -135,7 +137,7 @@ def test_a_column_of_which_no_type_holds_all_values_is_text_in_one_step_and_in_t
     for folder, steps in (("one", [first + last]), ("two", [first, last])):
         table, schemas = Replica(spark, tmp_path / folder, ("id",)), []
         for records in steps:
-            table.tell(records)
+            table.send(records)
             result = table.run()
             assert "quarantined" not in result.events
             schemas.append(dict(result.schema))
@@ -156,9 +158,9 @@ def test_what_cannot_be_read_is_quarantined_with_its_place_and_nothing_else(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = Replica(spark, tmp_path, ("id",))
-    table.tell([order(1, at=1)])
+    table.send([order(1, at=1)])
     table.run()
-    table.tell([replace(order(1, at=2), value=b"no JSON", offset=2), order(2, at=4)])
+    table.send([replace(order(1, at=2), value=b"no JSON", offset=2), order(2, at=4)])
     result = table.run()
     assert result.events == {"applied": 1, "quarantined": 1}
     assert [row["id"] for row in table.rows] == [1, 2]
@@ -181,10 +183,10 @@ def test_columns_are_chosen_and_named_as_is_declared_in_letters_of_whatever_case
         merge={"except_column_list": ("NAME",)},
         options={"names": names},
     )
-    table.tell([order(1, at=1), order(2, at=2)])
+    table.send([order(1, at=1), order(2, at=2)])
     table.run()
     table.merge = {"column_list": ("ORDER_ID", "Amt")}
-    table.tell([order(1, at=3, amount=9), deletion(2, at=4)])
+    table.send([order(1, at=3, amount=9), deletion(2, at=4)])
     table.run()
     assert table.rows == [{"order_id": 1, "amt": 9}]
 
@@ -193,7 +195,7 @@ def test_columns_of_names_that_a_table_cannot_have_are_left_out_and_block_nothin
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = Replica(spark, tmp_path, ("id",), options={"names": {"a b": "a_b"}})
-    table.tell([order(1, at=1), order(2, at=2)])
+    table.send([order(1, at=1), order(2, at=2)])
     table.run()
     refused = ("filePath", "_change_type", "x,y", "__cdc")
     columns = [("id", "int32", False), ("name", "string", True), ("amount", "int64", True)]
@@ -201,7 +203,7 @@ def test_columns_of_names_that_a_table_cannot_have_are_left_out_and_block_nothin
     for at in (3, 4):
         row = {"id": 1, "name": "Eve", "amount": at, "a b": "taken", **dict.fromkeys(refused, "x")}
         payload = make_payload("u", source=at_position(at), after=row)
-        table.tell(
+        table.send(
             [make_record(payload, schema=envelope_schema(*columns), key={"id": 1}, offset=at)]
         )
         result = table.run()
@@ -219,9 +221,9 @@ def test_a_table_is_laid_out_for_those_who_read_it(spark: SparkSession, tmp_path
     table = Replica(
         spark, tmp_path, ("id",), options={"cluster_by": ("id",), "has_deletion_vectors": False}
     )
-    table.tell([order(1, at=1), order(2, at=2)])
+    table.send([order(1, at=1), order(2, at=2)])
     table.run()
-    table.tell([order(1, at=3, name="Bob")])
+    table.send([order(1, at=3, name="Bob")])
     table.run()
     details = DeltaTable(table.location)
     assert details.metadata().configuration["delta.enableDeletionVectors"] == "false"

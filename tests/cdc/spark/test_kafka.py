@@ -201,8 +201,10 @@ def test_messages_become_rows_once_and_offsets_without_a_message_no_commit(
         )
 
     reading.topics.create("orders", 2)
-    told = '{"database": "shop", "table": "orders", "type": "insert", "ts": 1, "data": {"id": 7}}'
-    reading.topics.send("orders", told, b"\xff\x00", None, key="k", partition=1)
+    reported = (
+        '{"database": "shop", "table": "orders", "type": "insert", "ts": 1, "data": {"id": 7}}'
+    )
+    reading.topics.send("orders", reported, b"\xff\x00", None, key="k", partition=1)
     first = reading.look()
     result = attempt(1, 1, reading.checkpoint, first)
     assert (result.outcome, result.counts.rows_in, result.events) == (
@@ -224,7 +226,7 @@ def test_messages_become_rows_once_and_offsets_without_a_message_no_commit(
     assert (change["kind"], change["row_key"], change["value"], change["key"]) == (
         "change",
         "[7]",
-        told,
+        reported,
         "k",
     )
     assert (change["headers"], change["timestamp"].year > 2000) == (

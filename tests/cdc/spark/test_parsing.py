@@ -20,7 +20,7 @@ def test_the_messages_of_one_file_are_read_by_all_cores_each_those_of_neighbours
 ) -> None:
     table = Replica(spark, tmp_path, ("id",))
     for start in (0, 100):
-        table.tell([order(number, at=number + 1) for number in range(start, start + 100)])
+        table.send([order(number, at=number + 1) for number in range(start, start + 100)])
     read = range_of(spark, table)
     assert read.changes is not None
     parts = (

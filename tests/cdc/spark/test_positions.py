@@ -1,4 +1,4 @@
-"""A look at what messages tell finds the same in whatever batches they come."""
+"""A look at what messages report finds the same in whatever batches they come."""
 
 from itertools import pairwise
 
@@ -15,9 +15,9 @@ from lakechime_dagster.spark.session import Batches, record_batches
 NUMBERS = ("transaction", "ts_ms")
 NAMES = ("outcome", *StateRow._fields, "schema", "types", "defaults")
 LOOKED = pa.schema([(name, pa.int64() if name in NUMBERS else pa.string()) for name in NAMES])
-PART = pa.schema([("part", pa.string()), ("told", pa.string())])
+PART = pa.schema([("part", pa.string()), ("reported", pa.string())])
 NOTHING_KNOWN = Seen()
-Told = tuple[str | int | None, ...]
+Reported = tuple[str | int | None, ...]
 LINE = ("shop", "orders", 0)
 CHANGES = st.lists(
     st.tuples(st.integers(0, 30), st.integers(0, 5)),
@@ -27,7 +27,7 @@ CHANGES = st.lists(
 )
 
 
-def told(offset: int, position: int, key: int = 1, snapshot: str | None = None) -> Told:
+def reported(offset: int, position: int, key: int = 1, snapshot: str | None = None) -> Reported:
     """A change of `looking.LOOKED_DDL`."""
     order = Order(position=(position,), rank=UPSERT, topic="orders", partition=0, offset=offset)
     change = Change(
@@ -41,8 +41,8 @@ def told(offset: int, position: int, key: int = 1, snapshot: str | None = None) 
     return None, *change_row(change)._replace(columns=None), "s1", None, None
 
 
-def look(rows: list[Told], parts: int = 1, before: Seen = NOTHING_KNOWN) -> Looked:
-    def batches(part: list[Told]) -> Batches:
+def look(rows: list[Reported], parts: int = 1, before: Seen = NOTHING_KNOWN) -> Looked:
+    def batches(part: list[Reported]) -> Batches:
         return record_batches(part, LOOKED)
 
     at = Look(PART, before.offsets)
@@ -54,10 +54,10 @@ def look(rows: list[Told], parts: int = 1, before: Seen = NOTHING_KNOWN) -> Look
 
 
 @given(CHANGES, st.integers(1, 5))
-def test_of_changes_in_the_order_of_their_offsets_any_batches_tell_the_same(
+def test_of_changes_in_the_order_of_their_offsets_any_batches_report_the_same(
     changes: list[tuple[int, int]], parts: int
 ):
-    rows = [told(offset, position) for offset, position in sorted(changes)]
+    rows = [reported(offset, position) for offset, position in sorted(changes)]
     assert look(rows, parts) == look(rows)
 
 
@@ -65,7 +65,7 @@ def test_of_changes_in_the_order_of_their_offsets_any_batches_tell_the_same(
 def test_a_line_that_goes_back_is_never_taken_for_one_that_does_not(
     changes: list[tuple[int, int]], parts: int
 ):
-    came = look([told(*change) for change in changes], parts).lines[LINE]
+    came = look([reported(*change) for change in changes], parts).lines[LINE]
     goes_back = any(one > other for (_, one), (_, other) in pairwise(sorted(changes)))
     assert came.may_go_back or not goes_back
     assert (came.newest, came.offset) == (
@@ -77,6 +77,6 @@ def test_a_line_that_goes_back_is_never_taken_for_one_that_does_not(
 def test_what_was_read_before_is_not_compared_with_where_the_line_had_come():
     place: Position = (7,)
     before = Seen(places=(place_row("shop", ("orders", 0), (0, place), 10, None),))
-    assert not look([told(10, 5)], before=before).lines[LINE].may_go_back
-    assert look([told(11, 5)], before=before).lines[LINE].may_go_back
-    assert not look([told(11, 7)], before=before).lines[LINE].may_go_back
+    assert not look([reported(10, 5)], before=before).lines[LINE].may_go_back
+    assert look([reported(11, 5)], before=before).lines[LINE].may_go_back
+    assert not look([reported(11, 7)], before=before).lines[LINE].may_go_back

@@ -31,7 +31,7 @@ def everywhere(spark: SparkSession) -> list[Both]:
 
 
 def doubled(batches: Batches) -> Batches:
-    """Each key with its number of the group, which is told by how the rows follow one another."""
+    """Each key with its number of the group, which is reported by how the rows follow one another."""
     for batch in batches:
         keys = batch.column("key").to_pylist()
         yield pa.RecordBatch.from_arrays([pa.array([f"{key}{key}" for key in keys])], ["key"])

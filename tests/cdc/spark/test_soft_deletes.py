@@ -33,7 +33,7 @@ def soft(spark: SparkSession, folder: Path, **options: object) -> Replica:
     return Replica(spark, folder, ("id",), options={"deletes": Deletes.SOFT, **options})
 
 
-def told(row: Mapping[str, Any]) -> tuple[int, str, int | None]:
+def reported(row: Mapping[str, Any]) -> tuple[int, str, int | None]:
     """A row by its key, its name, and when it was deleted."""
     return row["id"], row["name"], deleted_ms(row)
 
@@ -55,7 +55,7 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(
     dice.shuffle(some)
     table = Replica(spark, tmp_path, KEYS, options={"deletes": Deletes.SOFT})
     for part in range(3):
-        table.tell(some[part::3])
+        table.send(some[part::3])
         assert table.run().counts.is_balanced
     reader = DebeziumReader(Debezium(), KEYS)
     changes = [
@@ -76,11 +76,11 @@ def test_a_table_that_is_widened_keeps_when_its_rows_were_deleted(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = soft(spark, tmp_path)
-    table.tell([order(1, at=1), order(2, at=2), deletion(2, at=3, ts_ms=30)])
+    table.send([order(1, at=1), order(2, at=2), deletion(2, at=3, ts_ms=30)])
     table.run()
     wide = [("id", "int64", False), ("name", "string", True), ("amount", "int64", True)]
     row = {"id": 2**40, "name": "Eve", "amount": 7}
-    table.tell(
+    table.send(
         [
             make_record(
                 make_payload(source=at_position(4), after=row),
@@ -90,7 +90,7 @@ def test_a_table_that_is_widened_keeps_when_its_rows_were_deleted(
         ]
     )
     assert dict(table.run().schema) == {"id": "bigint", "name": "string", "amount": "bigint"}
-    assert [told(row) for row in table.rows] == [
+    assert [reported(row) for row in table.rows] == [
         (1, "Ann", None),
         (2, "Ann", 30),
         (2**40, "Eve", None),
@@ -101,29 +101,29 @@ def test_a_table_begins_to_keep_deleted_rows_with_the_step_after_it_is_declared(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = Replica(spark, tmp_path, ("id",))
-    table.tell([order(1, at=1), order(2, at=2), order(3, at=3), deletion(3, at=4)])
+    table.send([order(1, at=1), order(2, at=2), order(3, at=3), deletion(3, at=4)])
     table.run()
     table.options = {"deletes": Deletes.SOFT}
-    table.tell([replace(order(1, at=1), offset=5)])
+    table.send([replace(order(1, at=1), offset=5)])
     begun = table.run()
     assert (begun.outcome, begun.notes) == (
         Outcome.COMMITTED,
         ("column __DELETED_AT was added, as timestamp",),
     )
-    assert [told(row) for row in table.rows] == [(1, "Ann", None), (2, "Ann", None)]
-    table.tell([deletion(2, at=6, ts_ms=60)])
+    assert [reported(row) for row in table.rows] == [(1, "Ann", None), (2, "Ann", None)]
+    table.send([deletion(2, at=6, ts_ms=60)])
     assert table.run().notes == ()
-    assert [told(row) for row in table.rows] == [(1, "Ann", None), (2, "Ann", 60)]
+    assert [reported(row) for row in table.rows] == [(1, "Ann", None), (2, "Ann", 60)]
 
 
-def test_a_table_that_is_to_keep_no_deleted_rows_any_more_is_held_until_it_is_made_anew(
+def test_a_table_that_is_to_keep_no_deleted_rows_any_more_is_held_until_it_is_recreated(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = soft(spark, tmp_path)
-    table.tell([order(1, at=1), order(2, at=2), deletion(2, at=3)])
+    table.send([order(1, at=1), order(2, at=2), deletion(2, at=3)])
     table.run()
     table.options = {}
-    table.tell([order(1, at=4, name="Bob")])
+    table.send([order(1, at=4, name="Bob")])
     with pytest.raises(
         ConsumerBlockedError,
         match=(
@@ -147,16 +147,16 @@ def test_a_column_of_the_database_with_the_name_of_one_of_its_own_is_not_taken(
     columns = [("id", "int32", False), ("name", "string", True), ("__deleted_at", "string", True)]
     row = {"id": 1, "name": "Ann", "__deleted_at": "never"}
     table = soft(spark, tmp_path)
-    table.tell(
+    table.send(
         [
             make_record(
                 make_payload(source=at_position(1), after=row), schema=envelope_schema(*columns)
             )
         ]
     )
-    told = (
+    reported = (
         "CDC tables have columns of that name themselves; give it another name by "
         "names={'__deleted_at': …}"
     )
-    assert f"column __deleted_at is not taken: {told}" in table.run().notes
+    assert f"column __deleted_at is not taken: {reported}" in table.run().notes
     assert table.rows == [{"id": 1, "name": "Ann", DELETED_AT: None}]

@@ -40,7 +40,7 @@ def reading(scale: int, *, at: int) -> TableSchema:
 
 
 def schemaless(spark: SparkSession, folder: Path, keys: Sequence[str] = ("id",)) -> Replica:
-    return Replica(spark, folder, tuple(keys), topics={"is_typed_elsewhere": True})
+    return Replica(spark, folder, tuple(keys), topics={"is_typed_externally": True})
 
 
 def amounts(table: Replica) -> dict[int, str]:
@@ -48,7 +48,7 @@ def amounts(table: Replica) -> dict[int, str]:
 
 
 def in_parts(records: Sequence[Record], ends: Sequence[int]) -> Iterator[list[Record]]:
-    """Messages, by how far the log was when they were written; what tells no place comes with the
+    """Messages, by how far the log was when they were written; what reports no place comes with the
     first.
     """
     places = [
@@ -64,7 +64,7 @@ def in_parts(records: Sequence[Record], ends: Sequence[int]) -> Iterator[list[Re
         ]
 
 
-def test_readings_tell_the_columns_between_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_readings_report_the_columns_between_them(spark: SparkSession, tmp_path: Path) -> None:
     capture = CAPTURES["postgres-schemaless_drift"]
     topic = next(one for one in capture.keys if one.endswith(".prices"))
     readings = sorted(
@@ -76,20 +76,20 @@ def test_readings_tell_the_columns_between_them(spark: SparkSession, tmp_path: P
         parts, [*readings, replace(readings[-1], order=Order(position=(2**60,)))], strict=True
     ):
         table.options = {"reading": one}
-        table.tell(
+        table.send(
             part or list(capture.of(topic))[:1]
         )  # one that comes again: each reading goes with a step
         assert "quarantined" not in table.run().events
     assert differences(table.rows, capture.rows[topic], capture.keys[topic]) == set()
 
 
-def test_a_later_attempt_reads_the_messages_by_what_the_first_one_was_told(
+def test_a_later_attempt_reads_the_messages_by_what_the_first_one_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though the columns changed meanwhile, and are read otherwise now."""
     table = schemaless(spark, tmp_path)
     table.options = {"reading": reading(2, at=10)}
-    table.tell([amount(1, CENTS, at=5)])
+    table.send([amount(1, CENTS, at=5)])
     with monkeypatch.context() as dying:
         dying.setattr("lakechime_dagster.cdc.spark_refresh.write_rows", interrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -99,16 +99,16 @@ def test_a_later_attempt_reads_the_messages_by_what_the_first_one_was_told(
     assert amounts(table) == {1: "4.88"}
 
 
-def test_a_table_that_is_made_anew_reads_each_message_as_its_columns_were_read_then(
+def test_a_table_that_is_recreated_reads_each_message_as_its_columns_were_read_then(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = schemaless(spark, tmp_path)
-    for message, told in (
+    for message, reported in (
         (amount(1, CENTS, at=5), reading(2, at=10)),
         (amount(2, MILLS, at=25), reading(3, at=20)),
     ):
-        table.options = {"reading": told}
-        table.tell([message])
+        table.options = {"reading": reported}
+        table.send([message])
         table.run()
     assert amounts(table) == {1: "4.880", 2: "5.000"}
     table.checkpoint = SnapshotCheckpoint()
@@ -121,7 +121,7 @@ def test_without_columns_from_anywhere_the_messages_are_kept_and_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = schemaless(spark, tmp_path)
-    table.tell([amount(1, CENTS, at=5)])
+    table.send([amount(1, CENTS, at=5)])
     assert table.run().events == {"quarantined": 1}
     assert read(f"{table.location}__quarantine")[0]["reason"].startswith(
         "schema: the message brings none, and the columns of shop.orders were not read in the "

@@ -41,7 +41,7 @@ def test_a_truncation_takes_all_rows_of_its_source_unless_it_is_declared_to_be_i
     ):
         table = Replica(spark, tmp_path / folder, ("id",), merge=merge)
         for part in (records[:2], records[2:]):
-            table.tell(part)
+            table.send(part)
             table.run()
         assert [(row["id"], row["name"]) for row in table.rows] == rows
 
@@ -61,7 +61,7 @@ def test_few_messages_meet_many_rows_and_much_that_is_remembered(
     ]
     found = []
     for part in parts:
-        table.tell(part)
+        table.send(part)
         table.run()
         found.append({row["id"]: row["name"] for row in table.rows})
     assert found[2] == dict.fromkeys((1, 4, 5, 6, 7, 8), "Ann") | {2: "Bob"}
@@ -69,13 +69,13 @@ def test_few_messages_meet_many_rows_and_much_that_is_remembered(
     assert found[6] == {7: "Ann"}
 
 
-def test_positions_that_begin_anew_hold_the_consumer_until_somebody_says_that_they_may(
+def test_positions_that_restart_hold_the_consumer_until_somebody_says_that_they_may(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = Replica(spark, tmp_path, ("id",))
-    table.tell([order(1, at=10, name="old"), order(2, at=20)])
+    table.send([order(1, at=10, name="old"), order(2, at=20)])
     table.run()
-    table.tell([replace(order(1, at=4, name="new"), offset=21), replace(order(3, at=6), offset=22)])
+    table.send([replace(order(1, at=4, name="new"), offset=21), replace(order(3, at=6), offset=22)])
     with pytest.raises(
         ConsumerBlockedError,
         match=r"goes back from \[3, 20, 0\] to \[3, 4, 0\] at offset 21.*lakechime cdc epoch orders",
@@ -84,7 +84,7 @@ def test_positions_that_begin_anew_hold_the_consumer_until_somebody_says_that_th
     table.confirm_epoch("m.shop.orders", 1)
     table.run()
     assert [(row["id"], row["name"]) for row in table.rows] == [(1, "new"), (2, "Ann"), (3, "Ann")]
-    table.tell([replace(order(3, at=8, name="newer"), offset=23)])
+    table.send([replace(order(3, at=8, name="newer"), offset=23)])
     table.run()
     assert [(row["id"], row["name"]) for row in table.rows] == [
         (1, "new"),
@@ -99,9 +99,9 @@ def test_messages_that_come_again_further_on_in_their_topic_change_nothing(
     """As a connector sends them that was killed before it could say how far it was."""
     records = [order(1, at=10), order(2, at=11), order(1, at=12, name="Bob")]
     table = Replica(spark, tmp_path, ("id",))
-    table.tell(records)
+    table.send(records)
     table.run()
-    table.tell(
+    table.send(
         [
             replace(one, offset=offset)
             for offset, one in enumerate([*records[1:], order(3, at=13)], start=20)
@@ -115,9 +115,9 @@ def test_a_snapshot_that_lacks_too_many_rows_holds_the_consumer(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = Replica(spark, tmp_path, ("id",))
-    table.tell([order(number, at=number) for number in range(1, 21)])
+    table.send([order(number, at=number) for number in range(1, 21)])
     table.run()
-    table.tell(
+    table.send(
         [
             snapshot_row(1, at=30, mark="first"),
             replace(snapshot_row(2, at=30, mark="last"), offset=31),
@@ -133,19 +133,19 @@ def test_a_snapshot_that_lacks_too_many_rows_holds_the_consumer(
     assert [row["id"] for row in table.rows] == [1, 2]
 
 
-def test_an_hour_is_complete_when_every_source_has_told_of_later_than_its_end(
+def test_an_hour_is_complete_when_every_source_has_reported_later_than_its_end(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     hour, minute = 3_600_000, 60_000
     table = Replica(spark, tmp_path, ("id",), options={"max_transaction": dt.timedelta(minutes=1)})
-    table.tell([order(1, at=1, ts_ms=5 * hour)])
+    table.send([order(1, at=1, ts_ms=5 * hour)])
     assert table.run().complete == (5 * hour - minute, 5 * hour - minute)
     shard = {**at_position(1, 5 * hour + minute), "db": "shard"}
     beside = {
         **at_position(3, 20 * hour),
         "snapshot": "incremental",
     }  # whose time is not of the log
-    table.tell(
+    table.send(
         [
             make_record(
                 make_payload("r", source=beside, after={"id": 3, "name": "Ann", "amount": 5}),
@@ -166,7 +166,7 @@ def test_an_hour_is_complete_when_every_source_has_told_of_later_than_its_end(
         5 * hour,
         {"complete": [5 * hour - minute, 5 * hour]},
     )
-    table.tell(
+    table.send(
         [
             make_record(
                 make_payload("d", source={**shard, "pos": 2, "ts_ms": 8 * hour}, before={"id": 9}),
@@ -188,11 +188,11 @@ def test_a_heartbeat_completes_the_hours_of_a_quiet_table_with_the_next_step(
         {"heartbeats": "demo.*.heartbeat"},
     )
     table = Replica(spark, tmp_path, ("id",), options=options, topics=topics)
-    table.tell([order(1, at=1, ts_ms=5 * hour)])
+    table.send([order(1, at=1, ts_ms=5 * hour)])
     table.run()
     ends = []
     for at in (7, 8):
-        table.tell([beat(at * hour, at)])
+        table.send([beat(at * hour, at)])
         ends.append(table.run().complete)
     assert ends == [(5 * hour - minute, 5 * hour - minute), (5 * hour - minute, 7 * hour - minute)]
     assert [row["id"] for row in table.rows] == [1]
@@ -208,14 +208,14 @@ def test_while_a_source_holds_more_no_hour_is_complete_whatever_heartbeats_and_n
         {"heartbeats": "demo.*.heartbeat"},
     )
     table = Replica(spark, tmp_path, ("id",), options=options, topics=topics)
-    table.tell([order(1, at=1, ts_ms=5 * hour), beat(7 * hour, 2)])
+    table.send([order(1, at=1, ts_ms=5 * hour), beat(7 * hour, 2)])
     table.run()
-    table.tell([order(2, at=4, ts_ms=6 * hour)], has_more=True)
+    table.send([order(2, at=4, ts_ms=6 * hour)], has_more=True)
     second = table.run()
     assert second.complete is None
     assert second.committed is not None
     assert second.committed.commit_metadata.watermark == 5 * hour - minute
-    table.tell([replace(order(3, at=3, ts_ms=6 * hour), partition=1)])
+    table.send([replace(order(3, at=3, ts_ms=6 * hour), partition=1)])
     assert table.run().complete == (5 * hour - minute, 7 * hour - minute)
 
 
@@ -237,7 +237,7 @@ def test_late_changes_fire_again_for_their_hours_and_a_rebuild_for_none(
     ]
     fired = []
     for part in parts:
-        table.tell(part)
+        table.send(part)
         fired.append(fire(world, subscription, table.run()))
     assert fired == [[], [], ["5", "6", "7", "8", "9"]]
     assert table.log("orders").watermark() == 5 * hour - minute
@@ -247,7 +247,7 @@ def test_late_changes_fire_again_for_their_hours_and_a_rebuild_for_none(
         order(1, at=11, ts_ms=9 * hour),
         order(4, at=12, ts_ms=10 * hour + 3 * minute),
     ]
-    table.tell(changes)
+    table.send(changes)
     with monkeypatch.context() as dying:
         dying.setattr("lakechime_dagster.cdc.spark_refresh.write_rows", interrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -260,7 +260,7 @@ def test_late_changes_fire_again_for_their_hours_and_a_rebuild_for_none(
     assert fire(world, subscription, second) == ["5", "9"]
     assert fire(world, subscription, second) == []
 
-    table.tell([replace(one, offset=one.offset + 10) for one in changes])
+    table.send([replace(one, offset=one.offset + 10) for one in changes])
     again = table.run()
     assert (again.late, again.events, fire(world, subscription, again)) == (
         {},
@@ -269,7 +269,7 @@ def test_late_changes_fire_again_for_their_hours_and_a_rebuild_for_none(
     )
 
     table.checkpoint = SnapshotCheckpoint()  # as `trigger seek --to beginning` does
-    table.tell([order(5, at=30, ts_ms=12 * hour + minute)])
+    table.send([order(5, at=30, ts_ms=12 * hour + minute)])
     rebuilt = table.run()
     assert (rebuilt.replaced, rebuilt.late, rebuilt.complete) == (
         True,
@@ -318,9 +318,9 @@ def test_a_snapshot_speaks_for_its_source_when_the_source_holds_no_more(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = Replica(spark, tmp_path, ("id",))
-    table.tell([order(number, at=number) for number in range(1, 21)])
+    table.send([order(number, at=number) for number in range(1, 21)])
     table.run()
-    table.tell(
+    table.send(
         [
             snapshot_row(1, at=30, mark="first"),
             replace(snapshot_row(20, at=30, mark="last"), offset=31),
@@ -333,16 +333,16 @@ def test_a_snapshot_speaks_for_its_source_when_the_source_holds_no_more(
         replace(snapshot_row(number, at=30, mark="true"), partition=1, offset=number)
         for number in range(3, 20)
     ]
-    table.tell(others)
+    table.send(others)
     table.run()
     assert [row["id"] for row in table.rows] == [1, *range(3, 21)]
-    table.tell([order(2, at=40, name="new")])
+    table.send([order(2, at=40, name="new")])
     table.run()
     assert [row["id"] for row in table.rows] == list(range(1, 21))
 
 
 @pytest.mark.parametrize(("most", "committed"), [(None, []), (0, [2, 3, 4]), (1, [3])])
-def test_at_most_so_many_steps_in_a_row_leave_no_commit_and_the_next_one_tells_the_watermark(
+def test_at_most_so_many_steps_in_a_row_leave_no_commit_and_the_next_one_reports_the_watermark(
     spark: SparkSession, tmp_path: Path, most: int | None, committed: list[int]
 ) -> None:
     hour = 3_600_000
@@ -351,12 +351,12 @@ def test_at_most_so_many_steps_in_a_row_leave_no_commit_and_the_next_one_tells_t
         {"heartbeats": "demo.*.heartbeat"},
     )
     table = Replica(spark, tmp_path, ("id",), options=options, topics=topics)
-    table.tell([order(1, at=1, ts_ms=hour)])
+    table.send([order(1, at=1, ts_ms=hour)])
     table.run()
     log = table.log("orders")
     empty = {}
     for step in range(2, 5):
-        table.tell([beat(step * hour, step)])
+        table.send([beat(step * hour, step)])
         result = table.run()
         if result.committed is not None:
             assert (result.outcome, result.counts.changed) == (Outcome.FENCED, 0)
@@ -364,7 +364,7 @@ def test_at_most_so_many_steps_in_a_row_leave_no_commit_and_the_next_one_tells_t
         assert log.watermark() == max([hour, *empty.values()])
     assert empty == {
         step: (step - 1) * hour for step in committed
-    }  # a heartbeat is heard with the next step
+    }  # a heartbeat is read with the next execution
     assert [row["id"] for row in table.rows] == [1]
 
 

@@ -47,14 +47,16 @@ def test_a_default_is_read_as_values_are_and_a_time_that_rows_get_by_themselves_
     assert Columns(schema, "unavailable").defaults == ({} if value is None else {"it": value})
 
 
-def told(at: int, *columns: str, source: str = "shop", **defaults: Any) -> StateRow:
+def reported(at: int, *columns: str, source: str = "shop", **defaults: Any) -> StateRow:
     return Schema(dict.fromkeys([*columns, *defaults], "int"), defaults).row(
         source, Order(position=(at,))
     )
 
 
 def test_a_row_got_what_was_added_while_it_was_there() -> None:
-    found = Defaults.of([told(1, "id"), told(5, "id", level=7), told(9, "id", level=8, flag=True)])
+    found = Defaults.of(
+        [reported(1, "id"), reported(5, "id", level=7), reported(9, "id", level=8, flag=True)]
+    )
     assert found.given("shop", Order(position=(1,))) == {"level": 7, "flag": True}
     assert found.given("shop", Order(position=(5,))) == {"flag": True}
     assert found.given("shop", Order(position=(1,)), Order(position=(8,))) == {"level": 7}
@@ -63,7 +65,7 @@ def test_a_row_got_what_was_added_while_it_was_there() -> None:
 
 def test_a_column_that_got_its_default_later_gave_null_to_the_rows_that_were_there() -> None:
     assert (
-        Defaults.of([told(5, "id", "level"), told(9, "id", level=7)]).given(
+        Defaults.of([reported(5, "id", "level"), reported(9, "id", level=7)]).given(
             "shop", Order(position=(1,))
         )
         == {}
@@ -73,22 +75,22 @@ def test_a_column_that_got_its_default_later_gave_null_to_the_rows_that_were_the
 def test_other_rows_are_concerned_where_a_source_that_is_known_has_a_new_column_with_a_default() -> (
     None
 ):
-    before = Defaults.of([told(1, "id")])
-    assert Defaults.of([told(1, "id"), told(5, "id", level=7)]).concern_others(before)
-    assert not Defaults.of([told(1, "id"), told(5, "id", "level")]).concern_others(before)
-    assert not Defaults.of([told(1, "id"), told(5, "id", source="other", level=7)]).concern_others(
-        before
-    )
+    before = Defaults.of([reported(1, "id")])
+    assert Defaults.of([reported(1, "id"), reported(5, "id", level=7)]).concern_others(before)
+    assert not Defaults.of([reported(1, "id"), reported(5, "id", "level")]).concern_others(before)
+    assert not Defaults.of(
+        [reported(1, "id"), reported(5, "id", source="other", level=7)]
+    ).concern_others(before)
     assert not before.concern_others(before)
 
 
 @given(
     st.permutations(
         [
-            told(1, "id"),
-            told(5, "id", level=7),
-            told(9, "id", level=8),
-            told(3, "id", source="other", level=9),
+            reported(1, "id"),
+            reported(5, "id", level=7),
+            reported(9, "id", level=8),
+            reported(3, "id", source="other", level=9),
         ]
     )
 )

@@ -12,7 +12,7 @@ def place_row(
     return StateRow(Role.PLACE.value, None, source, order_text(order))
 
 
-def test_the_newest_place_of_each_partition_is_told() -> None:
+def test_the_newest_place_of_each_partition_is_reported() -> None:
     rows = [
         place_row("m.shop.orders", "topic-1", 0, 0, (3, 120), 40),
         place_row("m.shop.orders", "topic-1", 0, 1, (1, 4), 55),

@@ -6,13 +6,13 @@ from hypothesis import given
 
 from lakechime_dagster.cdc.change import Operation
 from lakechime_dagster.cdc.state import Role, change_row, waiting_keys
-from tests.cdc.merge.test_incremental_merge import Lake, told
+from tests.cdc.merge.test_incremental_merge import Lake, reported
 from tests.cdc.merge.test_merge import LENGTHS, SEEDS, history
 
 
 @given(seed=SEEDS, length=LENGTHS)
-def test_what_is_remembered_tells_which_rows_wait(seed: int, length: int) -> None:
-    changes = [told(change) for change in history(random.Random(seed), length)]
+def test_what_is_remembered_reports_which_rows_wait(seed: int, length: int) -> None:
+    changes = [reported(change) for change in history(random.Random(seed), length)]
     lake = Lake()
     lake.step(changes)
     ends = [

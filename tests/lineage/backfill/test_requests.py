@@ -141,7 +141,7 @@ def test_nobody_waits_for_the_order_of_a_key_that_may_never_fire() -> None:
     assert not any(later & {*order.waits_for} for order in (*plan.requests, *plan.later))
 
 
-def test_readers_run_for_the_days_that_their_input_makes_anew_though_it_reads_others() -> None:
+def test_readers_run_for_the_days_that_their_input_recreates_though_it_reads_others() -> None:
     plan = planned("2024-05-02", "2024-05-03")
     assert days(plan, "gold.next_day") == days(plan, "gold.report") == ["2024-05-03"]
 

@@ -17,7 +17,7 @@ GRAPH: Mapping[str, Sequence[str]] = {
     "gold.routes": ("silver.flights",),
     "gold.top": ("gold.daily",),
 }
-TOLD = [
+REPORTED = [
     make_statement("silver.flights", id="bronze.weather.id", wind="bronze.weather.wind"),
     make_statement("gold.daily", wind=source("silver.flights.wind", Kind.AGGREGATION)),
     make_statement(
@@ -33,7 +33,7 @@ WIND = (ColumnRef("bronze.weather", "wind"),)
 
 
 def of_wind(*statements: Statement, **options: object) -> Rerun:
-    return rerun(GRAPH, statements or TOLD, WIND, **options)  # type: ignore[arg-type]
+    return rerun(GRAPH, statements or REPORTED, WIND, **options)  # type: ignore[arg-type]
 
 
 def test_readers_of_the_column_are_hit_inputs_first_and_a_count_of_rows_is_not() -> None:
@@ -46,12 +46,12 @@ def test_readers_of_the_column_are_hit_inputs_first_and_a_count_of_rows_is_not()
 
 
 def test_it_is_what_the_network_says() -> None:
-    said = {one.table for one in reached_tables(network_of(TOLD), WIND).tables}
+    said = {one.table for one in reached_tables(network_of(REPORTED), WIND).tables}
     assert set(of_wind().tables) == said
 
 
-def test_what_nobody_told_of_is_hit_and_unsure() -> None:
-    found = of_wind(*(one for one in TOLD if one.target != "gold.routes"))
+def test_what_nobody_reported_is_hit_and_unsure() -> None:
+    found = of_wind(*(one for one in REPORTED if one.target != "gold.routes"))
     assert (found.tables["gold.routes"].is_sure, found.tables["gold.daily"].is_sure) == (
         False,
         True,
@@ -60,14 +60,14 @@ def test_what_nobody_told_of_is_hit_and_unsure() -> None:
     assert (
         "gold.routes"
         not in of_wind(
-            *(one for one in TOLD if one.target != "gold.routes"), planned=[TOLD[2]]
+            *(one for one in REPORTED if one.target != "gold.routes"), planned=[REPORTED[2]]
         ).tables
     )
 
 
 def test_a_table_of_which_something_is_not_known_is_hit_and_unsure() -> None:
     unknown = make_statement("gold.routes", inputs=("silver.flights",), unknown=("an RDD",))
-    assert not of_wind(*TOLD[:2], unknown).tables["gold.routes"].is_sure
+    assert not of_wind(*REPORTED[:2], unknown).tables["gold.routes"].is_sure
 
 
 def test_nothing_is_hit_through_what_is_left_out() -> None:
@@ -77,13 +77,13 @@ def test_nothing_is_hit_through_what_is_left_out() -> None:
 
 
 def test_a_column_of_a_computed_table_is_computed_there_first() -> None:
-    found = rerun(GRAPH, TOLD, (ColumnRef("silver.flights", "wind"),))
+    found = rerun(GRAPH, REPORTED, (ColumnRef("silver.flights", "wind"),))
     assert list(found.tables) == ["silver.flights", "gold.daily", "gold.top"]
     assert (found.tables["silver.flights"].inputs, found.tables["silver.flights"].why) == (
         (),
         "silver.flights.wind is computed here",
     )
-    assert set(rerun(GRAPH, TOLD, (ColumnRef("silver.flights"),)).tables) == {
+    assert set(rerun(GRAPH, REPORTED, (ColumnRef("silver.flights"),)).tables) == {
         "silver.flights",
         "gold.daily",
         "gold.routes",

@@ -163,7 +163,7 @@ def test_a_path_has_as_many_steps_as_its_end_has_layers_and_each_leads_on(
 
 
 @given(MANY, REFS)
-def test_each_kind_of_hit_is_told_apart_and_together_they_are_all(
+def test_each_kind_of_hit_is_distinguished_and_together_they_are_all(
     statements: list[Statement], start: ColumnRef
 ) -> None:
     network = network_of(statements)
@@ -190,24 +190,24 @@ LAKE = (
 )
 
 
-def told(refs: list[ColumnRef], **options: object) -> list[str]:
+def reported(refs: list[ColumnRef], **options: object) -> list[str]:
     found = reached_tables(network_of(LAKE), refs, **options)  # pyright: ignore[reportArgumentType]
     return [f"{one.layer} {one.table} {one.certainty.name}" for one in found.tables]
 
 
-def test_values_what_decides_and_what_cannot_be_told_are_apart() -> None:
-    assert told([ColumnRef("bronze.flights", "dep_delay")]) == [
+def test_values_what_decides_and_what_cannot_be_reported_are_apart() -> None:
+    assert reported([ColumnRef("bronze.flights", "dep_delay")]) == [
         "1 silver.flights DIRECT",
         "2 gold.daily DIRECT",
         "2 gold.guess UNSURE",
         "3 dash.delays DIRECT",
     ]
-    assert told([ColumnRef("silver.flights", "carrier")]) == [
+    assert reported([ColumnRef("silver.flights", "carrier")]) == [
         "1 gold.daily INDIRECT",
         "1 gold.guess UNSURE",
         "2 dash.delays INDIRECT",
     ]
-    assert told([ColumnRef("bronze.weather", "wind")], kind=Certainty.DIRECT) == [
+    assert reported([ColumnRef("bronze.weather", "wind")], kind=Certainty.DIRECT) == [
         "1 silver.flights DIRECT"
     ]
 
@@ -241,7 +241,7 @@ def test_what_code_makes_of_its_arguments_comes_from_nothing_else_that_is_read()
     ] == [[], [], []]
 
 
-def test_a_hit_tells_its_columns_and_a_shortest_path() -> None:
+def test_a_hit_reports_its_columns_and_a_shortest_path() -> None:
     found = reached_tables(network_of(LAKE), [ColumnRef("bronze.flights", "dep_delay")])
     dash = next(one for one in found.tables if one.table == "dash.delays")
     assert [(one.name, one.certainty, one.layer) for one in dash.columns] == [
@@ -254,7 +254,7 @@ def test_a_hit_tells_its_columns_and_a_shortest_path() -> None:
     ]
 
 
-def test_declared_inputs_are_unsure_until_a_run_told_of_them() -> None:
+def test_declared_inputs_are_unsure_until_a_run_reported_them() -> None:
     declared = [
         Statement(target="gold.new", inputs=("gold.daily",)),
         Statement(target="gold.daily", inputs=("silver.flights",)),
@@ -271,7 +271,7 @@ def test_declared_inputs_are_unsure_until_a_run_told_of_them() -> None:
     )
 
 
-def test_a_planned_statement_counts_until_a_run_told_of_its_target() -> None:
+def test_a_planned_statement_counts_until_a_run_reported_its_target() -> None:
     planned = [
         make_statement("gold.new", a="gold.daily.mean"),
         make_statement("gold.daily", mean="silver.flights.planned"),

@@ -19,7 +19,7 @@ DECLARED = st.lists(
 )
 
 
-def told(network: Network, *, columns: bool) -> Rows:
+def reported(network: Network, *, columns: bool) -> Rows:
     """Each pair, which is there once."""
     rows = [
         (str(network.ref(source)), str(network.ref(target)), layer, Certainty(kind).name)
@@ -70,7 +70,7 @@ def test_pairs_of_tables_are_those_of_a_walk_from_each_with_the_best_kind(
         for table, layer in found[Certainty.UNSURE].items():
             kind = next(one for one in Certainty if table in found[one])
             expected |= {(start, table, layer, kind.name)} if table != start else set()
-    assert told(network_of(statements, declared), columns=False) == expected
+    assert reported(network_of(statements, declared), columns=False) == expected
 
 
 @given(MANY)
@@ -89,4 +89,4 @@ def test_pairs_of_columns_are_those_of_a_walk_from_each_with_the_best_kind(
                     if other.table != ref.table
                     else set()
                 )
-    assert told(network, columns=True) == expected
+    assert reported(network, columns=True) == expected

@@ -23,7 +23,7 @@ NOBODY, DECLARED, SOURCE = (
 
 
 @pytest.mark.parametrize(
-    ("told", "facts", "planned", "gap"),
+    ("reported", "facts", "planned", "gap"),
     [
         ([KNOWN], NOBODY, None, None),
         ([KNOWN], SOURCE, None, None),
@@ -82,12 +82,12 @@ NOBODY, DECLARED, SOURCE = (
     ],
 )
 def test_a_table_says_how_much_of_it_is_not_known_and_why(
-    told: Sequence[Statement], facts: TableFacts, planned: Statement | None, gap: Gap | None
+    reported: Sequence[Statement], facts: TableFacts, planned: Statement | None, gap: Gap | None
 ) -> None:
-    assert gap_of("gold.daily", told, facts, planned) == gap
+    assert gap_of("gold.daily", reported, facts, planned) == gap
 
 
-def test_of_a_column_its_own_reasons_are_told_and_that_nobody_assigned_it() -> None:
+def test_of_a_column_its_own_reasons_are_reported_and_that_nobody_assigned_it() -> None:
     def why(column: str) -> list[str]:
         return list(gaps(ColumnRef("gold.daily", column), [PARTLY], NOBODY, None))
 

@@ -19,7 +19,7 @@ COLUMNS = {"bronze.orders": ["id", "Total"], "cased": ["id", "ID"]}
         ("cased.ID", ColumnRef("cased", "ID")),
     ],
 )
-def test_letter_case_counts_only_where_it_tells_names_apart(text: str, found: ColumnRef) -> None:
+def test_letter_case_counts_only_where_it_distinguishes_names(text: str, found: ColumnRef) -> None:
     assert meant(text, COLUMNS, COLUMNS.__getitem__) == found
 
 

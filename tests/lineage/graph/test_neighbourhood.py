@@ -50,7 +50,7 @@ def test_each_data_set_has_its_layer_its_columns_and_what_is_left_out_beyond_it(
     assert found.more == 0
 
 
-def test_edges_are_told_with_their_kinds_among_what_is_shown_alone() -> None:
+def test_edges_are_reported_with_their_kinds_among_what_is_shown_alone() -> None:
     found = around("silver.flights", up=0, down=1)
     assert {(str(one.source), str(one.target), *one.kinds) for one in found.links} == {
         ("silver.flights", "gold.daily", "direct", "indirect"),

@@ -22,8 +22,8 @@ def make_reader() -> SqlReader:
     return SqlReader(SqlSchema(TABLES, NAMES))
 
 
-def told(document: Any, now_ms: int = 5) -> RunReport:
-    """What one document tells."""
+def reported(document: Any, now_ms: int = 5) -> RunReport:
+    """What one document reports."""
     return read_document(document, make_reader(), now_ms)
 
 

@@ -1,4 +1,4 @@
-"""What documents of ours tell, and what is wrong with others."""
+"""What documents of ours report, and what is wrong with others."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ import pytest
 
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Producer
-from tests.lineage.ingest.factories import make_document, make_event, told
+from tests.lineage.ingest.factories import make_document, make_event, reported
 from tests.lineage.sql.shapes import line
 
 
-def test_a_document_tells_what_its_sql_wrote_and_who_owns_the_task() -> None:
-    (record,) = told(make_document(owners=["team:ops", "ann"])).records()
+def test_a_document_reports_what_its_sql_wrote_and_who_owns_the_task() -> None:
+    (record,) = reported(make_document(owners=["team:ops", "ann"])).records()
     assert (
         line(record.statement)
         == "gold.days: day = identity shop.orders.id, total = identity shop.orders.amount"
@@ -25,7 +25,7 @@ def test_several_texts_are_one_run() -> None:
         "CREATE TABLE gold.new AS SELECT id FROM shop.orders",
         "INSERT INTO gold.days (day) SELECT id FROM shop.customers",
     ]
-    found = told(make_document(sql=sql)).records()
+    found = reported(make_document(sql=sql)).records()
     assert [record.target for record in found] == ["gold.days", "spark/gold.new"]
     assert len({record.run_id for record in found}) == 1
 
@@ -36,7 +36,7 @@ def test_several_texts_are_one_session() -> None:
         "UPDATE #work SET amount = 1",
         "INSERT INTO gold.days SELECT id, amount FROM #work",
     ]
-    (record,) = told(make_document(sql=sql, dialect="tsql")).records()
+    (record,) = reported(make_document(sql=sql, dialect="tsql")).records()
     assert (
         line(record.statement)
         == "gold.days: day = identity shop.orders.id, total = identity shop.orders.amount"
@@ -50,7 +50,7 @@ def test_a_query_is_a_read_of_its_dashboard_and_of_its_user() -> None:
         user="ann",
         link="https://bi/1",
     )
-    by_dashboard, by_user = told(document).reads()
+    by_dashboard, by_user = reported(document).reads()
     assert by_dashboard.consumer == Consumer(ConsumerKind.DASHBOARD, "airflow", "Sales")
     assert by_dashboard.refs == (
         ColumnRef("shop.customers", "id"),
@@ -58,11 +58,11 @@ def test_a_query_is_a_read_of_its_dashboard_and_of_its_user() -> None:
     )
     assert (by_dashboard.at_ms, by_dashboard.link, by_user.link) == (1_000, "https://bi/1", "")
     assert by_user.consumer == Consumer(ConsumerKind.USER, "airflow", "ann")
-    assert told(document).records() == ()
+    assert reported(document).records() == ()
 
 
 def test_a_query_of_nobody_is_a_read_of_its_task() -> None:
-    (read,) = told(make_document("SELECT COUNT(*) FROM shop.customers")).reads()
+    (read,) = reported(make_document("SELECT COUNT(*) FROM shop.customers")).reads()
     assert (read.consumer, read.refs) == (
         Consumer(ConsumerKind.JOB, "airflow", "daily"),
         (ColumnRef("shop.customers"),),
@@ -71,13 +71,13 @@ def test_a_query_of_nobody_is_a_read_of_its_task() -> None:
 
 @pytest.mark.parametrize("state", ["START", "RUNNING", "FAIL", "ABORT", "OTHER"])
 def test_what_did_not_succeed_counts_for_nothing(state: str) -> None:
-    assert told(make_document(state=state)).records() == ()
-    assert told(make_document("SELECT id FROM shop.orders", state=state)).reads() == ()
+    assert reported(make_document(state=state)).records() == ()
+    assert reported(make_document("SELECT id FROM shop.orders", state=state)).reads() == ()
 
 
 def test_no_value_of_the_sql_is_kept() -> None:
     assert "jane" not in repr(
-        told(
+        reported(
             make_document(
                 "SELECT id, 'jane' AS x FROM shop.customers WHERE name = 'jane@example.org'"
             )
@@ -129,8 +129,8 @@ STATES = "Input should be 'START', 'RUNNING', 'COMPLETE', 'ABORT', 'FAIL' or 'OT
         ({**make_event(), "outputs": [{"namespace": "s3://lake"}]}, "outputs.0.name"),
     ],
 )
-def test_what_cannot_be_read_is_told_by_its_field(document: Any, says: str) -> None:
+def test_what_cannot_be_read_is_reported_by_its_field(document: Any, says: str) -> None:
     with pytest.raises(InvalidValueError) as refused:
-        told(document)
+        reported(document)
     assert says in str(refused.value)
     assert "jane" not in str(refused.value)

@@ -1,10 +1,10 @@
-"""What run events of OpenLineage tell."""
+"""What run events of OpenLineage report."""
 
 from typing import Any
 
 from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind
 from lakechime_dagster.lineage.reports import NO_COLUMNS, NO_SOURCE
-from tests.lineage.ingest.factories import STORE, columns, dataset, make_event, told
+from tests.lineage.ingest.factories import STORE, columns, dataset, make_event, reported
 from tests.lineage.sql.shapes import line
 
 ORDERS = dataset("hive", "hive.shop.orders")
@@ -17,7 +17,7 @@ DAYS = dataset(
 )
 
 
-def test_an_event_tells_the_columns_of_its_outputs_by_their_kinds() -> None:
+def test_an_event_reports_the_columns_of_its_outputs_by_their_kinds() -> None:
     facet = columns(day=("raw/orders", "id", "IDENTITY"))
     facet["fields"]["day"]["inputFields"] += [
         {
@@ -41,7 +41,7 @@ def test_an_event_tells_the_columns_of_its_outputs_by_their_kinds() -> None:
             "transformations": [{"type": "INDIRECT", "subtype": "JOIN"}],
         }
     ]
-    (record,) = told(
+    (record,) = reported(
         make_event(outputs=(dataset(STORE, "gold/days", columnLineage=facet),))
     ).records()
     raw = "s3://lake/raw/orders"
@@ -62,7 +62,7 @@ def test_names_go_by_location_by_alias_by_another_name_and_else_outside() -> Non
         dataset(STORE, "warehouse/customers", symlinks=symlinks),
         dataset("postgres://db:5432", "app.public.users"),
     )
-    (record,) = told(
+    (record,) = reported(
         make_event(inputs=inputs, outputs=(dataset("s3a://lake", "/gold/days/"),))
     ).records()
     assert record.target == "gold.days"
@@ -73,32 +73,34 @@ def test_names_go_by_location_by_alias_by_another_name_and_else_outside() -> Non
     )
 
 
-def test_columns_of_which_nothing_is_told_are_not_known() -> None:
+def test_columns_of_which_nothing_is_reported_are_not_known() -> None:
     schema = {"fields": [{"name": "day", "type": "date"}, {"name": "extra", "type": "int"}]}
     facets = {"schema": schema, "columnLineage": columns(day=("raw/orders", "id", "IDENTITY"))}
-    (record,) = told(make_event(outputs=(dataset(STORE, "gold/days", **facets),))).records()
+    (record,) = reported(make_event(outputs=(dataset(STORE, "gold/days", **facets),))).records()
     assert [(one.column, one.opaque) for one in record.statement.columns] == [
         ("day", ()),
         ("extra", (NO_SOURCE,)),
     ]
-    (record,) = told(make_event(outputs=(dataset(STORE, "gold/days", schema=schema),))).records()
+    (record,) = reported(
+        make_event(outputs=(dataset(STORE, "gold/days", schema=schema),))
+    ).records()
     assert {one.opaque for one in record.statement.columns} == {(NO_COLUMNS,)}
-    (record,) = told(make_event(outputs=(dataset(STORE, "gold/days"),))).records()
+    (record,) = reported(make_event(outputs=(dataset(STORE, "gold/days"),))).records()
     assert record.statement.unknown == (NO_COLUMNS,)
 
 
-def test_sql_tells_the_columns_where_the_event_does_not() -> None:
+def test_sql_reports_the_columns_where_the_event_does_not() -> None:
     sql = {
         "query": "INSERT INTO hive.gold.days SELECT id, SUM(amount) FROM hive.shop.orders GROUP BY id",
         "dialect": "trino",
     }
-    (record,) = told(
+    (record,) = reported(
         make_event(inputs=(ORDERS,), outputs=(dataset(STORE, "gold/days"),), sql=sql)
     ).records()
     assert line(record.statement).startswith(
         "gold.days: day = identity shop.orders.id, total = aggregation shop.orders.amount"
     )
-    (record,) = told(make_event(inputs=(ORDERS,), outputs=(DAYS,), sql=sql)).records()
+    (record,) = reported(make_event(inputs=(ORDERS,), outputs=(DAYS,), sql=sql)).records()
     assert {
         source.ref.table for column in record.statement.columns for source in column.sources
     } == {"s3://lake/raw/orders"}
@@ -110,7 +112,7 @@ def test_sql_that_cannot_be_read_loses_nothing_else_of_the_event() -> None:
         outputs=(dataset(STORE, "gold/days"),),
         sql={"query": "SELECT {{ x }}", "dialect": "trino"},
     )
-    (record,) = told(event).records()
+    (record,) = reported(event).records()
     assert record.statement.inputs == ("shop.orders",)
     assert any("send the executed SQL" in reason for reason in record.statement.unknown)
 
@@ -120,11 +122,13 @@ def test_the_engine_says_the_dialect_where_the_sql_does_not() -> None:
         "sql": {"query": "SELECT name FROM shop.customers"},
         "jobType": {"integration": "SPARK", "processingType": "BATCH"},
     }
-    (read,) = told(make_event(inputs=(dataset("hive", "hive.shop.customers"),), **facets)).reads()
+    (read,) = reported(
+        make_event(inputs=(dataset("hive", "hive.shop.customers"),), **facets)
+    ).reads()
     assert read.refs == (ColumnRef("shop.customers", "name"),)
 
 
-def test_owners_and_the_parent_are_told() -> None:
+def test_owners_and_the_parent_are_reported() -> None:
     parent = {
         "parent": {"run": {"runId": "r"}, "job": {"namespace": "airflow", "name": "dag.task"}}
     }
@@ -132,20 +136,20 @@ def test_owners_and_the_parent_are_told() -> None:
         STORE, "gold/days", ownership={"owners": [{"name": "team:gold", "type": "OWNER"}]}
     )
     event = make_event(outputs=(owned,), run_facets=parent, ownership={"owners": [{"name": "ann"}]})
-    (record,) = told(event).records()
+    (record,) = reported(event).records()
     assert (record.owners, record.links) == (("ann", "team:gold"), {"parent": "airflow/dag.task"})
 
 
 def test_a_job_without_outputs_is_a_reader() -> None:
-    (read,) = told(make_event(inputs=(ORDERS,))).reads()
+    (read,) = reported(make_event(inputs=(ORDERS,))).reads()
     assert (read.consumer, read.refs) == (
         Consumer(ConsumerKind.JOB, "spark", "spark.daily"),
         (ColumnRef("shop.orders"),),
     )
-    assert told(make_event(inputs=(ORDERS,), outputs=(DAYS,))).reads() == ()
+    assert reported(make_event(inputs=(ORDERS,), outputs=(DAYS,))).reads() == ()
 
 
-def test_events_of_older_versions_tell_whether_a_value_was_changed() -> None:
+def test_events_of_older_versions_report_whether_a_value_was_changed() -> None:
     field = {
         "inputFields": [{"namespace": STORE, "name": "raw/orders", "field": "id"}],
         "transformationType": "IDENTITY",
@@ -153,5 +157,5 @@ def test_events_of_older_versions_tell_whether_a_value_was_changed() -> None:
     event = make_event(
         outputs=(dataset(STORE, "gold/days", columnLineage={"fields": {"day": field}}),), version=""
     )
-    (record,) = told(event).records()
+    (record,) = reported(event).records()
     assert line(record.statement) == "gold.days: day = identity s3://lake/raw/orders.id"

@@ -163,7 +163,7 @@ def test_keys_partitions_and_refresh_mode_change_rows() -> None:
 
 
 @pytest.mark.parametrize("why", [{"opaque": ("rows of an RDD",)}, {"udfs": ("Python UDF double",)}])
-def test_other_code_of_what_cannot_be_told_is_unsure_and_so_is_who_reads_it(
+def test_other_code_of_what_cannot_be_reported_is_unsure_and_so_is_who_reads_it(
     why: dict[str, tuple[str, ...]],
 ) -> None:
     before = with_column(PAID, "twice", **why)
@@ -240,7 +240,7 @@ def test_a_reader_that_does_not_say_what_it_reads_is_unsure_and_so_is_who_reads_
     }
 
 
-def test_who_surely_reads_is_told_so_though_a_shorter_way_is_not_sure() -> None:
+def test_who_surely_reads_is_reported_so_though_a_shorter_way_is_not_sure() -> None:
     both = make_table(
         "gold.both",
         make_column("n", "gold.towns.total", opaque=("RDD",)),
@@ -262,7 +262,7 @@ def test_who_surely_reads_is_told_so_though_a_shorter_way_is_not_sure() -> None:
         (replace(PAID, laid_out={"keys": "id"}), replace(PAID, laid_out={"keys": "twice"})),
     ],
 )
-def test_what_is_accepted_is_told_again_once_it_is_another_change_of_the_same_place(
+def test_what_is_accepted_is_reported_again_once_it_is_another_change_of_the_same_place(
     first: PlannedTable, second: PlannedTable
 ) -> None:
     before = make_manifest(SOURCE, PAID, TOWNS, IDS)
@@ -278,15 +278,15 @@ def test_what_is_accepted_is_told_again_once_it_is_another_change_of_the_same_pl
 def test_the_report_is_by_owner_and_names_the_way_and_the_command() -> None:
     before = make_manifest(SOURCE, PAID, TOWNS, IDS)
     after = make_manifest(SOURCE, with_column(PAID, "twice", digest="other"), TOWNS, IDS)
-    told = markdown(compare(before, after), {"silver.paid": "snapshot trigger"})
-    assert "### team:towns" in told
-    assert "silver.paid.twice → gold.towns.total" in told
-    assert "lakechime backfill run --dry-run --columns silver.paid.twice" in told
-    assert "team:ids" not in told
+    reported = markdown(compare(before, after), {"silver.paid": "snapshot trigger"})
+    assert "### team:towns" in reported
+    assert "silver.paid.twice → gold.towns.total" in reported
+    assert "lakechime backfill run --dry-run --columns silver.paid.twice" in reported
+    assert "team:ids" not in reported
     other = markdown(
-        compare(before, after), {}, {"silver.paid": "its next run makes all of it anew"}
+        compare(before, after), {}, {"silver.paid": "its next run makes all of it again"}
     )
-    assert "- silver.paid: its next run makes all of it anew" in other
+    assert "- silver.paid: its next run makes all of it again" in other
     assert "lakechime backfill" not in other
 
 
@@ -315,9 +315,9 @@ def test_a_finding_names_the_dashboards_that_read_what_it_is_about_and_no_others
         for finding in findings
     }
     assert names == {"silver.paid": ["Whole"], "gold.towns": ["Totals"]}
-    told = markdown(findings, {}, readers=found)
-    assert "| dashboard Totals of ann (2023-11-14) |" in told
-    assert "Ids" not in told
+    reported = markdown(findings, {}, readers=found)
+    assert "| dashboard Totals of ann (2023-11-14) |" in reported
+    assert "Ids" not in reported
 
 
 @pytest.mark.parametrize(
@@ -344,10 +344,10 @@ def test_a_column_that_is_gone_breaks_a_dashboard_that_read_it_of_late(
 
 
 @pytest.mark.parametrize("accepted", ["", "agreed on Monday"])
-def test_rows_that_older_code_left_are_told_with_what_makes_them_anew_accepted_or_not(
+def test_rows_that_older_code_left_are_reported_with_what_rebuilds_them_accepted_or_not(
     accepted: str,
 ) -> None:
-    told = markdown(
+    reported = markdown(
         [
             Finding(
                 kind=Class.VALUES, table="gold.towns", column="total", what="w", accepted=accepted
@@ -357,14 +357,14 @@ def test_rows_that_older_code_left_are_told_with_what_makes_them_anew_accepted_o
     )
     assert (
         "- gold.towns: `lakechime backfill run --dry-run --columns gold.towns.total`"
-        in told.partition("### rows that older code left")[2]
+        in reported.partition("### rows that older code left")[2]
     )
 
 
 def test_hostile_names_make_no_cell_and_no_tag() -> None:
-    told = markdown(
+    reported = markdown(
         [Finding(kind=Class.BREAKS, table="a|b", column="<script>\n|x|`", what="w")], {}
     )
-    assert "<script" not in told
-    row = next(line for line in told.splitlines() if "a\\|b" in line)
+    assert "<script" not in reported
+    row = next(line for line in reported.splitlines() if "a\\|b" in line)
     assert row.replace("\\|", "").count("|") == 8

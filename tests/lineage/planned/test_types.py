@@ -91,7 +91,7 @@ def test_nothing_else_fits(earlier: object, later: object) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_told_where_it_is(
+def test_what_does_not_fit_is_reported_where_it_is(
     earlier: object, later: object | None, expected: object
 ) -> None:
     assert misfit(earlier, later) == expected

@@ -94,7 +94,7 @@ def test_a_field_within_a_column_is_of_it_and_a_whole_table_is_all_of_it() -> No
         {"udfs": ("Python UDF is_paid",)},
     ],
 )
-def test_nothing_is_known_of_other_code_nor_of_what_could_not_be_told(
+def test_nothing_is_known_of_other_code_nor_of_what_could_not_be_reported(
     fields: dict[str, Any],
 ) -> None:
     table = paid_table()

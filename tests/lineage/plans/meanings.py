@@ -46,7 +46,7 @@ def known(name: str) -> dict[str, str]:
     }
 
 
-def told(dumps: Dumps) -> str:
+def reported(dumps: Dumps) -> str:
     """What dumps mean, and what of them is not known."""
     found = statements_of(dumps, LAKE)
     statements = [with_generated(one, GENERATED.get(one.target, {})) for one in found.statements]

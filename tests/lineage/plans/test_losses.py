@@ -1,4 +1,4 @@
-"""Whatever part of a plan a dump has lost, it is told that something is not known: never does a
+"""Whatever part of a plan a dump has lost, it is reported that something is not known: never does a
 source go missing silently.
 """
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.lineage.plans.meanings import ZOO, read, told
+from tests.lineage.plans.meanings import ZOO, read, reported
 from tests.support.dumps import nested, nodes_of
 
 PARTS = ("frames", "writes", "copy-on-write", "merge-on-read")
 CASES = 1_000
-LOST = {"o": "Lost"}  # as the dumper tells an object that it does not know
+LOST = {"o": "Lost"}  # as the dumper reports an object that it does not know
 
 
 def holds_nodes(value: Any) -> bool:
@@ -51,22 +51,22 @@ def without(text: str, place: int, key: str) -> Any:
 
 
 @pytest.mark.tier2
-def test_a_part_that_is_lost_changes_nothing_or_is_told() -> None:
+def test_a_part_that_is_lost_changes_nothing_or_is_reported() -> None:
     shapes = {
         f"{part}/{name}": dumps for part in PARTS for name, dumps in stored_texts(part).items()
     }
     cases = [
         (shape, *loss)
         for shape, text in shapes.items()
-        if "?" not in told(read(json.loads(text)))
+        if "?" not in reported(read(json.loads(text)))
         for loss in losses(text)
     ]
     assert len(cases) > CASES
     silent = []
     for shape, place, key in random.Random(6).sample(cases, CASES):
         whole, poorer = (
-            told(read(json.loads(shapes[shape]))),
-            told(read(without(shapes[shape], place, key))),
+            reported(read(json.loads(shapes[shape]))),
+            reported(read(without(shapes[shape], place, key))),
         )
         if poorer != whole and "?" not in poorer and "not known" not in poorer:
             silent.append((shape, place, key))

@@ -59,7 +59,7 @@ def test_code_that_nobody_looks_into_may_have_taken_what_an_action_fetched_with_
     ]
 
 
-def test_a_job_without_a_plan_is_told_and_makes_constants_unsure() -> None:
+def test_a_job_without_a_plan_is_reported_and_makes_constants_unsure() -> None:
     job = make_dump(None, "job", error="a job of an RDD")
     answer = found(job, make_dump(project(ORDERS, column(1, "id"), alias(literal(), "one", 3))))
     assert answer.unknown == ("a job of an RDD",)

@@ -46,7 +46,7 @@ def plan_columns(number: str) -> list[ColumnLineage]:
 
 def direct(column: ColumnLineage) -> set[Source]:
     """What the values of a column are made of; that a count of rows is made of data sets as a
-    whole, plans alone tell.
+    whole, plans alone report.
     """
     return {source for source in column.sources if source.kind.is_direct and source.ref.column}
 

@@ -7,7 +7,7 @@ import pytest
 from lakechime_dagster.lineage.plan_expressions import EXPRESSIONS
 from lakechime_dagster.lineage.plan_nodes import NODES
 from lakechime_dagster.lineage.plan_statements import WRITES
-from tests.lineage.plans.meanings import Dumps, known, stored, told
+from tests.lineage.plans.meanings import Dumps, known, reported, stored
 
 PARTS = {
     "frames": "frames",
@@ -33,7 +33,7 @@ def dumps() -> dict[str, Dumps]:
 
 @pytest.mark.parametrize("shape", MEANINGS)
 def test_a_shape_means_what_a_person_wrote_down(shape: str) -> None:
-    assert told(dumps()[shape]) == MEANINGS[shape]
+    assert reported(dumps()[shape]) == MEANINGS[shape]
 
 
 def test_the_zoo_has_a_meaning_for_each_dump() -> None:
@@ -67,4 +67,4 @@ def test_without_any_one_rule_a_shape_means_something_else(
     table: str, rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(TABLES[table], rule)  # pyright: ignore[reportArgumentType]
-    assert any(told(dumps()[shape]) != MEANINGS[shape] for shape in holding().get(rule, ()))
+    assert any(reported(dumps()[shape]) != MEANINGS[shape] for shape in holding().get(rule, ()))

@@ -19,7 +19,7 @@ def make_schema(**aliases: str) -> SqlSchema:
     )
 
 
-def told(sql: str, dialect: str = "spark", schema: SqlSchema | None = None) -> list[str]:
+def reported(sql: str, dialect: str = "spark", schema: SqlSchema | None = None) -> list[str]:
     """Each statement in one line."""
     return [line(one) for one in statements_of_sql(sql, dialect, schema or make_schema())]
 

@@ -11,7 +11,7 @@ import pytest
 from lakechime_dagster.lineage.sql_queries import SqlSchema
 from lakechime_dagster.lineage.sql_statements import statements_of_sql
 from tests.lineage.plans.meanings import known, said
-from tests.lineage.sql.shapes import make_schema, told
+from tests.lineage.sql.shapes import make_schema, reported
 from tests.support.zoo import SCHEMAS, TEXTS
 
 CASES = [
@@ -22,9 +22,11 @@ CASES = [
 
 
 @pytest.mark.parametrize("block", CASES)
-def test_a_statement_tells_where_columns_come_from_and_what_is_not_known(block: str) -> None:
+def test_a_statement_reports_where_columns_come_from_and_what_is_not_known(block: str) -> None:
     dialect, sql, *expected = block.splitlines()
-    assert told(sql, dialect.removeprefix("-- ")) == [one.removeprefix("--> ") for one in expected]
+    assert reported(sql, dialect.removeprefix("-- ")) == [
+        one.removeprefix("--> ") for one in expected
+    ]
 
 
 COLUMNS = {
@@ -34,16 +36,16 @@ COLUMNS = {
 OTHERWISE = {
     "nothing_from_a_column": "a plan does not show the name that Spark makes of a literal",
     "aggregate_with_filter": "Spark counts what holds by a sum, which masks nothing",
-    "total_without_groups": "a plan tells of which tables rows are counted",
+    "total_without_groups": "a plan reports of which tables rows are counted",
     "first_and_count_in_a_window": "likewise",
     "count_over_a_join": "likewise",
     "grouping_sets": "likewise",
     "exists": "likewise, of rows that are looked for",
-    "pivot_in_sql": "a plan tells apart which aggregate a column is of, and which rows it groups first",
+    "pivot_in_sql": "a plan distinguishes which aggregate a column is of, and which rows it groups first",
     "cube_with_grouping": "Spark makes a number of the grouping set",
-    "unpivot": "a plan tells what makes several rows of one",
-    "stacked": "a plan tells the columns of a generator apart",
-    "explode_outer_with_position": "a plan tells what makes several rows of one",
+    "unpivot": "a plan reports what makes several rows of one",
+    "stacked": "a plan reports the columns of a generator apart",
+    "explode_outer_with_position": "a plan reports what makes several rows of one",
     "inlined_structs": "likewise",
     "intersect_rows": "a plan filters the rows of the one side by the other",
 }
@@ -81,6 +83,6 @@ def test_what_is_read_is_an_input_though_no_column_is_taken() -> None:
 
 def test_names_of_a_catalog_go_by_aliases() -> None:
     schema = make_schema(hive_="*")
-    assert told("SELECT name FROM hive.shop.customers", "trino", schema) == [
+    assert reported("SELECT name FROM hive.shop.customers", "trino", schema) == [
         "read: name = identity shop.customers.name"
     ]

@@ -5,11 +5,11 @@ import logging
 import pytest
 
 from lakechime_dagster.errors import InvalidValueError
-from tests.lineage.sql.shapes import told
+from tests.lineage.sql.shapes import reported
 
 
 @pytest.mark.parametrize(
-    ("sql", "told_of"),
+    ("sql", "reported_of"),
     [
         ("", "is empty"),
         (" \n", "is empty"),
@@ -32,11 +32,11 @@ from tests.lineage.sql.shapes import told
     ],
 )
 def test_what_cannot_be_read_is_refused_with_the_reason_and_without_its_text(
-    sql: str, told_of: str
+    sql: str, reported_of: str
 ) -> None:
     with pytest.raises(InvalidValueError) as refused:
-        told(sql)
-    assert told_of in str(refused.value)
+        reported(sql)
+    assert reported_of in str(refused.value)
     assert "jane" not in str(refused.value)
 
 
@@ -44,12 +44,12 @@ def test_a_condition_of_thousands_of_parts_is_read() -> None:
     sql = "SELECT id FROM shop.orders WHERE " + " OR ".join(
         f"amount = {number}" for number in range(3_000)
     )
-    assert told(sql) == ["read: id = identity shop.orders.id | filter shop.orders.amount"]
+    assert reported(sql) == ["read: id = identity shop.orders.id | filter shop.orders.amount"]
 
 
 def test_an_unknown_dialect_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(InvalidValueError, match="trino"):
-        told("SELECT 1", "cobol")
+        reported("SELECT 1", "cobol")
 
 
 @pytest.mark.parametrize(
@@ -99,15 +99,15 @@ def test_an_unknown_dialect_is_refused_with_those_that_there_are() -> None:
 )
 def test_what_may_run_anything_is_refused_whole(dialect: str, sql: str) -> None:
     with pytest.raises(InvalidValueError, match="may run any statement"):
-        told(sql, dialect)
+        reported(sql, dialect)
 
 
 def test_statements_that_ran_into_each_other_are_refused() -> None:
     with pytest.raises(InvalidValueError, match="end each statement with a semicolon"):
-        told("SELECT id FROM shop.orders DELETE", "tsql")
+        reported("SELECT id FROM shop.orders DELETE", "tsql")
 
 
 def test_what_is_not_understood_shows_its_text_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
-        assert told("EXPLAIN SELECT id FROM shop.orders WHERE name = 'jane'") == []
+        assert reported("EXPLAIN SELECT id FROM shop.orders WHERE name = 'jane'") == []
     assert "jane" not in caplog.text

@@ -81,15 +81,15 @@ def test_python_workers_import_from_folders_and_from_archives_that_a_program_add
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(spark.sparkContext, "_python_includes", [])
-    with zipfile.ZipFile(tmp_path / "told_by_an_archive.zip", "w") as archive:
-        archive.writestr("told_by_an_archive.py", "ANSWER = 42")
-    spark.sparkContext.addPyFile(str(tmp_path / "told_by_an_archive.zip"))
+    with zipfile.ZipFile(tmp_path / "reported_by_an_archive.zip", "w") as archive:
+        archive.writestr("reported_by_an_archive.py", "ANSWER = 42")
+    spark.sparkContext.addPyFile(str(tmp_path / "reported_by_an_archive.zip"))
 
     def asked(batches):  # type: ignore[no-untyped-def]
         import sys
 
         import pyarrow as pa
-        from told_by_an_archive import ANSWER  # type: ignore[import-not-found]
+        from reported_by_an_archive import ANSWER  # type: ignore[import-not-found]
 
         archives = [
             entry.rpartition("/")[2] for entry in sys.path if entry.endswith((".jar", ".zip"))
@@ -99,7 +99,7 @@ def test_python_workers_import_from_folders_and_from_archives_that_a_program_add
     row = spark.range(1).mapInArrow(asked, "answer long, archives array<string>").collect()[0]
     assert row.answer == 42
     assert [name for name in row.archives if not name.startswith("python3")] == [
-        "told_by_an_archive.zip"
+        "reported_by_an_archive.zip"
     ]
 
 

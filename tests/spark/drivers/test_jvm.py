@@ -1,4 +1,4 @@
-"""The JVM is started with what it needs, tells what ails it, and ends with the process that started
+"""The JVM is started with what it needs, reports what ails it, and ends with the process that started
 it.
 """
 
@@ -34,7 +34,7 @@ def test_a_jvm_that_cannot_start_says_where_its_log_is(tmp_path: Path, spark_jar
     assert list((tmp_path / "spark" / "running").iterdir()) == []
 
 
-def test_known_failures_are_told_in_words(tmp_path: Path, spark_jars: Path) -> None:
+def test_known_failures_are_reported_in_words(tmp_path: Path, spark_jars: Path) -> None:
     with pytest.raises(
         SparkUnavailableError, match="not enough memory; lower LAKECHIME_SPARK_MEMORY"
     ):

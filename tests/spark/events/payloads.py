@@ -107,7 +107,7 @@ def _at_bounds() -> Iterator[str]:
 
 
 def _long_paths() -> Iterator[str]:
-    """Events whose paths are of the most bytes together, one more or one less; fields are told
+    """Events whose paths are of the most bytes together, one more or one less; fields are reported
     twice, and count once.
     """
     below = ",".join(f'"{number:05}":{{}},"{number:05}":1' for number in range(511))

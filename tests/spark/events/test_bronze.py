@@ -127,14 +127,14 @@ def test_each_line_is_there_once_with_what_is_known_of_it(
         {"event": 5},
         5,
     )
-    told = [*lines, event("buy", n=2), event("fly")]
+    reported = [*lines, event("buy", n=2), event("fly")]
     at = [0, len(lines[0]) + 1, len(lines[0] + lines[1]) + 2, len(b"".join(lines)) + 3 + 3]
     assert [*fed.rows] == [*(f"a.jsonl@{one}" for one in at), "b.jsonl@0"]
-    assert fed.column("payload") == [line.decode() for line in told]
+    assert fed.column("payload") == [line.decode() for line in reported]
     assert fed.column("type") == ["buy", "buy", "jüngst", "buy", "fly"]
     assert fed.column("producer") == ["web", "app", None, None, None]
-    assert fed.column("hash") == [scanned(line, TYPE).typed_hash for line in told]
-    assert fed.column("names_hash") == [scanned(line, TYPE).names_hash for line in told]
+    assert fed.column("hash") == [scanned(line, TYPE).typed_hash for line in reported]
+    assert fed.column("names_hash") == [scanned(line, TYPE).names_hash for line in reported]
     assert fed.column("reason") == fed.column("flags") == fed.column("payload_bytes") == [None] * 5
     written = [
         (Path(fed.job.folder) / name).stat().st_mtime_ns // 1_000_000

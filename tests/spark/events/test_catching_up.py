@@ -92,7 +92,7 @@ def far(game: Stream, max_catchup: int = 1) -> Stream:
     return game
 
 
-def told(done: dict[str, TypeResult], kind: str) -> tuple[int, int, int, str]:
+def reported(done: dict[str, TypeResult], kind: str) -> tuple[int, int, int, str]:
     return done[kind].start, done[kind].end, done[kind].written, done[kind].error
 
 
@@ -101,7 +101,7 @@ def test_a_type_far_behind_catches_up_by_parts_and_others_go_on(game: Stream) ->
     blocked.freed()
     game.drop(event("buy", n=4), event("other", n=4))
     done = game.run(now_ms=EVER_MS)
-    assert (told(done, "buy"), told(done, "other")) == ((1, 3, 2, ""), (4, 5, 1, ""))
+    assert (reported(done, "buy"), reported(done, "other")) == ((1, 3, 2, ""), (4, 5, 1, ""))
     assert (
         known(game, "buy").checkpoint.version,
         measured(game, "buy").behind_ts is None,
@@ -110,10 +110,10 @@ def test_a_type_far_behind_catches_up_by_parts_and_others_go_on(game: Stream) ->
     (left,) = game.types.left("shop")
     assert (left.type, left.has_failed, left.is_due) == ("buy", False, True)
     done = game.run(now_ms=EVER_MS)  # as its sensor launches it though nothing came
-    assert (told(done, "buy"), told(done, "other")) == ((3, 4, 1, ""), (5, 5, 0, ""))
+    assert (reported(done, "buy"), reported(done, "other")) == ((3, 4, 1, ""), (5, 5, 0, ""))
     game.drop(event("buy", n=5), event("other", n=5))
     done = game.run(now_ms=EVER_MS)
-    assert (told(done, "buy"), numbers(game, "buy"), numbers(game, "other")) == (
+    assert (reported(done, "buy"), numbers(game, "buy"), numbers(game, "other")) == (
         (4, 6, 2, ""),
         [*range(6)],
         [*range(6)],
@@ -135,10 +135,10 @@ def test_an_old_file_that_cannot_be_read_hinders_the_type_alone_that_is_far_behi
     assert (
         bool(done["buy"].error),
         known(game, "buy").checkpoint.version,
-        told(done, "other"),
+        reported(done, "other"),
     ) == (True, 1, (4, 5, 1, ""))
     file.write_bytes(kept)
-    assert told(game.run(now_ms=EVER_MS), "buy") == (1, 2, 1, "")
+    assert reported(game.run(now_ms=EVER_MS), "buy") == (1, 2, 1, "")
     assert (numbers(game, "buy"), numbers(game, "other")) == ([0, 1], [*range(5)])
 
 

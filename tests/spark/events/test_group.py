@@ -59,7 +59,7 @@ def test_each_type_gets_a_table_when_its_first_event_comes(game: Stream) -> None
     assert len(game.rows("buy")) == 3
 
 
-def test_a_kind_that_comes_later_gets_a_variant_and_what_has_no_column_is_told(
+def test_a_kind_that_comes_later_gets_a_variant_and_what_has_no_column_is_reported(
     game: Stream,
 ) -> None:
     game.drop(event("buy", price=3, more={"a b": [1, None]}))
@@ -80,8 +80,8 @@ def test_a_kind_that_comes_later_gets_a_variant_and_what_has_no_column_is_told(
         {"type": "buy", "more": {"a_x20_b": [2, None], doubles: None}},
         {"type": "buy", "more": {"a_x20_b": None, doubles: [1.0, 5.5]}},
     ]
-    told = [json.loads(row["_rescued"] or "[]") for row in game.rows("buy")]
-    assert told == [
+    reported = [json.loads(row["_rescued"] or "[]") for row in game.rows("buy")]
+    assert reported == [
         [],
         [],
         [{"p": "/Price", "v": 1, "r": "case"}],
@@ -139,7 +139,7 @@ def drifting(random: Random, number: int) -> bytes:
     return text.encode()
 
 
-def test_every_leaf_of_every_event_is_in_its_table_or_told_there(game: Stream) -> None:
+def test_every_leaf_of_every_event_is_in_its_table_or_reported_there(game: Stream) -> None:
     random = Random(5)
     sent: dict[str, bytes] = {}
     for _ in range(3):
@@ -251,7 +251,7 @@ def test_of_two_attempts_that_append_at_the_same_time_one_is_let_in(
     assert game.run()["buy"].rows == 0
 
 
-def test_rows_of_known_columns_tell_the_same_bounds_as_those_that_made_the_table(
+def test_rows_of_known_columns_report_the_same_bounds_as_those_that_made_the_table(
     game: Stream,
 ) -> None:
     game.drop(event("buy", n=1, price=1.5, item={"name": "hat"}))
@@ -264,11 +264,11 @@ def test_rows_of_known_columns_tell_the_same_bounds_as_those_that_made_the_table
         pa.table(table.get_add_actions(flatten=True)).to_pylist(),
         key=lambda one: one["num_records"],
     )
-    told = [
+    reported = [
         {name for name, value in one.items() if value is not None and name.startswith("m")}
         for one in files
     ]
-    assert told[0] == told[1]
+    assert reported[0] == reported[1]
     assert (
         files[1]["min.n"],
         files[1]["max.n"],
@@ -281,7 +281,7 @@ def test_rows_of_known_columns_tell_the_same_bounds_as_those_that_made_the_table
     ] == [2]
 
 
-def test_the_tables_tell_where_to_go_on_when_the_store_is_lost(game: Stream) -> None:
+def test_the_tables_report_where_to_go_on_when_the_store_is_lost(game: Stream) -> None:
     game.drop(event("buy", n=1), event("sell", n=1))
     game.run()
     lost = replace(game, types=repository(), start=replace(game.start, uid=None, version=-1))

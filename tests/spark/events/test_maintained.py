@@ -59,7 +59,7 @@ def numbers(game: Stream) -> list[int]:
 
 
 def forget(spark: SparkSession) -> None:
-    """Spark looks at the logs of tables anew."""
+    """Spark looks at the logs of tables again."""
     jvm: Any = spark._jvm
     jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 

@@ -1,4 +1,4 @@
-"""A rebuild makes a type's table anew, the same in whatever order its events came: once, in one
+"""A rebuild makes a type's table again, the same in whatever order its events came: once, in one
 commit, whoever is at it.
 """
 
@@ -30,7 +30,7 @@ def rebuild(game: Stream, now_ms: int = 0) -> TypeResult:
     return game.run(now_ms, replays=ASKED)["buy"]
 
 
-def told(one: TypeResult) -> tuple[int, int, int]:
+def reported(one: TypeResult) -> tuple[int, int, int]:
     (done,) = one.replayed
     return done.replaced, done.added, done.removed
 
@@ -45,7 +45,7 @@ def number_first(game: Stream) -> None:
 def table(game: Stream) -> tuple[list[str], list[str]]:
     """The columns of a type's table and its rows, but for where and when each event came."""
     rows = game.rows("buy")
-    told = [
+    reported = [
         {
             name: value
             for name, value in row.items()
@@ -53,7 +53,7 @@ def table(game: Stream) -> tuple[list[str], list[str]]:
         }
         for row in rows
     ]
-    return [*rows[0]], sorted(map(str, told))
+    return [*rows[0]], sorted(map(str, reported))
 
 
 def test_columns_and_rows_are_those_of_all_events_at_once(game: Stream) -> None:
@@ -64,7 +64,7 @@ def test_columns_and_rows_are_those_of_all_events_at_once(game: Stream) -> None:
     ]
     before = versions(game, "buy")
     done = rebuild(game)
-    assert (told(done), done.rows, done.is_balanced, done.error) == ((2, 0, 0), 0, True, "")
+    assert (reported(done), done.rows, done.is_balanced, done.error) == ((2, 0, 0), 0, True, "")
     assert game.payloads("buy") == [
         {"type": "buy", "price__v_long": 3},
         {"type": "buy", "price": "four"},
@@ -118,7 +118,7 @@ def test_events_that_no_step_has_read_are_in_the_same_commit_and_never_again(gam
     before = versions(game, "buy")
     game.drop(event("buy", price=5), event("buy", Price=6), event("sell", n=2))
     done = rebuild(game)
-    assert (done.rows, done.written, done.rescued, told(done), len(done.commits)) == (
+    assert (done.rows, done.written, done.rescued, reported(done), len(done.commits)) == (
         2,
         2,
         1,
@@ -138,7 +138,7 @@ def test_the_commit_says_that_the_table_was_replaced(game: Stream) -> None:
     assert dict(event_.tags) == {"schema_version": "3", "cause": "rebuild", "breaking": "true"}
 
 
-def test_a_table_goes_on_whose_stream_was_made_anew(game: Stream) -> None:
+def test_a_table_goes_on_whose_stream_was_recreated(game: Stream) -> None:
     number_first(game)
     rmtree(game.bronze)
     game.checkpoint, game.steps = None, 0
@@ -149,7 +149,7 @@ def test_a_table_goes_on_whose_stream_was_made_anew(game: Stream) -> None:
     assert "`lakechime schema replay buy --rebuild --reason …`" in failed.error
     assert len(game.rows("buy")) == 2
     done = rebuild(game, now_ms=2**60)
-    assert (done.error, told(done), game.payloads("buy")) == (
+    assert (done.error, reported(done), game.payloads("buy")) == (
         "",
         (0, 0, 2),
         [{"type": "buy", "price__v_long": 9}],
@@ -159,7 +159,7 @@ def test_a_table_goes_on_whose_stream_was_made_anew(game: Stream) -> None:
     assert [row["price__v_long"] for row in game.rows("buy")] == [9, 10]
 
 
-def test_a_table_goes_on_whose_stream_can_no_longer_tell_what_came(game: Stream) -> None:
+def test_a_table_goes_on_whose_stream_can_no_longer_report_what_came(game: Stream) -> None:
     number_first(game)
     game.drop(event("buy", price=5), event("gift", n=1))
     game.ingest()

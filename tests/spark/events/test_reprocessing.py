@@ -41,7 +41,7 @@ def kind(name: str, number: int) -> bytes:
     return json.dumps({"type": "", "kind": name, "n": number}).encode()
 
 
-def told(stream: Stream) -> list[tuple[Any, ...]]:
+def reported(stream: Stream) -> list[tuple[Any, ...]]:
     """The rows of the stream's table by their lines: refused ones first."""
     rows = sorted(
         read(stream.bronze),
@@ -75,7 +75,7 @@ def test_what_is_an_event_by_todays_declaration_comes_once_beside_what_is_new(
         {"event": 3},
         2,
     )
-    assert told(stream) == [
+    assert reported(stream) == [
         ("type_empty", None, None),
         (None, "buy", "type_empty"),
         ("not_json", None, None),
@@ -106,17 +106,17 @@ def test_attempts_at_a_step_reprocess_once_whoever_comes_first(stream: Stream) -
         {"request": 1, "replaced": 0, "added": 2, "removed": 0},
     )
     zombie = late.ingest(reprocess=1, attempt=1)
-    assert (zombie.outcome, len(told(stream))) == (Outcome.SKIPPED, 4)
+    assert (zombie.outcome, len(reported(stream))) == (Outcome.SKIPPED, 4)
     fence = stream.ingest(reprocess=1, attempt=2)
     assert fence.committed is not None
-    assert (fence.outcome, fence.committed.commit_metadata.facts, len(told(stream))) == (
+    assert (fence.outcome, fence.committed.commit_metadata.facts, len(reported(stream))) == (
         Outcome.FENCED,
         {"request": 1, "replaced": 0, "added": 0, "removed": 0},
         4,
     )
 
 
-def test_what_a_reprocess_would_bring_is_told_by_reason_and_type(stream: Stream) -> None:
+def test_what_a_reprocess_would_bring_is_reported_by_reason_and_type(stream: Stream) -> None:
     stream.drop(kind("buy", 1), kind("sell", 2), kind("buy", 3), b"[]")
     stream.ingest()
     rows = reprocessed(

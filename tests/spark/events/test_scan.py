@@ -1,4 +1,4 @@
-"""Both back-ends tell of every payload what the plain function tells."""
+"""Both back-ends report of every payload what the plain function reports."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ def frame(spark: SparkSession, payloads: Sequence[bytes | None], partitions: int
     return spark.createDataFrame(pa.table(numbered)).repartition(partitions)
 
 
-def told(rows: DataFrame) -> list[Row]:
+def reported(rows: DataFrame) -> list[Row]:
     table = rows.orderBy("n").toArrow()
     return list(zip(*(table.column(name).to_pylist() for name in COLUMNS), strict=True))
 
@@ -74,10 +74,12 @@ def differences(
     *fields: tuple[str, ...],
     partitions: int = 2,
 ) -> list[tuple[bytes, Row, Row]]:
-    """Payloads of which a back-end does not tell what the plain function tells, the shortest
+    """Payloads of which a back-end does not report what the plain function reports, the shortest
     first.
     """
-    found = told(scan(frame(spark, payloads, partitions), "payload", *fields, back_end=back_end))
+    found = reported(
+        scan(frame(spark, payloads, partitions), "payload", *fields, back_end=back_end)
+    )
     wanted = [plainly(payload, *fields) for payload in payloads]
     different = [one for one in zip(payloads, found, wanted, strict=True) if one[1] != one[2]]
     return sorted(different, key=lambda one: len(one[0]))[:3]
@@ -89,7 +91,7 @@ def test_golden_vectors(spark: SparkSession, back_end: Tokenizer | None, name: s
     vectors = [
         vector for vector in VECTORS if isinstance(json.loads(vector["event"]).get(name), str)
     ]
-    rows = told(
+    rows = reported(
         scan(
             frame(spark, [vector["event"].encode() for vector in vectors]),
             "payload",
@@ -112,13 +114,13 @@ def test_what_only_some_readers_take_and_what_is_at_a_bound(
 
 @settings(max_examples=8)
 @given(seed=st.integers(0, 2**32), fields=st.sampled_from(TYPES))
-def test_the_jvm_tells_of_any_bytes_what_the_plain_function_tells(
+def test_the_jvm_reports_of_any_bytes_what_the_plain_function_reports(
     spark: SparkSession, tokenizer: Tokenizer, seed: int, fields: tuple[tuple[str, ...], ...]
 ) -> None:
     assert not differences(spark, Chance(seed, fields[0]).payloads(3000), tokenizer, *fields)
 
 
-def test_python_workers_tell_of_any_bytes_what_the_plain_function_tells(
+def test_python_workers_report_of_any_bytes_what_the_plain_function_reports(
     spark: SparkSession,
 ) -> None:
     assert not differences(spark, Chance(1, ("type",)).payloads(3000), None, ("type",), ("p",))
@@ -128,7 +130,7 @@ def event(fields: Mapping[str, object]) -> bytes:
     return json.dumps({"type": "t"} | dict(fields)).encode()
 
 
-def test_ids_as_names_are_forgotten_in_time_and_told_all_the_same(
+def test_ids_as_names_are_forgotten_in_time_and_reported_all_the_same(
     spark: SparkSession, tokenizer: Tokenizer
 ) -> None:
     """More paths than are remembered, of one task and in one payload, and what is known of all
@@ -170,7 +172,7 @@ def test_a_payload_is_read_once_whatever_is_asked_of_it(
     assert plan.count("lakechime_json_scan_") == 1
 
 
-def test_fields_are_told_apart_whatever_their_names_are(
+def test_fields_are_distinguished_whatever_their_names_are(
     spark: SparkSession, back_end: Tokenizer | None
 ) -> None:
     for field in (("a.b",), ("a", "b"), ("a\ud800",), ("",), ("ä",)):

@@ -218,10 +218,10 @@ def test_more_than_appends_is_refused_and_nothing_of_it_is_taken(fed: Fed, chang
     assert fed.types == ["a", "b"]
 
 
-def test_a_table_that_was_made_anew_is_read_from_its_beginning(fed: Fed) -> None:
+def test_a_table_that_was_recreated_is_read_from_its_beginning(fed: Fed) -> None:
     fed.append(event("a"))
     fed.run()
-    fed.raw = replace(fed.raw, location=fed.raw.location.with_name("anew"))
+    fed.raw = replace(fed.raw, location=fed.raw.location.with_name("again"))
     fed.job = replace(fed.job, folder=str(fed.raw.location))
     fed.append(event("b"))
     result = fed.run()
@@ -249,7 +249,7 @@ def test_a_snapshot_with_deleted_rows_in_its_files_is_read_where_rows_are_tracke
     assert fed.types == ["a", "c", "d", "e", "f"]
 
 
-def test_a_column_that_holds_no_payloads_is_told(fed: Fed) -> None:
+def test_a_column_that_holds_no_payloads_is_reported(fed: Fed) -> None:
     raw = replace(
         fed.raw, schema=pa.schema([("n", pa.int64()), ("value", pa.string()), ("day", pa.string())])
     )

@@ -79,7 +79,7 @@ def test_a_jar_that_is_whole_is_not_compiled_again(spark: SparkSession, tmp_path
     assert list(tmp_path.iterdir()) == [jar]
 
 
-def test_a_folder_that_cannot_be_written_is_told_in_a_line(
+def test_a_folder_that_cannot_be_written_is_reported_in_a_line(
     spark: SparkSession, tmp_path: Path, other_source: Path
 ) -> None:
     said: list[str] = []

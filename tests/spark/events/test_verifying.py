@@ -70,10 +70,10 @@ def source_of(game: Stream, number: int) -> str:
 def test_what_steps_wrote_is_whole_also_when_more_has_come_since(game: Stream) -> None:
     game.drop(event("buy", n=5), event("new", n=0))
     game.ingest()
-    told = found(game)
+    reported = found(game)
     assert {
         name: (one.events, one.rows, one.sampled, dict(one.faults), one.unread)
-        for name, one in told.items()
+        for name, one in reported.items()
     } == {
         "buy": (5, 5, 5, {}, ""),
         "sell": (2, 2, 2, {}, ""),
@@ -123,8 +123,8 @@ def test_a_row_that_is_lost_doubled_invented_or_of_another_variation_is_named(
 ) -> None:
     source = "a.jsonl@99999" if damage is invent else source_of(game, 2)
     damage(game)
-    told = found(game, sample=0)
-    assert (dict(told["buy"].faults), examples(told["buy"]), told["sell"].is_whole) == (
+    reported = found(game, sample=0)
+    assert (dict(reported["buy"].faults), examples(reported["buy"]), reported["sell"].is_whole) == (
         {fault: 1},
         [(fault, source, "")],
         True,

@@ -52,7 +52,7 @@ def test_empty_lines_are_no_messages(tmp_path: Path) -> None:
     assert has_message(tmp_path, {"a": (0, 4), "b": (0, 3)})
 
 
-def test_a_file_that_does_not_hold_what_was_claimed_is_told(tmp_path: Path) -> None:
+def test_a_file_that_does_not_hold_what_was_claimed_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"1\n")
     with pytest.raises(
         MessagesUnreadableError,

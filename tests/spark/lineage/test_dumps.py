@@ -1,4 +1,4 @@
-"""Plans as data: what is told of them, what is never told, and what a session executed while it was
+"""Plans as data: what is reported of them, what is never reported, and what a session executed while it was
 watched.
 """
 
@@ -40,7 +40,7 @@ def test_nothing_personal_is_in_a_dump(spark: SparkSession, dumper: PlanDumper) 
         "select 'secret', concat(s, 'secret concat') from personal_rows union select s, 'secret "
         "union' from personal_rows"
     )
-    told = json.dumps(
+    reported = json.dumps(
         [
             dumper.of(spark.sql(query)),
             dumper.of(spark.sql(query).toDF("a", "b", "c", "d")),
@@ -54,8 +54,10 @@ def test_nothing_personal_is_in_a_dump(spark: SparkSession, dumper: PlanDumper) 
         ]
     )
     spark.catalog.dropTempView("personal_rows")
-    assert "Aggregate" in told
-    assert "secret" not in told, told[max(0, told.find("secret") - 200) : told.find("secret") + 50]
+    assert "Aggregate" in reported
+    assert "secret" not in reported, reported[
+        max(0, reported.find("secret") - 200) : reported.find("secret") + 50
+    ]
 
 
 def test_a_plan_of_any_depth_is_read(spark: SparkSession, dumper: PlanDumper) -> None:
@@ -96,7 +98,7 @@ def test_each_statement_is_watched_once_also_those_of_threads(
     assert tables == [["one"], ["two"], [], []]
 
 
-def test_a_job_without_a_plan_is_told_as_one(spark: SparkSession, dumper: PlanDumper) -> None:
+def test_a_job_without_a_plan_is_reported_as_one(spark: SparkSession, dumper: PlanDumper) -> None:
     with dumper.watched() as watched:
         assert spark.range(3).rdd.count() == 3
     assert [(dump["name"], dump["plan"]) for dump in watched.dumps if dump["error"]] == [
@@ -104,7 +106,7 @@ def test_a_job_without_a_plan_is_told_as_one(spark: SparkSession, dumper: PlanDu
     ]
 
 
-def test_what_is_too_much_to_keep_is_told(spark: SparkSession, dumper: PlanDumper) -> None:
+def test_what_is_too_much_to_keep_is_reported(spark: SparkSession, dumper: PlanDumper) -> None:
     with dumper.watched() as watched:
         for i in range(40):  # a client that was killed leaves what it had opened
             dumper._listener.open(dumper._context, f"session {i}", f"job {i}")
@@ -142,12 +144,14 @@ ADDRESSES = {
 }
 
 
-def test_of_the_address_of_a_database_no_user_and_no_password_is_told(spark: SparkSession) -> None:
+def test_of_the_address_of_a_database_no_user_and_no_password_is_reported(
+    spark: SparkSession,
+) -> None:
     assert {url: address_in(spark, url) for url in ADDRESSES} == ADDRESSES
 
 
 def address_in(spark: SparkSession, url: str) -> str | None:
-    """What the dumper tells of a URL of JDBC."""
+    """What the dumper reports of a URL of JDBC."""
     jvm: Any = spark._jvm
     array = cast(Any, spark.sparkContext)._gateway.new_array
     loader = cast(Any, PlanDumper(spark))._listener.getClass().getClassLoader()

@@ -1,4 +1,4 @@
-"""Statements on Iceberg tables, planned by Spark anew, mean what is known of them; nothing is
+"""Statements on Iceberg tables, planned by Spark again, mean what is known of them; nothing is
 executed.
 """
 
@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.lineage.spark import PlanDumper
-from tests.lineage.plans.meanings import known, read, told
+from tests.lineage.plans.meanings import known, read, reported
 from tests.support.spark import run_client, small_settings
 from tests.support.zoo_dumps import empty_tables
 from tests.support.zoo_iceberg import MODES, make_tables, statements
@@ -53,11 +53,11 @@ def planned(spark: SparkSession, statement: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_statements_mean_the_same_when_they_are_planned_anew(
+def test_statements_mean_the_same_when_they_are_planned_again(
     with_iceberg: SparkSession, tmp_path: Path, mode: str
 ) -> None:
     make_tables(empty_tables(with_iceberg), str(tmp_path), mode)
-    found = {shape: told(read(planned(with_iceberg, statements()[shape]))) for shape in PLANNED}
+    found = {shape: reported(read(planned(with_iceberg, statements()[shape]))) for shape in PLANNED}
     meanings = known("iceberg")
     assert found == {shape: meanings[shape] for shape in PLANNED}
 

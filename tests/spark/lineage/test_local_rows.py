@@ -33,12 +33,12 @@ def test_rows_of_a_program_are_not_known_however_they_came(
     spark: SparkSession, by_arrow: str
 ) -> None:
     with session_confs(spark, {"spark.sql.execution.arrow.pyspark.enabled": by_arrow}):
-        told = [
+        reported = [
             opaque(spark.createDataFrame(rows))
             for rows in (pd.DataFrame(NUMBERS), pa.table(NUMBERS), [(1,), (2,)])
         ]
-    assert told[1] == {PROGRAM}
-    assert all(told)
+    assert reported[1] == {PROGRAM}
+    assert all(reported)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_rows_of_a_program_are_not_known_however_they_came(
         ),
     ],
 )
-def test_whose_rows_these_are_is_told_through_joins_and_queries_of_themselves(
+def test_whose_rows_these_are_is_reported_through_joins_and_queries_of_themselves(
     spark: SparkSession, query: str
 ) -> None:
     of_program, of_text = (

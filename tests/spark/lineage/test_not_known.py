@@ -1,4 +1,4 @@
-"""What a watcher missed is told as not known, whatever the reason; never is it silence."""
+"""What a watcher missed is reported as not known, whatever the reason; never is it silence."""
 
 import os
 import threading
@@ -56,7 +56,7 @@ def listening(
         assert before in sources[-1]
         sources[-1] = sources[-1].replace(before, after)
     listener, setting = (
-        anew(spark, sources, "PlanListener"),
+        again(spark, sources, "PlanListener"),
         f"spark.scheduler.listenerbus.eventqueue.{QUEUE}.capacity",
     )
     sc.conf().set(setting, capacity)
@@ -71,7 +71,7 @@ def listening(
 @contextmanager
 def held_up(spark: SparkSession) -> Iterator[Any]:
     """No event of a statement gets through the queue until what is given is released."""
-    blocked = anew(spark, [BLOCKED], "Blocked")
+    blocked = again(spark, [BLOCKED], "Blocked")
     blocked.on(context_of(spark), QUEUE)
     try:
         yield blocked
@@ -80,7 +80,7 @@ def held_up(spark: SparkSession) -> Iterator[Any]:
         context_of(spark).listenerBus().removeListener(blocked)
 
 
-def anew(spark: SparkSession, sources: list[str], name: str) -> Any:
+def again(spark: SparkSession, sources: list[str], name: str) -> Any:
     """An object of a class that these define, in a package of its own: py4j knows methods by the
     name of their class.
     """
@@ -102,7 +102,7 @@ def unknown(watched: Watched) -> tuple[str, ...]:
     return statements_of(map(dump_of, watched.dumps), Names()).unknown
 
 
-def test_events_that_spark_drops_are_told(spark: SparkSession) -> None:
+def test_events_that_spark_drops_are_reported(spark: SparkSession) -> None:
     with (
         listening(spark, {}, "4") as dumper,
         held_up(spark) as blocked,
@@ -131,7 +131,7 @@ def test_plans_that_are_too_large_to_keep_are_counted(
     assert unknown(watched) == (f"{3 - kept} plans were too large to keep",)
 
 
-def test_a_statement_that_has_not_ended_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_statement_that_has_not_ended_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     begun, go = str(tmp_path / "begun"), str(tmp_path / "go")
     os.mkfifo(begun)
     os.mkfifo(go)

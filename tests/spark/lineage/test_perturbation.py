@@ -13,7 +13,7 @@ from lakechime_dagster.lineage.plan_statements import statements_of
 from lakechime_dagster.spark.session import session_confs
 from tests.lineage.plans.meanings import LAKE, Dumps, stored
 from tests.support.perturbing import ALL, ONE_TASK, Filled
-from tests.support.staying import Result, Told, World, moved, turned_round, unseen, worlds
+from tests.support.staying import Reported, Result, World, moved, turned_round, unseen, worlds
 from tests.support.zoo import SHAPES
 
 pytestmark = pytest.mark.spark
@@ -46,9 +46,9 @@ def frames() -> dict[str, Dumps]:
 
 
 @cache
-def told(shape: str) -> Told:
+def reported(shape: str) -> Reported:
     (statement,) = statements_of(frames()[shape], LAKE).statements
-    return Told.of_query(statement)
+    return Reported.of_query(statement)
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +63,8 @@ def found(filled: Filled, shape: str) -> dict[World, Result]:
     """The rows that a shape gives in each world; a source that nobody would miss so far is turned
     round too.
     """
-    results = rows_of(filled, shape, worlds(told(shape), ALL))
-    if missed_by_nobody := unseen(told(shape), results):
+    results = rows_of(filled, shape, worlds(reported(shape), ALL))
+    if missed_by_nobody := unseen(reported(shape), results):
         results |= rows_of(filled, shape, turned_round(one.source for one in missed_by_nobody))
     return results
 
@@ -86,16 +86,16 @@ def _numbered(frame: DataFrame, number: int) -> DataFrame:
     return frame.selectExpr(str(number), "to_json(struct(*), map('ignoreNullFields', 'false'))")
 
 
-def test_no_row_changes_by_what_is_not_told_to_have_a_part_in_it(results: Results) -> None:
+def test_no_row_changes_by_what_is_not_reported_to_have_a_part_in_it(results: Results) -> None:
     assert {
-        shape: wrong for shape, given in results.items() if (wrong := moved(told(shape), given))
+        shape: wrong for shape, given in results.items() if (wrong := moved(reported(shape), given))
     } == {}
 
 
 UNSEEN = {
     "arrays_maps_and_lambdas": {
         "3 by orders.person"
-    },  # an array's second value, of which the first is taken: an array is told whole
+    },  # an array's second value, of which the first is taken: an array is reported whole
     "hints_and_partitions": {
         "rows by people.id"
     },  # decides on their order alone, in which nothing is compared
@@ -110,12 +110,12 @@ UNSEEN = {
         "0 by people.name"
     },  # what is taken if a condition fails that is one for all rows
 }
-"""What is told and cannot be seen in these rows, or in any."""
+"""What is reported and cannot be seen in these rows, or in any."""
 
 
 def test_each_source_that_is_left_out_is_found(results: Results) -> None:
     assert {
         shape: {repr(one) for one in never}
         for shape, given in results.items()
-        if (never := unseen(told(shape), given))
+        if (never := unseen(reported(shape), given))
     } == UNSEEN

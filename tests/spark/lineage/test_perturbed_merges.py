@@ -1,4 +1,4 @@
-"""What a merge is told to leave alone can hold anything: each variation is a shard of one
+"""What a merge is instructed to leave alone can hold anything: each variation is a shard of one
 statement, whose keys meet no other's.
 """
 
@@ -17,8 +17,8 @@ from tests.lineage.plans.meanings import GENERATED, LAKE, Dumps, stored
 from tests.support.perturbing import ALL, ONE_TASK, Row, columns_of, frame_of, perturbed
 from tests.support.staying import (
     Columns,
+    Reported,
     Result,
-    Told,
     Way,
     World,
     moved,
@@ -41,10 +41,10 @@ KEYS = {
     "target": ("id",),
     "generated": ("id",),
 }
-"""What tells a row's shard: in place of none it holds what no row has."""
+"""What reports a row's shard: in place of none it holds what no row has."""
 
 LOOKED_UP = {"merge_with_conditions": ("id", "day")}
-"""The columns of the target by which a merge finds its rows, else its id: these are told of no
+"""The columns of the target by which a merge finds its rows, else its id: these are reported of no
 merge.
 """
 REPLACING = ("delta_table_merge_all",)
@@ -75,7 +75,7 @@ ROWS: dict[str, Sequence[Row]] = {
         ("8", "'2'", "'q'"),
     ),
 }
-"""Of each key one row, without which a merge cannot tell which to take."""
+"""Of each key one row, without which a merge cannot report which to take."""
 
 SEVERAL = {
     **ROWS,
@@ -99,9 +99,9 @@ TARGETS = {
 }
 ASSIGNED = {"target": ("id", "name", "amount", "day", "item"), "generated": ("id", "amount")}
 SHAPES = (*MERGES, "delta_table_merge", "delta_table_merge_all", "merge_into_of_a_frame")
-"""All but `a_result_within_a_merge`, which is told without what the merge itself compares."""
+"""All but `a_result_within_a_merge`, which is reported without what the merge itself compares."""
 
-Results = dict[str, tuple[Told, dict[World, Result]]]
+Results = dict[str, tuple[Reported, dict[World, Result]]]
 
 
 def table_of(merge: str) -> str:
@@ -113,8 +113,8 @@ def names_of(merge: str) -> tuple[str, ...]:
     return (*ASSIGNED[table_of(merge)], *added.get(merge, ()))
 
 
-def told(merge: str, dumps: dict[str, Dumps]) -> Told:
-    """What is told of the target's columns, each of which is also what it was, unless all is
+def reported(merge: str, dumps: dict[str, Dumps]) -> Reported:
+    """What is reported of the target's columns, each of which is also what it was, unless all is
     replaced.
     """
     (statement,) = statements_of(dumps[merge], LAKE).statements
@@ -122,7 +122,7 @@ def told(merge: str, dumps: dict[str, Dumps]) -> Told:
     kept = {name: frozenset({(table, name)}) for name in held_of(merge)} | {
         "double_amount": frozenset({("generated", "amount")})
     }
-    return Told.of_write(
+    return Reported.of_write(
         with_generated(statement, GENERATED.get(table, {})),
         names_of(merge),
         {} if merge in REPLACING else kept,
@@ -139,7 +139,7 @@ def free_of(merge: str) -> Columns:
     return ALL | {(table_of(merge), name) for name in held_of(merge)}
 
 
-def worlds_of(merge: str, known: Told) -> tuple[World, ...]:
+def worlds_of(merge: str, known: Reported) -> tuple[World, ...]:
     """Each source emptied and turned round: in one statement they cost next to nothing."""
     return (*worlds(known, free_of(merge)), *turned_round(known.sources))
 
@@ -240,9 +240,9 @@ def fill(spark: SparkSession, folder: Path, table: str, rows: Sequence[Row]) -> 
 
 @pytest.fixture(scope="module")
 def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Results]:
-    """By merge what is told, and what it gives."""
+    """By merge what is reported, and what it gives."""
     dumps, folder = stored("writes"), tmp_path_factory.mktemp("merges")
-    known = {merge: told(merge, dumps) for merge in SHAPES}
+    known = {merge: reported(merge, dumps) for merge in SHAPES}
     with session_confs(spark, ONE_TASK):
         yield {
             merge: (one, merged(spark, merge, worlds_of(merge, one), folder / merge))
@@ -252,7 +252,7 @@ def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
         spark.sql(f"drop table if exists {name}")
 
 
-def test_no_row_of_a_target_changes_by_what_is_not_told_to_have_a_part_in_it(
+def test_no_row_of_a_target_changes_by_what_is_not_reported_to_have_a_part_in_it(
     results: Results,
 ) -> None:
     assert {
@@ -261,7 +261,7 @@ def test_no_row_of_a_target_changes_by_what_is_not_told_to_have_a_part_in_it(
 
 
 UNSEEN = {"delta_table_merge_all": {"rows by people.id"}}
-"""What is told and cannot be seen: of what is replaced by all rows of the source nothing depends on
+"""What is reported and cannot be seen: of what is replaced by all rows of the source nothing depends on
 which of them match.
 """
 

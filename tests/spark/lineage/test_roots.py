@@ -50,12 +50,12 @@ def sources(statement: Statement, folder: str, column: str = "id") -> set[str]:
 @pytest.mark.tier1
 def test_each_of_several_paths_is_a_source(spark: SparkSession, folder: str) -> None:
     paths = [f"{folder}/lake/orders", f"{folder}/others/prices", f"{folder}/others/rates"]
-    told = {"orders.id", "file/folder/others/prices.id", "file/folder/others/rates.id"}
-    assert sources(read(spark.read.parquet(*paths), folder), folder) == told
-    assert sources(read(spark.read.format("parquet").load(paths), folder), folder) == told
+    reported = {"orders.id", "file/folder/others/prices.id", "file/folder/others/rates.id"}
+    assert sources(read(spark.read.parquet(*paths), folder), folder) == reported
+    assert sources(read(spark.read.format("parquet").load(paths), folder), folder) == reported
     assert sources(
         read(spark.read.parquet(f"{folder}/others/{{prices,rates}}"), folder), folder
-    ) == told - {"orders.id"}
+    ) == reported - {"orders.id"}
 
 
 @pytest.mark.parametrize("glob", ["*", "*/*", "day=1", "day={0,2}"])
@@ -82,23 +82,25 @@ def test_a_stream_of_files_is_of_their_folder(spark: SparkSession, tmp_path: Pat
     assert statement.inputs == (f"file{tmp_path}/files",)
 
 
-def test_of_very_many_files_the_folders_are_told_and_never_is_a_table_hidden(
+def test_of_very_many_files_the_folders_are_reported_and_never_is_a_table_hidden(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     for part in range(101):
         (tmp_path / "many" / f"{part}.csv").parent.mkdir(exist_ok=True)
         (tmp_path / "many" / f"{part}.csv").write_text("1\n")
     dump = dump_of(PlanDumper(spark).of(spark.read.schema("id long").csv(f"{tmp_path}/many/*.csv")))
-    told = {
+    reported = {
         where: statements_of([dump], Names(("t",), {"t": f"{tmp_path}/{where}"}), "made")
         .statements[0]
         .columns[0]
         for where in WHERE
     }
-    assert [str(source.ref) for source in told["elsewhere"].sources] == [f"file{tmp_path}/many.id"]
-    assert [str(source.ref) for source in told["many"].sources] == ["t.id"]
-    assert told["elsewhere"].opaque == told["many"].opaque == ()
-    assert told["many/7.csv"].opaque == (
+    assert [str(source.ref) for source in reported["elsewhere"].sources] == [
+        f"file{tmp_path}/many.id"
+    ]
+    assert [str(source.ref) for source in reported["many"].sources] == ["t.id"]
+    assert reported["elsewhere"].opaque == reported["many"].opaque == ()
+    assert reported["many/7.csv"].opaque == (
         "files in many folders, among which are tables of the lake",
     )
 

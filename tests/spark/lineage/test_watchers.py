@@ -1,4 +1,4 @@
-"""Several who watch one session: each is told of what is its own, and of nothing that is
+"""Several who watch one session: each is reported of what is its own, and of nothing that is
 another's.
 """
 
@@ -25,7 +25,7 @@ def in_thread(work: Callable[[], None]) -> None:
     thread.join()
 
 
-def told(watched: Watched) -> list[str]:
+def reported(watched: Watched) -> list[str]:
     """The tables that were read, and what is not known, in its order."""
     return [
         dump["error"] or next(node["f"]["name"] for node in dump["nodes"] if node["n"] == "Table")
@@ -69,17 +69,19 @@ def beside_each_other(
     return [found["first"], found["second"]]
 
 
-def test_who_watches_beside_another_is_told_of_its_own_statements_alone(
+def test_who_watches_beside_another_is_reported_its_own_statements_alone(
     spark: SparkSession,
 ) -> None:
     first, second = beside_each_other(spark)
-    assert told(first) == ["of the first"]
-    assert told(second) == ["of the second", "of a thread, when nobody else watches"]
+    assert reported(first) == ["of the first"]
+    assert reported(second) == ["of the second", "of a thread, when nobody else watches"]
 
 
-def test_of_what_may_be_of_either_both_are_told_that_it_is_not_known(spark: SparkSession) -> None:
+def test_of_what_may_be_of_either_both_are_reported_that_it_is_not_known(
+    spark: SparkSession,
+) -> None:
     first, second = beside_each_other(
         spark, lambda: (execute(spark, "whose"), execute(spark, "whose too"))[0]
     )
-    assert told(first) == [SHARED, "of the first"]
-    assert told(second) == [SHARED, "of the second", "of a thread, when nobody else watches"]
+    assert reported(first) == [SHARED, "of the first"]
+    assert reported(second) == [SHARED, "of the second", "of a thread, when nobody else watches"]

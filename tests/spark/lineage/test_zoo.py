@@ -1,4 +1,4 @@
-"""The zoo's shapes, planned by Spark anew, mean what is known of them; writes are executed."""
+"""The zoo's shapes, planned by Spark again, mean what is known of them; writes are executed."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.lineage.spark import PlanDumper
-from tests.lineage.plans.meanings import known, read, told
+from tests.lineage.plans.meanings import known, read, reported
 from tests.support.zoo_dumps import empty_tables, frame_dumps, write_dumps
 
 pytestmark = pytest.mark.spark
@@ -20,18 +20,18 @@ EXECUTED = (
 )
 
 
-def test_frames_mean_the_same_when_they_are_planned_anew(spark: SparkSession) -> None:
-    assert {shape: told(read(dump)) for shape, dump in frame_dumps(spark).items()} == known(
+def test_frames_mean_the_same_when_they_are_planned_again(spark: SparkSession) -> None:
+    assert {shape: reported(read(dump)) for shape, dump in frame_dumps(spark).items()} == known(
         "frames"
     )
 
 
-def test_statements_mean_the_same_when_they_are_executed_anew(
+def test_statements_mean_the_same_when_they_are_executed_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     meanings = known("writes")
     found = {
-        shape: told(read(dumps))
+        shape: reported(read(dumps))
         for shape, dumps in write_dumps(spark, str(tmp_path), EXECUTED).items()
     }
     assert found == {shape: meanings[shape] for shape in EXECUTED}
@@ -48,7 +48,7 @@ def test_what_delta_asks_of_logs_for_a_frame_that_is_kept_is_no_statement_of_the
     with PlanDumper(spark).watched() as watched:
         left.join(right, "id").cache().unpersist()
         asked = len(watched.dumps)
-    assert (told(read(watched.dumps)), asked) == ("  nothing", 0)
+    assert (reported(read(watched.dumps)), asked) == ("  nothing", 0)
     assert watched.dumps != []
 
 
@@ -66,7 +66,7 @@ def test_a_checkpoint_is_followed_on_both_sides_of_a_self_join(spark: SparkSessi
         .select("id", "a.name", F.col("b.name").alias("other"))
     )
     assert (
-        told(read([*watched.dumps, dumper.of(joined.alias("lc>made"))]))
+        reported(read([*watched.dumps, dumper.of(joined.alias("lc>made"))]))
         == """\
   writes made from people
   id: identity people.id
