@@ -153,6 +153,8 @@ def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> Gr
     claim.
     """
     bronze = group.stream.table
+    # first: what was decided before a request was made is read with it
+    replays = event_requests(running.platform).open_of_group(group.name)
     return GroupJob(
         group=hinted(running.platform, group),
         groups=groups_beside(lake, group),
@@ -162,7 +164,7 @@ def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> Gr
         deployment=running.execution.consumer.deployment,
         execution_id=running.execution.execution_id,
         attempt=running.execution.attempt,
-        replays=event_requests(running.platform).open_of_group(group.name),
+        replays=replays,
     )
 
 

@@ -535,27 +535,30 @@ class Requests:
     deployment: str
 
     def ask(self, table: str, kind: RequestKind, by: By) -> KeptRequest:
-        """Ask for it; where one is open already, nothing new.
+        """Ask for it, instead of what is open of the table: an execution may be at that, with what
+        was decided before, and closes only that.
 
-        A rebuild replaces an open replay, as another request: an execution may be at what is open,
-        and closes only that.
+        A replay in place of a rebuild that is open is a rebuild.
         """
         with writing(self.engine) as connection:
-            now, opened = now_ms(connection), self._opened(connection, table)
-            if opened is not None and (
-                kind is not RequestKind.REBUILD or opened.request.kind is RequestKind.REBUILD
-            ):
-                return opened
-            if opened is not None:
-                self._end(connection, opened, f"{by.who} asked for a rebuild: {by.reason}")
-            values = {"kind": kind, "who": by.who, "reason": by.reason, "asked_ts": now}
-            connection.execute(
-                sa.insert(event_request).values(
-                    deployment=self.deployment, table_name=table, **values
+            asked = None
+            while asked is None:  # somebody else may ask at this moment, on PostgreSQL
+                opened = self._opened(connection, table)
+                if opened is not None:
+                    kind = (
+                        RequestKind.REBUILD if opened.request.kind is RequestKind.REBUILD else kind
+                    )
+                    self._end(connection, opened, f"{by.who} asked for a {kind}: {by.reason}")
+                new = insert_if_absent(connection, event_request).values(
+                    deployment=self.deployment,
+                    table_name=table,
+                    kind=kind,
+                    who=by.who,
+                    reason=by.reason,
+                    asked_ts=now_ms(connection),
                 )
-            )
-            asked = self._opened(connection, table)
-        assert asked is not None
+                if connection.execute(new.returning(event_request.c.request_id)).all():
+                    asked = self._opened(connection, table)
         return asked
 
     def cancel(self, table: str, by: By, *, dry_run: bool = False) -> int:

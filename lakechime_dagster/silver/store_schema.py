@@ -110,6 +110,14 @@ event_request = sa.Table(
     ),  # replaced, added, removed; null where it was cancelled
     sa.Column("done_ts", sa.BigInteger),  # null while it is open
     sa.Index("lc_event_request_of_table", "deployment", "table_name", "done_ts"),
+    sa.Index(
+        "lc_event_request_open",
+        "deployment",
+        "table_name",
+        unique=True,
+        sqlite_where=sa.text("done_ts IS NULL"),
+        postgresql_where=sa.text("done_ts IS NULL"),
+    ),
     sqlite_autoincrement=True,
 )
 

@@ -189,14 +189,13 @@ def test_what_cannot_be_decided_says_why(
     ) == ([], [])
 
 
-def test_a_replay_is_requested_once_and_its_result_is_shown(lakechime: Cli, decided: Game) -> None:
+def test_a_replay_is_requested_and_its_result_is_shown(lakechime: Cli, decided: Game) -> None:
     asked = lakechime("schema", "replay", "shop_buy", *WHY)
     assert asked.out == (
         "replay 1 of shop.shop_buy is done by the next execution of shop, which its sensor "
         "launches;"
         " `lakechime schema show shop.shop_buy` shows the result\n"
     )
-    assert lakechime("schema", "replay", "shop_buy", *WHY, "--json").json["request"] == 1
     assert (
         lakechime("schema", "replay", "shop_buy", "--rebuild", *WHY, "--json").json["request"] == 2
     )

@@ -2,6 +2,8 @@
 when they complete, never back.
 """
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -326,7 +328,6 @@ def test_of_a_table_one_request_is_open_until_an_execution_closes_it(requests: R
     assert requests.open(BUY) == Request(
         request_id=asked.request.request_id, table=BUY, kind=REPLAY
     )
-    assert requests.ask(BUY, REPLAY, YOU) == asked
     assert requests.open("shop.sell") is Requests(requests.engine, "another").open(BUY) is None
     done = RequestDone(request_id=asked.request.request_id, replaced=3)
     requests.close("e1", done)
@@ -335,12 +336,40 @@ def test_of_a_table_one_request_is_open_until_an_execution_closes_it(requests: R
     assert requests.ask(BUY, REPLAY, ME).request.request_id > done.request_id
 
 
-def test_a_rebuild_replaces_a_replay_that_an_execution_may_be_at(requests: Requests) -> None:
-    plain, asked = requests.ask(BUY, REPLAY, ME), requests.ask(BUY, REBUILD, YOU)
-    assert (asked.who, asked.request.is_rebuild, requests.open(BUY)) == ("you", True, asked.request)
-    assert requests.ask(BUY, REPLAY, ME) == requests.ask(BUY, REBUILD, ME) == asked
-    requests.close("e1", RequestDone(request_id=plain.request.request_id))
+@pytest.mark.parametrize(
+    ("first", "then", "is_now"),
+    [
+        (REPLAY, REPLAY, REPLAY),
+        (REPLAY, REBUILD, REBUILD),
+        (REBUILD, REBUILD, REBUILD),
+        (REBUILD, REPLAY, REBUILD),
+    ],
+)
+def test_what_is_asked_while_an_execution_is_at_the_same_is_done_by_the_next(
+    requests: Requests, first: RequestKind, then: RequestKind, is_now: RequestKind
+) -> None:
+    before, asked = requests.ask(BUY, first, ME), requests.ask(BUY, then, YOU)
+    assert (asked.who, asked.request.kind, requests.open(BUY)) == ("you", is_now, asked.request)
+    requests.close("e1", RequestDone(request_id=before.request.request_id, replaced=3))
     assert requests.open(BUY) == asked.request
+    ended, _ = requests.of(BUY)
+    assert (ended.done, ended.reason) == (
+        None,
+        f"{ME.reason}; you asked for a {is_now}: {YOU.reason}",
+    )
+
+
+def test_of_those_who_ask_at_once_one_request_is_open(postgres_engine: Engine) -> None:
+    requests, start = Requests(postgres_engine, "test"), threading.Barrier(6)
+
+    def race(_: int) -> None:
+        start.wait(10)
+        requests.ask(BUY, REPLAY, ME)
+
+    with ThreadPoolExecutor(6) as pool:
+        [*pool.map(race, range(6))]
+    *ended, last = requests.of(BUY)
+    assert (len(ended), [one.done_ts for one in ended].count(None), last.done_ts) == (5, 0, None)
 
 
 def test_a_cancelled_request_stays_cancelled_whatever_an_execution_records_later(
