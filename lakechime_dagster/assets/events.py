@@ -31,6 +31,7 @@ from lakechime_dagster.runtime.spark import (
 from lakechime_dagster.silver.requests import (
     TypeState,
     complete_group,
+    completed_until,
     event_hints,
     event_requests,
     event_types,
@@ -218,14 +219,11 @@ def group_asset(lake: Lake, group: EventGroup, subscription: Subscription) -> dg
     ) -> Iterator[dg.MaterializeResult]:
         platform = lakechime.platform()
         _request_replays(context, platform, group)
-        since = platform.store.now() - RECENT_MS
+        since = min(platform.store.now() - RECENT_MS, completed_until(platform, group.name))
         try:
             with lakechime.execution(context, subscription.name) as running:
                 event_types(platform).register(groups_beside(lake, group))
-                known, since = (
-                    event_types(platform).types(group.name),
-                    min(since, running.execution.claimed_ts),
-                )
+                known = event_types(platform).types(group.name)
                 done = refresh_group(
                     spark, running, group_job_of(lake, group, running), context.log.info
                 )

@@ -10,7 +10,7 @@ from lakechime_dagster.silver.results import GroupResult
 from lakechime_dagster.silver.schema import NOWHERE, KnownType, TypeCheckpoint
 from lakechime_dagster.silver.store import Hints, LeftType, Requests, SqlEventTypes
 from lakechime_dagster.tables.events import EventGroup
-from lakechime_dagster.triggers.consumers import Execution
+from lakechime_dagster.triggers.consumers import Execution, ExecutionState
 from lakechime_dagster.triggers.ledger import Ledger
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Requested, Subscription
@@ -68,6 +68,15 @@ def complete_group(
         )
 
     return platform.ledger.complete(execution, None, beside=beside)
+
+
+def completed_until(platform: Platform, group: str) -> int:
+    """When the newest execution that was completed was so; 0 where none was.
+
+    What was found out since is in the checks of none: an execution that is skipped has no checks.
+    """
+    newest = platform.ledger.executions(subscription=group, state=ExecutionState.COMPLETED, limit=1)
+    return (newest[0].completed_ts or 0) if newest else 0
 
 
 CATCHES_UP = "catches up"

@@ -8,6 +8,7 @@ from sqlalchemy import Engine
 from lakechime_dagster.runtime.explain import explain
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.silver.requests import (
+    completed_until,
     event_requests,
     event_types,
     requested_of_group,
@@ -111,3 +112,16 @@ def test_a_reprocess_of_a_stream_is_reported_whether_it_fires_the_stream_or_not(
     Interventions(platform.ledger).pause(row, By(who="me", reason="stock-taking"))
     paused = explain(platform, EVENTS)
     assert (paused.fires, paused.reasons[-1]) == (False, REPROCESS)
+
+
+def test_what_was_found_out_since_the_newest_completed_execution_is_reported_by_the_next(
+    world: World, platform: Platform
+) -> None:
+    (completed,) = world.ledger.executions(subscription="shop")
+    world.change("lake.t", 2)
+    (skipped,) = world.fire(SHOP)
+    Interventions(world.ledger).skip(skipped, By(who="me", reason="it cannot be read"))
+    world.change("lake.t", 3)
+    world.fire(SHOP)
+    assert completed_until(platform, "shop") == completed.completed_ts
+    assert completed_until(platform, "another") == 0

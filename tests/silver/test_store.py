@@ -367,7 +367,7 @@ def test_of_those_who_ask_at_once_one_request_is_open(postgres_engine: Engine) -
         requests.ask(BUY, REPLAY, ME)
 
     with ThreadPoolExecutor(6) as pool:
-        [*pool.map(race, range(6))]
+        list(pool.map(race, range(6)))
     *ended, last = requests.of(BUY)
     assert (len(ended), [one.done_ts for one in ended].count(None), last.done_ts) == (5, 0, None)
 
