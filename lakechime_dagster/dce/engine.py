@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -16,6 +16,7 @@ from sqlalchemy import (
     ARRAY,
     URL,
     BigInteger,
+    Boolean,
     Column,
     ColumnElement,
     Connection,
@@ -332,6 +333,35 @@ class TransactionId(_BigIntegerFunction):
     inherit_cache = True
 
 
+class _PositionComparison(FunctionElement[bool]):
+    """Compares one position, as `tx_id` and `seq`, with another.
+
+    SQLite uses no index for a comparison of pairs. All its events are of transaction 0, so that the
+    sequence alone decides, by a range of an index or of the table itself.
+    """
+
+    inherit_cache = True
+    type: TypeEngine[bool] = Boolean()
+    operator: ClassVar[str]
+
+    def self_group(self, against: Any = None) -> "_PositionComparison":
+        return self  # has its own parentheses; SQLAlchemy would write `= 1` on SQLite
+
+
+class IsAfter(_PositionComparison):
+    """Whether a position is after another."""
+
+    inherit_cache = True
+    operator = ">"
+
+
+class IsThrough(_PositionComparison):
+    """Whether a position is at another or before it."""
+
+    inherit_cache = True
+    operator = "<="
+
+
 class VisibleBelow(_BigIntegerFunction):
     """The transaction number below which every transaction has ended: what is there can be read for
     good.
@@ -359,6 +389,21 @@ def _transaction_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
 @compiles(TransactionId, "sqlite")
 def _transaction_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
     return "0"
+
+
+@compiles(_PositionComparison, "postgresql")
+def _compare_postgresql(element: _PositionComparison, compiler: Any, **kw: Any) -> str:
+    tx, seq, other_tx, other_seq = (compiler.process(one, **kw) for one in element.clauses)
+    return f"(({tx}, {seq}) {element.operator} ({other_tx}, {other_seq}))"
+
+
+@compiles(_PositionComparison, "sqlite")
+def _compare_sqlite(element: _PositionComparison, compiler: Any, **kw: Any) -> str:
+    tx, seq, _, other_seq = element.clauses
+    compared = (
+        f"{compiler.process(seq, **kw)} {element.operator} {compiler.process(other_seq, **kw)}"
+    )
+    return f"({compiler.process(tx, **kw)} = 0 AND {compared})"
 
 
 @compiles(VisibleBelow, "postgresql")

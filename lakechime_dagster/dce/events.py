@@ -77,7 +77,7 @@ class Position:
     """The place of an event in commit order: (transaction, sequence), as events became visible.
 
     A reader that has seen position p is never later shown a new event at or below p. SQLite
-    leave `tx_id` at 0. On the wire it is an opaque string.
+    leaves `tx_id` at 0. On the wire it is an opaque string.
     """
 
     tx_id: int

@@ -33,7 +33,14 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.engine import PARAMETERS, VisibleBelow, insert_if_absent, slices
+from lakechime_dagster.dce.engine import (
+    PARAMETERS,
+    IsAfter,
+    IsThrough,
+    VisibleBelow,
+    insert_if_absent,
+    slices,
+)
 from lakechime_dagster.dce.events import (
     CHANGED_TAG,
     DataChangeEvent,
@@ -305,21 +312,21 @@ def in_order(query: Select[Any], event: FromClause = dce_event) -> Select[Any]:
     return query.order_by(event.c.tx_id, event.c.seq)
 
 
-def is_visible() -> ColumnElement[bool]:
+def is_visible(event: FromClause = dce_event) -> ColumnElement[bool]:
     """Whether every transaction up to the event's has ended, so that nothing can appear before
     it.
     """
-    return dce_event.c.tx_id < select(VisibleBelow()).scalar_subquery()
+    return event.c.tx_id < select(VisibleBelow()).scalar_subquery()
 
 
 def is_after(position: Position, event: FromClause = dce_event) -> ColumnElement[bool]:
     """Whether the event is after a position."""
-    return tuple_(event.c.tx_id, event.c.seq) > _checkpoint(position)
+    return IsAfter(event.c.tx_id, event.c.seq, *_numbers(position))
 
 
 def is_through(position: Position, event: FromClause = dce_event) -> ColumnElement[bool]:
     """Whether the event is at a position or before it."""
-    return tuple_(event.c.tx_id, event.c.seq) <= _checkpoint(position)
+    return IsThrough(event.c.tx_id, event.c.seq, *_numbers(position))
 
 
 def delta_version(event: FromClause = dce_event) -> ColumnElement[int]:
@@ -357,7 +364,7 @@ def _is_dropped_by(drop: FromClause, event: FromClause, through: Position) -> Co
     versions = (delta_version(drop), delta_version(event))
     same_table = drop.c.table_uid.is_not_distinct_from(event.c.table_uid)
     are_versions = and_(same_table, *(version.is_not(None) for version in versions))
-    is_later = tuple_(drop.c.tx_id, drop.c.seq) > tuple_(event.c.tx_id, event.c.seq)
+    is_later = IsAfter(drop.c.tx_id, drop.c.seq, event.c.tx_id, event.c.seq)
     after = case((are_versions, versions[0] > versions[1]), else_=is_later)
     mine = (drop.c.table_id == event.c.table_id, drop.c.partition_key == event.c.partition_key)
     return exists(
@@ -467,9 +474,10 @@ def _of_partition(query: EventQuery, tables: dict[int, TableRow]) -> ColumnEleme
     )
 
 
-def _checkpoint(position: Position) -> Any:
-    return tuple_(
-        literal(position.tx_id, dce_event.c.tx_id.type), literal(position.seq, dce_event.c.seq.type)
+def _numbers(position: Position) -> tuple[ColumnElement[int], ColumnElement[int]]:
+    return (
+        literal(position.tx_id, dce_event.c.tx_id.type),
+        literal(position.seq, dce_event.c.seq.type),
     )
 
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.event import listen
 
 from lakechime_dagster.dce.contract import EventQuery, Seen
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import (
     CHANGED_TAG,
     OperationType,
+    Position,
     RegisteredEvent,
     SnapshotId,
     TableFormat,
@@ -34,6 +36,7 @@ from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from tests.support.stores import fresh_memory
 from tests.support.world import World, a_subscription, checkpoint, committed, one
 
 COMPLETE = {"complete": "true"}
@@ -655,3 +658,24 @@ def test_a_store_that_was_recreated_is_looked_at_from_its_beginning(world: World
         "b": True,
     }
     assert [len(world.fire(subscription)) for subscription in subscriptions] == [1, 1]
+
+
+def test_sqlite_reads_the_events_since_the_last_evaluation_by_their_range() -> None:
+    world = World(fresh_memory())
+    sweep = Sweep(world.evaluator, [a_subscription("silver"), a_subscription("gold")])
+    sweep.decisions()
+    world.change(version=0)
+    plans: list[str] = []
+
+    def explain(connection: Any, cursor: Any, statement: str, parameters: Any, *_: object) -> None:
+        if "dce_event" in statement:
+            cursor.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
+            plans.extend(row[-1] for row in cursor.fetchall())
+
+    listen(world.engine, "before_cursor_execute", explain)
+    sweep.decisions()
+    world.store.feed(Position.ORIGIN)
+
+    assert "SEARCH dce_event USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)" in plans
+    assert "SEARCH dce_event USING INTEGER PRIMARY KEY (rowid>?)" in plans
+    assert [plan for plan in plans if plan.startswith("SCAN dce_event")] == []
