@@ -22,7 +22,6 @@ from sqlalchemy import (
     literal,
     literal_column,
     not_,
-    null,
     or_,
     select,
     true,
@@ -296,13 +295,9 @@ def changes_data(event: FromClause) -> ColumnElement[bool]:
     return and_(event.c.amends_seq.is_(None), has_snapshot)
 
 
-is_data = changes_data(dce_event)
-
-
 def select_events(event: Table = dce_event) -> Select[Any]:
-    """Events with cluster and name of their table; what was not kept of compacted ones is NULL."""
-    lost = [null().label(column.name) for column in dce_event.columns if column.name not in event.c]
-    return select(event, *lost, dce_table.c.cluster, dce_table.c.name).join(
+    """Events with cluster and name of their table."""
+    return select(event, dce_table.c.cluster, dce_table.c.name).join(
         dce_table, dce_table.c.table_id == event.c.table_id
     )
 

@@ -99,9 +99,7 @@ def rekey(
                 "amends_tx": amends.tx_id if amends else None,
                 "amends_seq": amends.seq if amends else None,
             }
-            changes[history].append(
-                {"at": stored.position.seq, **{k: v for k, v in changed.items() if k in history.c}}
-            )
+            changes[history].append({"at": stored.position.seq, **changed})
     for history, rows in changes.items():
         _apply(connection, history, rows)
     _rekey_consumers(connection, table, levels)

@@ -96,8 +96,7 @@ Index(
     sqlite_where=dce_event.c.amends_seq.is_not(None),
 )
 
-# What retention keeps of an old event: all that partition triggers, new readers and repeats need of
-# it, in fewer columns and indexes.
+# Old events that retention has moved here, with all their columns, in fewer indexes.
 dce_compacted = Table(
     "dce_compacted",
     metadata,
@@ -106,8 +105,10 @@ dce_compacted = Table(
     Column("event_ts", BIG, nullable=False),
     Column("table_id", BIG, nullable=False),
     Column("partition_key", String(512), nullable=False),
+    Column("partition_sent", Text),
     Column("snapshot_id", String(128)),
     Column("snapshot_ts", BIG),
+    Column("prev_snapshot_id", String(128)),
     Column("table_uid", String(128)),
     Column("table_format", SmallInteger, nullable=False),
     Column("operation_type", SmallInteger, nullable=False),
@@ -120,6 +121,7 @@ dce_compacted = Table(
 )
 Index("dce_compacted_partition", dce_compacted.c.table_id, dce_compacted.c.partition_key)
 Index("dce_compacted_table", dce_compacted.c.table_id, dce_compacted.c.tx_id, dce_compacted.c.seq)
+Index("dce_compacted_time", dce_compacted.c.event_ts, postgresql_using="brin")
 Index(
     "dce_compacted_amends",
     dce_compacted.c.amends_seq,

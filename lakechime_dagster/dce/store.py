@@ -1,9 +1,10 @@
 """The DCE store on SQLite or PostgreSQL: registers, fetches and tails events in commit order."""
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, func, select
@@ -54,7 +55,7 @@ from lakechime_dagster.dce.queries import (
     tables_by_id,
 )
 from lakechime_dagster.dce.registration import last_number, register_batch, register_single, rekey
-from lakechime_dagster.dce.schema import HISTORY, dce_event
+from lakechime_dagster.dce.schema import HISTORY
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 
 Result = TypeVar("Result")
@@ -230,12 +231,17 @@ def _records(
     connection: Connection, name: str | None = None, cluster: str | None = None
 ) -> list[TableRecord]:
     tables = tables_by_id(connection, name, cluster)
-    summary: Any = select(
-        dce_event.c.table_id, func.max(dce_event.c.event_ts), func.count()
-    ).group_by(dce_event.c.table_id)
-    if name is not None:
-        summary = summary.where(dce_event.c.table_id.in_(list(tables)))
-    found = {table_id: (last, count) for table_id, last, count in connection.execute(summary)}
+    events = Counter[int]()
+    last_ts: dict[int, int] = {}
+    for event in HISTORY:
+        summary = select(
+            event.c.table_id, func.count().label("events"), func.max(event.c.event_ts).label("last")
+        ).group_by(event.c.table_id)
+        if name is not None:
+            summary = summary.where(event.c.table_id.in_(list(tables)))
+        for row in connection.execute(summary):
+            events[row.table_id] += row.events
+            last_ts[row.table_id] = max(row.last, last_ts.get(row.table_id, row.last))
     return [
         TableRecord(
             name=table.name,
@@ -243,8 +249,8 @@ def _records(
             levels=table.levels,
             table_uid=table.table_uid,
             seen=table.seen,
-            last_event_ts=found.get(table_id, (None, 0))[0],
-            events=found.get(table_id, (None, 0))[1],
+            last_event_ts=last_ts.get(table_id),
+            events=events[table_id],
             dropped_ts=table.dropped_ts,
         )
         for table_id, table in tables.items()

@@ -5,6 +5,7 @@ matter.
 import datetime as dt
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 from sqlalchemy.dialects.postgresql import JSONB
 
-from lakechime_dagster.dce.engine import PARAMETERS, VisibleBelow, slices
+from lakechime_dagster.dce.engine import PARAMETERS, IsAfter, VisibleBelow, slices
 from lakechime_dagster.dce.events import Position, Tags, changed_columns
 from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.queries import (
@@ -24,7 +25,6 @@ from lakechime_dagster.dce.queries import (
     changes_data,
     for_the_first_time,
     is_after,
-    is_data,
     is_delete,
     is_drop,
     is_dropped,
@@ -174,23 +174,18 @@ def _counting(
         )
         has_tags = tags != sa.cast(sa.literal("{}"), JSONB)
         carries_them = partial(_contains, tags)
-        is_asked = sa.and_(
-            sa.tuple_(event.c.tx_id, event.c.seq) > sa.tuple_(tx, seq), is_through(through, event)
-        )
     else:
         value = (
             sa.func.json_each(json.dumps([_record(*one) for one in asked]))
             .table_valued("value", name="asked")
             .c.value
         )
-        number, table_id, seq, tags = (
-            sa.func.json_extract(value, f"$[{index}]") for index in (0, 1, 3, 4)
+        number, table_id, tx, seq, tags = (
+            sa.func.json_extract(value, f"$[{index}]") for index in range(5)
         )
         has_tags = tags != "{}"
         carries_them = partial(_has_all, tags)
-        # every event is of transaction 0: said so, the index serves a range of numbers, of which it
-        # would not serve pairs
-        is_asked = sa.and_(event.c.tx_id == 0, event.c.seq > seq, event.c.seq <= through.seq)
+    is_asked = sa.and_(IsAfter(event.c.tx_id, event.c.seq, tx, seq), is_through(through, event))
     matches = sa.case(
         (has_tags, for_the_first_time(carries_them, event)), else_=changes_data(event)
     ).label("matches")
@@ -385,18 +380,21 @@ def newest_partitions(connection: Connection, atoms: Sequence[Atom]) -> dict[Ato
     found: dict[Atom, str] = {}
     for atom in atoms:
         if (atom.cluster, atom.table) in ids:
-            mine = (
-                dce_event.c.table_id == ids[atom.cluster, atom.table][0],
-                dce_event.c.partition_key != UNPARTITIONED,
-            )
-            query = (
-                sa.select(dce_event.c.partition_key)
-                .where(*mine)
-                .order_by(dce_event.c.tx_id.desc(), dce_event.c.seq.desc())
-            )
-            newest = connection.execute(query.limit(1)).scalar()
+            newest = _newest_partition(connection, ids[atom.cluster, atom.table][0])
             found |= {} if newest is None else {atom: newest}
     return found
+
+
+def _newest_partition(connection: Connection, table_id: int) -> str | None:
+    newest: list[sa.Row[Any]] = []
+    for event in HISTORY:
+        query = (
+            sa.select(event.c.tx_id, event.c.seq, event.c.partition_key)
+            .where(event.c.table_id == table_id, event.c.partition_key != UNPARTITIONED)
+            .order_by(event.c.tx_id.desc(), event.c.seq.desc())
+        )
+        newest += connection.execute(query.limit(1)).all()
+    return max(newest, key=lambda row: (row.tx_id, row.seq)).partition_key if newest else None
 
 
 def late_consumers(
@@ -409,33 +407,47 @@ def late_consumers(
     """Per fired consumer of a subscription the data-changing events in its partitions after its
     checkpoint: what arrived late.
 
-    Only events in (looked, through] are looked at, of one table or of all.
+    Only events in (looked, through] are looked at, compacted ones too, of one table or of all.
     """
-    checkpoint = sa.tuple_(lc_consumer.c.checkpoint_tx, lc_consumer.c.checkpoint_seq)
-    query = (
+    late = Counter[str]()
+    for event in HISTORY:
+        counting = _late_in(event, subscription_id, looked, through, of)
+        late.update({row.key: row.events for row in connection.execute(counting)})
+    return dict(late)
+
+
+def _late_in(
+    event: sa.Table,
+    subscription_id: int,
+    looked: Position,
+    through: Position,
+    of: TableKey | None,
+) -> sa.Select[Any]:
+    """The late events of each consumer in one table of the history."""
+    checkpoint = (lc_consumer.c.checkpoint_tx, lc_consumer.c.checkpoint_seq)
+    return (
         sa.select(lc_consumer.c.key, sa.func.count().label("events"))
-        .select_from(dce_event)
-        .join(dce_table, dce_table.c.table_id == dce_event.c.table_id)
+        .select_from(event)
+        .join(dce_table, dce_table.c.table_id == event.c.table_id)
         .join(
             lc_consumer_partition,
             sa.and_(
                 lc_consumer_partition.c.table_name == dce_table.c.name,
                 lc_consumer_partition.c.cluster == dce_table.c.cluster,
-                lc_consumer_partition.c.partition_key == dce_event.c.partition_key,
+                lc_consumer_partition.c.partition_key == event.c.partition_key,
             ),
         )
         .join(lc_consumer, lc_consumer.c.consumer_id == lc_consumer_partition.c.consumer_id)
         .where(
             lc_consumer.c.subscription_id == subscription_id,
             lc_consumer.c.fired,
-            is_data,
-            is_after(looked),
-            is_through(through),
-            sa.tuple_(dce_event.c.tx_id, dce_event.c.seq) > checkpoint,
+            changes_data(event),
+            is_after(looked, event),
+            is_through(through, event),
+            IsAfter(event.c.tx_id, event.c.seq, *checkpoint),
             sa.true()
             if of is None
             else sa.and_(dce_table.c.cluster == of[0], dce_table.c.name == of[1]),
         )
         .group_by(lc_consumer.c.key)
     )
-    return {row.key: row.events for row in connection.execute(query)}

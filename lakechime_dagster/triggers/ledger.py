@@ -12,15 +12,14 @@ from lakechime_dagster.dce.engine import among, now_ms, reading, writing
 from lakechime_dagster.dce.events import RegisteredEvent
 from lakechime_dagster.dce.partitions import storable
 from lakechime_dagster.dce.queries import (
+    changes_data,
     event_of,
-    in_order,
     is_after,
-    is_data,
     is_new,
     is_through,
     select_events,
 )
-from lakechime_dagster.dce.schema import dce_event, dce_table, lc_consumer_partition
+from lakechime_dagster.dce.schema import HISTORY, dce_table, lc_consumer_partition
 from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
 from lakechime_dagster.triggers import requests
 from lakechime_dagster.triggers.conditions import Atom
@@ -559,26 +558,30 @@ def _end_attempt(
 def events_of(
     engine: Engine, subscription: Subscription, execution: Execution
 ) -> list[RegisteredEvent]:
-    """The events of an execution in commit order: those of its subscription's tables that say
-    something new to its trigger.
+    """The events of an execution in commit order, compacted ones too: those of its subscription's
+    tables that say something new to its trigger.
 
     Of a partition trigger those alone in the partitions that its consumer fired for; where that
     fires again for what arrived late, all changes of data are news to it, whatever their tags.
     """
     start, end = execution.start.position, execution.end.position
+    found: list[RegisteredEvent] = []
     with reading(engine) as connection:
-        new = is_new(connection.dialect.name, dict(subscription.trigger.tags))
-        if _fires_again(connection, subscription, execution):
-            new = sa.or_(new, is_data)
-        query = in_order(select_events().where(is_after(start), is_through(end), new))
-        if subscription.is_partitioned:
-            query = query.join(lc_consumer_partition, _is_partition_of(execution))
-        else:
-            query = query.where(
-                dce_table.c.cluster == subscription.cluster,
-                dce_table.c.name.in_(subscription.trigger.tables),
-            )
-        return [event_of(row) for row in connection.execute(query)]
+        fires_again = _fires_again(connection, subscription, execution)
+        for event in HISTORY:
+            new = is_new(connection.dialect.name, dict(subscription.trigger.tags), event)
+            if fires_again:
+                new = sa.or_(new, changes_data(event))
+            query = select_events(event).where(is_after(start, event), is_through(end, event), new)
+            if subscription.is_partitioned:
+                query = query.join(lc_consumer_partition, _is_partition_of(execution, event))
+            else:
+                query = query.where(
+                    dce_table.c.cluster == subscription.cluster,
+                    dce_table.c.name.in_(subscription.trigger.tables),
+                )
+            found += map(event_of, connection.execute(query))
+    return sorted(found, key=lambda one: one.position)
 
 
 def _fires_again(connection: Connection, subscription: Subscription, execution: Execution) -> bool:
@@ -605,7 +608,7 @@ def _consumer_of(execution_id: str) -> sa.ScalarSelect[int]:
     )
 
 
-def _is_partition_of(execution: Execution) -> sa.ColumnElement[bool]:
+def _is_partition_of(execution: Execution, event: sa.FromClause) -> sa.ColumnElement[bool]:
     """Whether the event is in a partition that the execution's consumer remembers from its
     claim.
     """
@@ -614,5 +617,5 @@ def _is_partition_of(execution: Execution) -> sa.ColumnElement[bool]:
         partition.consumer_id == _consumer_of(execution.execution_id),
         partition.cluster == dce_table.c.cluster,
         partition.table_name == dce_table.c.name,
-        partition.partition_key == dce_event.c.partition_key,
+        partition.partition_key == event.c.partition_key,
     )

@@ -3,14 +3,15 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.engine import reading
 from lakechime_dagster.dce.events import Position
-from lakechime_dagster.dce.queries import is_after, is_data, is_visible
-from lakechime_dagster.dce.schema import dce_event, dce_table
+from lakechime_dagster.dce.queries import changes_data, is_after, is_visible
+from lakechime_dagster.dce.schema import HISTORY, dce_table
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerId, ConsumerState
 from lakechime_dagster.triggers.ledger import Ledger
@@ -73,22 +74,14 @@ def _lags_of(connection: Connection, row: sa.Row) -> Iterator[ConsumerLag]:
         else Position(row.checkpoint_tx, row.checkpoint_seq)
     )
     consumed = max(started, Position(row.looked_tx, row.looked_seq))
-    unread = (
-        sa.select(
-            dce_table.c.name,
-            sa.func.count().label("events"),
-            sa.func.count(sa.distinct(dce_event.c.snapshot_id)).label("versions"),
-            sa.func.min(dce_event.c.event_ts).label("since_ts"),
-        )
-        .join_from(dce_event, dce_table, dce_table.c.table_id == dce_event.c.table_id)
-        .where(dce_table.c.name.in_(row.tables), is_after(consumed), is_visible())
-        .group_by(dce_table.c.name)
-    )
-    if not row.tag_keys:  # an amendment matters only to a consumer that asks for tags
-        unread = unread.where(is_data)
-    if not row.is_partitioned:
-        unread = unread.where(dce_table.c.cluster == row.cluster)
-    found = {one.name: one for one in connection.execute(unread)} if row.tables else {}
+    unread = sa.union_all(*(_unread_in(event, row, consumed) for event in HISTORY)).subquery()
+    counts = sa.select(
+        unread.c.name,
+        sa.func.count().label("events"),
+        sa.func.count(sa.distinct(unread.c.snapshot_id)).label("versions"),
+        sa.func.min(unread.c.event_ts).label("since_ts"),
+    ).group_by(unread.c.name)
+    found = {one.name: one for one in connection.execute(counts)} if row.tables else {}
     for table in row.tables:
         one = found.get(table)
         amounts = (
@@ -107,6 +100,20 @@ def _lags_of(connection: Connection, row: sa.Row) -> Iterator[ConsumerLag]:
             amounts={lag.unit: lag.unread},
             since_ts=lag.since_ms,
         )
+
+
+def _unread_in(event: sa.Table, row: sa.Row, consumed: Position) -> sa.Select[Any]:
+    """The events of one table of the history that a consumer has not consumed."""
+    unread = (
+        sa.select(dce_table.c.name, event.c.snapshot_id, event.c.event_ts)
+        .join_from(event, dce_table, dce_table.c.table_id == event.c.table_id)
+        .where(dce_table.c.name.in_(row.tables), is_after(consumed, event), is_visible(event))
+    )
+    if not row.tag_keys:  # an amendment matters only to a consumer that asks for tags
+        unread = unread.where(changes_data(event))
+    if not row.is_partitioned:
+        unread = unread.where(dce_table.c.cluster == row.cluster)
+    return unread
 
 
 @dataclass(frozen=True, kw_only=True)

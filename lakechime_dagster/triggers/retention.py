@@ -1,4 +1,4 @@
-"""Retention: old events are compacted and removed, but none that a live consumer still needs."""
+"""Retention: old events are compacted, but none that a live consumer still needs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -85,8 +85,8 @@ def expire(
 ) -> Expired:
     """Compact the events registered before a time, table by table, each in one transaction.
 
-    What was compacted is not fetched any more, and no execution gets it. Triggers still find it:
-    partitions with their tags, and the snapshots of tables. A repeat stays a duplicate. `needed`
+    What was compacted is not fetched any more. Triggers still find it: partitions with their tags,
+    and the snapshots of tables; their executions still get it. A repeat stays a duplicate. `needed`
     says per table name after which position live consumers still need events; None or absent: no
     consumer needs any. A function is asked in the table's transaction, so that its answer may hold
     until the events are removed. `force` removes needed events too; `when_forced` is called before,
@@ -149,9 +149,9 @@ def _expiring(
 
 
 def _compact(connection: Connection, table: TableRow, expiring: ColumnElement[bool]) -> None:
-    kept = [column.name for column in dce_compacted.columns]
-    moving = sa.select(*(dce_event.c[name] for name in kept)).where(expiring)
-    connection.execute(sa.insert(dce_compacted).from_select(kept, moving))
+    names = [column.name for column in dce_event.columns]
+    moving = sa.select(dce_event).where(expiring)
+    connection.execute(sa.insert(dce_compacted).from_select(names, moving))
     connection.execute(sa.delete(dce_event).where(expiring))
     changed_table(
         connection, table.table_id

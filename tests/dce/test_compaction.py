@@ -6,6 +6,7 @@ from sqlalchemy import Engine, update
 from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import Position
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import dce_event
 from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.triggers.retention import expire
@@ -68,6 +69,20 @@ def test_a_tag_that_comes_later_amends_the_compacted_event_once(store: DCEStore)
         [make_event(partition=["a"], snapshot_id="1", tags={"more": "1"})]
     ).registered
     assert dict(last.event.tags) == {"run": "7", "complete": "true", "more": "1"}
+
+
+@pytest.mark.dialect
+def test_an_amendment_of_a_compacted_event_keeps_what_the_producer_sent(store: DCEStore) -> None:
+    store.declare(ORDERS, PartitionLevels.of({"hour": "int"}))
+    sent = make_event(partition=["05"], snapshot_id="2", prev_snapshot_id="1")
+    store.register([sent])
+    expire(store.engine, FAR, needed={})
+
+    late = make_event(partition=[5], snapshot_id="2", tags={"complete": "true"})
+    (amendment,) = store.register([late]).registered
+
+    assert amendment.event == sent.tagged(late.tags)
+    assert store.fetch(EventQuery()) == [amendment]
 
 
 def test_what_a_live_consumer_needs_stays_per_table(store: DCEStore) -> None:

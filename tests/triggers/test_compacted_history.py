@@ -5,10 +5,13 @@ same.
 import pytest
 
 from lakechime_dagster.dce.contract import EventQuery, Seen
+from lakechime_dagster.dce.engine import reading
 from lakechime_dagster.dce.events import Position, SnapshotId, TableUid
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.ledger import events_of
+from lakechime_dagster.triggers.progress import consumer_lags
 from lakechime_dagster.triggers.retention import expire, needs
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
@@ -187,3 +190,91 @@ def test_the_tags_of_versions_of_a_partition_are_found_after_they_were_compacted
     world.change(version=3, partition=["2013-01-01"], operation_type="DELETE")
     compact(world)
     assert not world.decide(Subscription(name="days", trigger=days)).fires
+
+
+# What was compacted while somebody still needs it
+
+
+@pytest.mark.dialect
+def test_a_run_gets_the_events_of_its_partitions_that_were_compacted_while_its_key_was_pending(
+    world: World,
+) -> None:
+    days = PartitionLevels.of({"day": "date"})
+    conditions = [
+        PartitionCondition.of(ORDERS, {"day": tick(past)}, days) for past in ("-2d", "-1d")
+    ]
+    grid = every(days=1, start="2013-01-03", until="2013-01-04")
+    subscription = Subscription(name="both", trigger=PartitionTrigger(conditions, grid))
+    first = world.change(version=1, partition=["2013-01-01"])
+    assert not world.tick_of_the_sensor(subscription).fires
+    world.evaluator.looked_through([world.evaluator.activate(subscription)], first.position)
+    compact(world)
+    second = world.change(version=2, partition=["2013-01-02"])
+
+    execution = one(world.fire(subscription))
+
+    assert world.store.fetch(EventQuery()) == [second]
+    assert events_of(world.engine, subscription, execution) == [first, second]
+
+
+@pytest.mark.dialect
+def test_a_run_of_matching_commits_alone_gets_those_of_a_compacted_history(world: World) -> None:
+    tagged = world.change(version=1, tags=COMPLETE)
+    world.change(version=2)
+    compact(world)
+    subscription = a_subscription(
+        trigger=SnapshotTrigger(ORDERS, tags=COMPLETE, only_matching=True)
+    )
+
+    execution = one(world.fire(subscription))
+
+    assert events_of(world.engine, subscription, execution) == [tagged]
+
+
+@pytest.mark.dialect
+def test_compacted_events_are_counted_for_their_table_and_for_who_has_not_consumed_them(
+    world: World,
+) -> None:
+    world.change(version=1, partition=["2013-01-01"])
+    last = world.change(version=1, partition=["2013-01-02"])
+    compact(world)
+    world.evaluator.activate(a_subscription("silver"))
+
+    table = world.store.table(ORDERS)
+    with reading(world.engine) as connection:
+        (lag,) = consumer_lags(connection, world.deployment)
+
+    assert table is not None
+    assert (table.events, table.last_event_ts) == (2, last.event_ts)
+    assert lag.amounts == {"events": 2, "versions": 1}
+
+
+def test_a_missing_partition_names_the_newest_compacted_one_of_its_table(world: World) -> None:
+    levels = PartitionLevels.of({"day": "date"})
+    condition = PartitionCondition.of(ORDERS, {"day": tick("-1d")}, levels)
+    days = PartitionTrigger(condition, every(days=1, start="2013-01-03", until="2013-01-04"))
+    world.store.declare(ORDERS, levels)
+    world.change(version=1, partition=["2013-01-01"])
+    compact(world)
+
+    (reason, *_) = world.decide(Subscription(name="days", trigger=days)).reasons
+
+    assert "2013-01-01" in reason
+
+
+@pytest.mark.dialect
+def test_a_late_change_that_was_compacted_before_it_was_evaluated_fires_its_key_again(
+    world: World,
+) -> None:
+    levels = PartitionLevels.of({"day": "date"})
+    condition = PartitionCondition.of(ORDERS, {"day": tick("-1d")}, levels)
+    grid = every(days=1, start="2013-01-02", until="2013-01-03")
+    days = Subscription(name="days", trigger=PartitionTrigger(condition, grid, late="refire"))
+    world.change(version=1, partition=["2013-01-01"])
+    assert world.tick_of_the_sensor(days).fires
+    late = world.change(version=2, partition=["2013-01-01"])
+    expire(world.engine, FAR, needed={})
+
+    execution = one(world.fire(days))
+
+    assert events_of(world.engine, days, execution) == [late]
