@@ -355,12 +355,12 @@ def certainties(changed: Collection[ColumnRef], found: ReachedTables) -> dict[Co
     DIRECT.
     """
     affected = {
-        ColumnRef(one.table, column.name): column.certainty
+        ColumnRef(one.table, column.name).folded: column.certainty
         for one in found.tables
         for column in one.columns
     }
     affected |= {ColumnRef(one.table): one.rows for one in found.tables if one.rows is not None}
-    return affected | dict.fromkeys(changed, Certainty.DIRECT)
+    return affected | dict.fromkeys((one.folded for one in changed), Certainty.DIRECT)
 
 
 def _of(ref: ColumnRef, affected: Mapping[ColumnRef, Certainty]) -> Certainty | None:
@@ -369,7 +369,7 @@ def _of(ref: ColumnRef, affected: Mapping[ColumnRef, Certainty]) -> Certainty | 
     """
     known = [
         certainty
-        for one in (ref, ColumnRef(ref.table))
+        for one in (ref.folded, ColumnRef(ref.table))
         if (certainty := affected.get(one)) is not None
     ]
     if known:

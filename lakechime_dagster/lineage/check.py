@@ -333,7 +333,9 @@ def _raised(finding: Finding, reads: Iterable[Read]) -> Class:
     mine = [one for one in reads if _reads(one, finding)] if finding.takes_away else []
     if finding.kind is not Class.INFORMS or not mine:
         return finding.kind
-    is_sure = finding.column is None or any(finding.ref in one.refs for one in mine)
+    is_sure = finding.column is None or any(
+        finding.ref.folded == ref.folded for one in mine for ref in one.refs
+    )
     return Class.BREAKS if is_sure else Class.UNSURE
 
 
@@ -359,7 +361,7 @@ def readers_of(findings: Iterable[Finding], reads: Iterable[Read]) -> dict[str, 
 def _reads(read: Read, finding: Finding) -> bool:
     return any(
         ref.table == finding.table
-        and (None in (ref.column, finding.column) or ref.column == finding.column)
+        and (None in (ref.column, finding.column) or ref.folded == finding.ref.folded)
         for ref in read.refs
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.tables.names import folded
 
 
 @total_ordering
@@ -28,6 +29,11 @@ class ColumnRef:
             other.column is not None,
             other.column or "",
         )
+
+    @property
+    def folded(self) -> "ColumnRef":
+        """The same column in whatever letter case its name is written: by it columns compare."""
+        return self if self.column is None else ColumnRef(self.table, folded(self.column))
 
     def __str__(self) -> str:
         return self.table if self.column is None else f"{self.table}.{self.column}"
@@ -382,13 +388,13 @@ def as_table_names(statement: Statement, columns: Iterable[str]) -> Statement:
     the name as it is written.
     """
     exact = set(columns)
-    own = {name.casefold(): name for name in exact}
+    own = {folded(name): name for name in exact}
     names = {
         ColumnRef(statement.target, one.column): ColumnRef(
-            statement.target, own[one.column.casefold()]
+            statement.target, own[folded(one.column)]
         )
         for one in statement.columns
-        if one.column not in exact and one.column.casefold() in own
+        if one.column not in exact and folded(one.column) in own
     }
     return respelled(statement, names) if names else statement
 

@@ -8,6 +8,7 @@ from enum import IntFlag
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import NotFoundError, shown
 from lakechime_dagster.lineage.columns import ColumnRef, Kind, Producer, Statement
+from lakechime_dagster.tables.names import folded
 
 DAY_MS = 86_400_000
 
@@ -207,7 +208,7 @@ def _column(table: str, column: str, columns: list[str]) -> ColumnRef:
 
 def _alike(text: str, names: Iterable[str]) -> str | None:
     """The only name that is the same but for its letter case."""
-    found = {name for name in names if name.casefold() == text.casefold()}
+    found = {name for name in names if folded(name) == folded(text)}
     return found.pop() if len(found) == 1 else None
 
 
@@ -271,8 +272,8 @@ def gaps(
     for statement in recorded:
         yield from (f"{ref.table}: {reason}" for reason in statement.not_known)
         for column in statement.columns:
-            if ref.column in (None, column.column):
+            if ref.column is None or folded(ref.column) == folded(column.column):
                 yield from (f"{ref.table}.{column.column}: {reason}" for reason in column.not_known)
-    assigned = {column.column for one in recorded for column in one.columns}
-    if ref.column is not None and ref.column not in assigned:
+    assigned = {folded(column.column) for one in recorded for column in one.columns}
+    if ref.column is not None and folded(ref.column) not in assigned:
         yield f"no recorded run has assigned {ref}"

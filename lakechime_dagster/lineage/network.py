@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lakechime_dagster.lineage.columns import ColumnRef, Statement
 from lakechime_dagster.lineage.graph import UNKNOWN, Part, edges_of, parts_of
+from lakechime_dagster.tables.names import folded
 
 Nodes: TypeAlias = NDArray[np.int32]
 Flags: TypeAlias = NDArray[np.bool_]
@@ -134,8 +135,9 @@ class Network:
         table = self.tables.get(ref.table)
         if table is None or ref.column is None:
             return table
+        wanted = folded(ref.column)
         return next(
-            (node for node in self.columns_of(table) if self.labels[node] == ref.column), None
+            (node for node in self.columns_of(table) if folded(self.labels[node]) == wanted), None
         )
 
     def ref(self, node: int) -> ColumnRef:
@@ -215,11 +217,11 @@ class Drawing:
         return number
 
     def column(self, table: int, name: str) -> int:
-        """The node of a column, made if it is new."""
-        held = self.columns[table]
-        if (found := held.get(name)) is not None:
+        """The node of a column, made if it is new; it has the name by which it is met first."""
+        held, key = self.columns[table], folded(name)
+        if (found := held.get(key)) is not None:
             return found
-        held[name] = number = len(self.labels)
+        held[key] = number = len(self.labels)
         self.labels.append(name)
         self.datasets.append(table)
         return number

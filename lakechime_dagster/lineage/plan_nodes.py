@@ -35,6 +35,7 @@ from lakechime_dagster.lineage.plan_expressions import (
     read_at,
     value_of,
 )
+from lakechime_dagster.tables.names import folded
 
 NAMELESS = "rows of a data source without a name"
 # that is shown without its users and passwords
@@ -415,8 +416,8 @@ def _columns_in(expression: str, others: Sequence[str]) -> tuple[str, ...]:
         parsed = sqlglot.parse_one(expression, dialect="spark")
     except SqlglotError:
         return tuple(others)
-    used = {(column.parts[0].name).casefold() for column in parsed.find_all(exp.Column)}
-    return tuple(name for name in others if name.casefold() in used)
+    used = {folded(column.parts[0].name) for column in parsed.find_all(exp.Column)}
+    return tuple(name for name in others if folded(name) in used)
 
 
 def with_generated(statement: Statement, generated: Mapping[str, tuple[str, ...]]) -> Statement:

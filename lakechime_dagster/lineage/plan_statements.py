@@ -25,6 +25,7 @@ from lakechime_dagster.lineage.plan_dump import (
 )
 from lakechime_dagster.lineage.plan_expressions import Frame, Scope
 from lakechime_dagster.lineage.plan_nodes import BATCHES, CHECKPOINTS, NODES, Checkpoints, Reading
+from lakechime_dagster.tables.names import folded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,8 +273,8 @@ def _changed(node: Node, reading: Reading) -> Write:
 
 def _names(node: Node, plan: Node) -> list[str | None]:
     """By the place of each column that a plan gives its name in the table that is written."""
-    names = {one.name.casefold(): one.name for one in node.node("table").output or ()}
-    return [names.get(one.name.casefold()) for one in plan.output or ()]
+    names = {folded(one.name): one.name for one in node.node("table").output or ()}
+    return [names.get(folded(one.name)) for one in plan.output or ()]
 
 
 def _below(query: Node) -> Node:

@@ -14,6 +14,7 @@ from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import declared_subscriptions
 from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.names import folded
 from lakechime_dagster.tables.tables import LakeTable, code_digest
 from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerState
 from lakechime_dagster.triggers.interventions import By, Interventions
@@ -155,11 +156,12 @@ def _changed(
     except TableUnreadableError:
         return  # the execution itself says so
     for name in sorted(columns):
-        is_worked_with = columns[name] or name not in after
-        if name in before and is_worked_with and not _fits(before[name], after.get(name)):
-            version = _first(log, name, before[name], start, last)
+        was, now = before.get(folded(name)), after.get(folded(name))
+        is_worked_with = columns[name] or now is None
+        if was is not None and is_worked_with and not _fits(was, now):
+            version = _first(log, name, was, start, last)
             sentence = (
-                f"{log.table}.{_misfit(name, before[name], after.get(name))} since version "
+                f"{log.table}.{_misfit(name, was, now)} since version "
                 f"{version} ({_writer(log, version)})"
             )
             yield sentence
@@ -180,7 +182,8 @@ def _has_other_schema(log: "DeltaLog", start: int, last: int) -> bool:
 
 
 def _types(log: "DeltaLog", version: int) -> Mapping[str, Any]:
-    return {name: kind for name, kind, _ in log.columns(version)}
+    """The types of columns, by their names without letter case."""
+    return {folded(name): kind for name, kind, _ in log.columns(version)}
 
 
 def _fits(before: object, after: object | None) -> bool:
@@ -207,7 +210,9 @@ def _first(log: "DeltaLog", name: str, before: object, start: int, last: int) ->
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (
-            (middle, high) if _fits(before, _types(log, middle).get(name)) else (low, middle)
+            (middle, high)
+            if _fits(before, _types(log, middle).get(folded(name)))
+            else (low, middle)
         )
     return high
 

@@ -54,6 +54,7 @@ from lakechime_dagster.lineage.store import (
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.settings import project_folder
 from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.names import folded
 from lakechime_dagster.tables.tables import SourceTable
 
 PRODUCER = "urn:lakechime_dagster"
@@ -197,6 +198,14 @@ def declared_facts(lake: Lake) -> dict[str, TableFacts]:
     }
 
 
+def _each_once(columns: Iterable[str]) -> set[str]:
+    """Columns by the first of the spellings of each."""
+    found: dict[str, str] = {}
+    for name in columns:
+        found.setdefault(folded(name), name)
+    return set(found.values())
+
+
 @dataclass(frozen=True)
 class AskedLineage:
     """The lineage of a store and a lake."""
@@ -313,22 +322,19 @@ class AskedLineage:
 
     def columns(self, table: str) -> set[str]:
         """The columns of a data set that lineage knows, and those of its log now."""
-        known = known_columns(self.platform.store.engine, table)
-        known |= {
+        declared_names = sorted(
             ref.column
             for ref in self._declared_refs
             if ref.table == table and ref.column is not None
-        }
+        )
+        recorded = sorted(known_columns(self.platform.store.engine, table))
+        known = _each_once([*recorded, *declared_names])
         declared = next((one for one in self.lake.tables if one.name == table), None)
         if declared is None:
             return known
         try:
-            alike = {name.casefold() for name in known}
-            return known | {
-                name
-                for name, _, _ in self.platform.log(table, declared.location).columns()
-                if name.casefold() not in alike
-            }
+            log = self.platform.log(table, declared.location)
+            return _each_once([*known, *(name for name, _, _ in log.columns())])
         except TableUnreadableError:
             return known
 

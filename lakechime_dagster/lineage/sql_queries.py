@@ -20,6 +20,7 @@ from lakechime_dagster.lineage.columns import (
     outside,
     together,
 )
+from lakechime_dagster.tables.names import folded
 
 
 def opaque(*reasons: str) -> Value:
@@ -54,12 +55,12 @@ class Relation:
     def _by_name(self) -> dict[str, Value]:
         found: dict[str, Value] = {}
         for name, origin in reversed(self.columns):  # of two of one name the first is meant
-            found[name.casefold()] = origin
+            found[folded(name)] = origin
         return found
 
     def column(self, name: str) -> Value | None:
         """What a known column derives from; None where there is none of that name."""
-        return self._by_name.get(name.casefold())
+        return self._by_name.get(folded(name))
 
     def unknown_column(self, name: str | None) -> Value:
         """What an unknown column, or with None all of them, derives from, if there is one."""
@@ -116,7 +117,7 @@ class Scope:
         """One more relation; of two with the same alias the first keeps it."""
         self.relations.append(relation)
         for alias in aliases:
-            self.by_alias.setdefault(alias.casefold(), relation)
+            self.by_alias.setdefault(folded(alias), relation)
 
     def column(self, parts: list[str]) -> Value:
         """What a column derives from, by the parts of its name as written: `alias.column`,
@@ -142,8 +143,8 @@ class Scope:
     def _of_alias(self, parts: list[str]) -> Value | None:
         """`alias.column`, with what stands before an alias, or behind a column, left out."""
         for at in range(1, len(parts)):
-            relation = self.by_alias.get(".".join(parts[:at]).casefold()) or self.by_alias.get(
-                parts[at - 1].casefold()
+            relation = self.by_alias.get(folded(".".join(parts[:at]))) or self.by_alias.get(
+                folded(parts[at - 1])
             )
             if relation is None:
                 continue
@@ -156,7 +157,7 @@ class Scope:
 
     def _of_name(self, parts: list[str]) -> Value | None:
         """`column`, or a field of one."""
-        name = parts[0].casefold()
+        name = folded(parts[0])
         origin = self.joined.get(name)
         if origin is None:
             origins = [found for one in self.relations if (found := one.column(name)) is not None]
@@ -241,7 +242,7 @@ def projections(
             for name in _names(one, number):
                 found = origin(one, scope)
                 columns.append((name, found))
-                scope.named.setdefault(name.casefold(), found)
+                scope.named.setdefault(folded(name), found)
         for relation in relations:
             if relation.more:
                 more = relation.more
@@ -252,12 +253,12 @@ def projections(
 def everything(relations: Iterable[Relation], joined: dict[str, Value]) -> Iterator[Column]:
     """All columns of relations; those that a USING made one come first, once."""
     several = list(relations)
-    names = {name.casefold(): name for one in several for name, _ in one.columns}
+    names = {folded(name): name for one in several for name, _ in one.columns}
     for key, found in joined.items():
         yield names.get(key, key), found
     for one in several:
         for name, found in one.columns:
-            if name.casefold() not in joined:
+            if folded(name) not in joined:
                 yield name, found
         if one.more:
             yield "*", one.unknown_column(None)
@@ -289,9 +290,7 @@ def _of_star(one: exp.Expr, scope: Scope) -> list[Relation]:
     if isinstance(one, exp.Star):
         return scope.relations or [Relation((), "a star over nothing")]
     parts = [part.name for part in one.parts[:-1]] if isinstance(one, exp.Column) else []
-    found = scope.by_alias.get(".".join(parts).casefold()) or scope.by_alias.get(
-        parts[-1].casefold()
-    )
+    found = scope.by_alias.get(folded(".".join(parts))) or scope.by_alias.get(folded(parts[-1]))
     if found is None:
         field = scope.column(parts)
         return [Relation((), f"the fields of {'.'.join(parts)} are not known", rest=field)]
@@ -305,12 +304,12 @@ def _spelled(
     origin: Callable[[exp.Expr, Scope], Value],
     is_all: bool,
 ) -> Iterator[Column]:
-    left_out = {part.name.casefold() for part in star.args.get("except_") or ()}
-    instead = {part.alias.casefold(): part for part in star.args.get("replace") or ()}
-    renamed = {part.this.name.casefold(): part.alias for part in star.args.get("rename") or ()}
+    left_out = {folded(part.name) for part in star.args.get("except_") or ()}
+    instead = {folded(part.alias): part for part in star.args.get("replace") or ()}
+    renamed = {folded(part.this.name): part.alias for part in star.args.get("rename") or ()}
     listed = tuple(everything(relations, scope.joined if is_all else {}))
     for name, found in listed:
-        key = name.casefold()
+        key = folded(name)
         if key in left_out:
             continue
         yield renamed.get(key, name), origin(instead[key].this, scope) if key in instead else found
@@ -406,7 +405,7 @@ def window(one: exp.Window, scope: Scope, ask: Ask) -> Value:
         *(by.this for by in (order.expressions if order else ())),
     ]
     name = one.alias or (one.this.name if isinstance(one.this, exp.Identifier) else "")
-    named = scope.windows.get(name.casefold())
+    named = scope.windows.get(folded(name))
     return together(
         [
             *(origin_of(part, scope, ask).then(Kind.WINDOW) for part in parts),
@@ -583,7 +582,7 @@ def key_of(table: exp.Table) -> str:
     is one of a single part.
     """
     if not is_temporary(table):
-        return "\0".join(part.name.casefold() for part in table.parts)
+        return "\0".join(folded(part.name) for part in table.parts)
     mark = (
         "@"
         if isinstance(table.this, exp.Parameter)
@@ -591,7 +590,7 @@ def key_of(table: exp.Table) -> str:
         if table.this.args.get("global_")
         else "#"
     )
-    return mark + table.this.name.casefold()
+    return mark + folded(table.this.name)
 
 
 def keeping(read: Named) -> Named:
@@ -628,11 +627,11 @@ def relation_of(
 def _select(query: exp.Select, reading: Reading, scope: Scope) -> Relation:
     from_clause(query, scope, reading)
     for one in query.args.get("windows") or ():
-        scope.windows[one.this.name.casefold()] = window(one, scope, reading.inside)
+        scope.windows[folded(one.this.name)] = window(one, scope, reading.inside)
     if query.args.get("where"):
         reading.decides(reading.origin(query.args["where"].this, scope), Kind.FILTER)
     relation = projections(query.expressions, scope, reading.origin)
-    names = {name.casefold(): origin for name, origin in relation.columns}
+    names = {folded(name): origin for name, origin in relation.columns}
     _group(query, relation, reading, scope)
     for clause in ("having", "qualify", "connect"):
         if query.args.get(clause):
@@ -766,7 +765,7 @@ def with_ctes(query: exp.Expr, reading: Reading, ctes: Ctes, outer: Scope | None
         return ctes
     within = dict(ctes)
     for cte in with_.expressions:
-        within[cte.alias.casefold()] = keeping(
+        within[folded(cte.alias)] = keeping(
             _cte(cte, dict(within), outer, is_recursive=bool(with_.args.get("recursive")))
         )
     return within
@@ -782,7 +781,7 @@ def _cte(cte: exp.CTE, ctes: Ctes, outer: Scope | None, is_recursive: bool) -> N
         relation = relation_of(body.this, reading, ctes, outer).renamed(names)
         for _ in range(MAX_ROUNDS):
             known = relation
-            within = {**ctes, cte.alias.casefold(): lambda _, known=known: known}
+            within = {**ctes, folded(cte.alias): lambda _, known=known: known}
             relation = by_position(known, relation_of(body.expression, reading, within, outer))
             if relation == known:
                 break
@@ -819,8 +818,8 @@ def pivoted(pivot: exp.Pivot, relation: Relation, scope: Scope, reading: Reading
         if pivot.args.get("unpivot")
         else [*pivot.expressions, *chosen]
     )
-    used = {column.name.casefold() for one in named for column in one.find_all(exp.Column)}
-    kept = [(name, origin) for name, origin in relation.columns if name.casefold() not in used]
+    used = {folded(column.name) for one in named for column in one.find_all(exp.Column)}
+    kept = [(name, origin) for name, origin in relation.columns if folded(name) not in used]
     if pivot.args.get("unpivot"):
         value = together(reading.origin(one, inner) for one in named)
         values = [
@@ -1025,13 +1024,11 @@ def _join(join: exp.Join, scope: Scope, reading: Reading) -> exp.Expr | None:
     if join.method.upper() == "NATURAL":
         using = _common(before, added, reading)
     for name in using:
-        left = scope.joined.get(name.casefold()) or _column(before, name)
+        left = scope.joined.get(folded(name)) or _column(before, name)
         right = _column(added, name)
         reading.decides(left | right, Kind.JOIN)
         both = (left | right) | (left | right).then(Kind.CONDITIONAL)  # as COALESCE of them
-        scope.joined[name.casefold()] = (
-            both if side == "FULL" else right if side == "RIGHT" else left
-        )
+        scope.joined[folded(name)] = both if side == "FULL" else right if side == "RIGHT" else left
     if kind in ("SEMI", "ANTI"):  # only asks whether there are rows
         _decide(condition, scope, reading)
         scope.relations, scope.by_alias = before, aliases

@@ -43,6 +43,7 @@ from lakechime_dagster.lineage.sql_queries import (
     with_ctes,
     written,
 )
+from lakechime_dagster.tables.names import folded
 
 
 def read_only(query: exp.Expr, reading: Reading, ctes: Ctes) -> Statement:
@@ -99,7 +100,7 @@ def inserted(node: exp.Insert, reading: Reading, ctes: Ctes) -> Statement:
         left = [
             name
             for name in known or ()
-            if name.casefold() not in fixed and name.casefold() not in dynamic
+            if folded(name) not in fixed and folded(name) not in dynamic
         ]
         columns = _by_position(
             listed or ([*left, *dynamic.values()] if known else None), relation, reading, target
@@ -177,14 +178,14 @@ def _targets(node: exp.Update | exp.Delete, scope: Scope, reading: Reading) -> l
         behind.insert(0, node.this)
     elif using:
         named = [node.this, *(join.this for join in node.this.args.get("joins") or ())]
-    names = {name.casefold() for one in behind for name in _names(one)}
+    names = {folded(name) for one in behind for name in _names(one)}
     own = [one for one in named if one is not node.this or node.this not in behind]
     for one in own:
-        if one.alias or written(one).casefold() not in names:
+        if one.alias or folded(written(one)) not in names:
             add_target(one, scope, reading)
     for one in behind:
         from_clause(one, scope, reading)
-    return [scope.by_alias[(one.alias or written(one)).casefold()] for one in named]
+    return [scope.by_alias[folded(one.alias or written(one))] for one in named]
 
 
 def _names(behind: exp.Expr) -> Iterator[str]:
@@ -211,7 +212,7 @@ def _assigned(
         else [column.name]
     )
     for at in range(1, len(parts)):
-        relation = scope.by_alias.get(".".join(parts[:at]).casefold())
+        relation = scope.by_alias.get(folded(".".join(parts[:at])))
         if relation is not None:
             return relation, parts[at]
     having = (
@@ -275,8 +276,8 @@ def statement(
     """What was found, as a statement; columns of a table are named as it names them, and never by
     themselves.
     """
-    own = {name.casefold(): name for name in reading.columns(target) or ()} if target else {}
-    several = [_lineage(own.get(name.casefold(), name), origin, target) for name, origin in columns]
+    own = {folded(name): name for name in reading.columns(target) or ()} if target else {}
+    several = [_lineage(own.get(folded(name), name), origin, target) for name, origin in columns]
     return Statement(
         target=target,
         columns=joined(several) if target else tuple(several),
@@ -336,7 +337,7 @@ def _partition(node: exp.Insert, table: exp.Expr) -> tuple[dict[str, str], dict[
     parts = clause.expressions if isinstance(clause, exp.Partition) else []
     fixed = [one.this.name for one in parts if isinstance(one, exp.EQ)]
     dynamic = [one.name for one in parts if not isinstance(one, exp.EQ)]
-    return {name.casefold(): name for name in fixed}, {name.casefold(): name for name in dynamic}
+    return {folded(name): name for name in fixed}, {folded(name): name for name in dynamic}
 
 
 def _on_conflict(

@@ -12,6 +12,7 @@ from deltalake import write_deltalake
 
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import ConsumerBlockedError
+from lakechime_dagster.lineage.recording import SqlLineage
 from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.declare import spark_table
@@ -19,6 +20,7 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.assets.test_table import Location, shown
+from tests.lineage.factories import make_record, make_statement
 
 pytestmark = pytest.mark.spark
 
@@ -123,3 +125,15 @@ def test_code_that_no_longer_reads_the_column_goes_on(location: Location) -> Non
         patch.setattr("lakechime_dagster.lineage.schema_check.code_digest", lambda table: "another")
         assert "silver.paid goes on" in location.tick("shop__events").skip_message
         assert shown(location.run_of("silver_paid"))["step"] == 2
+
+
+def test_a_column_that_others_spell_otherwise_blocks_who_reads_it(location: Location) -> None:
+    """Lineage has the spelling that was recorded first."""
+    SqlLineage(location.platform.store.engine).record(
+        make_record(make_statement("mart.orders", amount="bronze.orders.AMOUNT"))
+    )
+    rewrite(location, ORDERS)
+    assert location.run_of("silver_paid").success
+    rewrite(location, ORDERS.remove(1))
+    with pytest.raises(ConsumerBlockedError, match=r"bronze\.orders\.AMOUNT is gone"):
+        location.run_of("silver_paid")

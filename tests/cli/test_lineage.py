@@ -357,3 +357,23 @@ def test_columns_above_the_budget_are_refused_aloud_and_tables_are_reported(reco
         "--column-rows, or ask `lakechime lineage`\n"
     )
     assert {row[1] for row in rows(recorded)} == {None}
+
+
+def test_a_column_has_the_readers_of_all_its_spellings(lakechime: Cli, tmp_path: Path) -> None:
+    other = make_statement("mart.delays", delay="silver.flights.DEP_DELAY")
+    record = make_record(other, namespace="airflow", job="mart", at=DAY)
+    SqlLineage(lakechime.platform.store.engine).record(record)
+    code = code_digest(next(one for one in lake.computed if one.name == "gold.route_hour"))
+    column = PlannedColumn(name="avg", type="double", sources=(source("silver.flights.dep_delay"),))
+    table = PlannedTable(
+        name="gold.route_hour", columns=(column,), inputs=("silver.flights",), code=code
+    )
+    (tmp_path / "lineage.json").write_text(
+        Manifest(lake="flights", tables={table.name: table}).to_json()
+    )
+    for name in ("dep_delay", "DEP_DELAY", "Dep_delay"):
+        hits = lakechime("lineage", "impact", f"silver.flights.{name}", "--json").json["tables"]
+        assert {hit["table"] for hit in hits if hit["kind"] == "direct"} == {
+            "mart.delays",
+            "gold.route_hour",
+        }

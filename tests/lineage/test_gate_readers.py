@@ -69,3 +69,15 @@ def test_a_column_that_is_gone_breaks_the_job_elsewhere_that_computes_something_
     assert [one.kind for one in found.findings] == [kind]
     readers = [reader.consumer.name for several in found.readers.values() for reader in several]
     assert readers == ([] if kind is Class.INFORMS else ["marts.paid"])
+
+
+def test_a_column_that_is_gone_breaks_who_read_it_in_another_spelling(lakechime: Cli) -> None:
+    platform = lakechime.platform
+    read = make_statement("mart.paid", paid="silver.paid.TWICE")
+    record = make_record(read, at=platform.store.now(), job="marts.paid", namespace="airflow")
+    SqlLineage(platform.store.engine).record(record)
+    found = gate_readers(platform, LAKE, (GONE,))
+    assert [one.kind for one in found.findings] == [Class.BREAKS]
+    assert [one.consumer.name for several in found.readers.values() for one in several] == [
+        "marts.paid"
+    ]

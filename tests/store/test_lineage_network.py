@@ -2,14 +2,15 @@
 followed change by change.
 """
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
-from lakechime_dagster.lineage.columns import LineageRecord, Statement
+from lakechime_dagster.lineage.columns import ColumnRef, LineageRecord, Statement
 from lakechime_dagster.lineage.graph import Part
 from lakechime_dagster.lineage.network import Network, network_of
-from lakechime_dagster.lineage.network_store import network_around, network_at
+from lakechime_dagster.lineage.network_store import network_among, network_around, network_at
 from lakechime_dagster.lineage.recording import SqlLineage
 from lakechime_dagster.lineage.store import LineageStandings
 from tests.lineage.factories import make_record, make_statement
@@ -17,6 +18,7 @@ from tests.lineage.graph.test_answers import STATEMENTS
 from tests.support.stores import fresh_memory
 
 DECLARED = [Statement(target="gold.new", inputs=("s",)), Statement(target="t", inputs=("s",))]
+SPELLED = ["bronze.people", "mart.people", "silver.people", "gold.people"]
 RECORDS = st.builds(
     make_record,
     STATEMENTS,
@@ -88,3 +90,20 @@ def test_what_others_report_of_a_declared_table_says_nothing_of_what_its_subscri
     part = network_around(engine, ["s"], declared=declared, namespace="lake")
     assert part is not None
     assert reported(part) == after
+
+
+def test_a_column_is_one_node_in_whatever_spelling(engine: Engine) -> None:
+    """The store keeps the spelling that it met first; a plan may have another one."""
+    lineage = SqlLineage(engine)
+    lineage.record(make_record(make_statement("mart.people", mail="bronze.people.EMAIL")))
+    lineage.record(make_record(make_statement("silver.people", a="bronze.people.email"), job="b"))
+    planned = make_statement("gold.people", b="bronze.people.Email")
+    for network in (network_at(engine, [planned]), network_among(engine, SPELLED, [planned])):
+        node = network.node(ColumnRef("bronze.people", "email"))
+        assert node is not None
+        assert node == network.node(ColumnRef("bronze.people", "EMAIL"))
+        assert {str(network.ref(one)) for one in network.direct.next_of(np.array([node]))} == {
+            "mart.people.mail",
+            "silver.people.a",
+            "gold.people.b",
+        }
