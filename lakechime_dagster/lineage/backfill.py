@@ -39,12 +39,14 @@ class TableToRecompute:
 
     Attributes:
         inputs: The inputs by which it is affected; none for a table whose own columns were named.
+        waits_for: The inputs that are computed again before it.
         is_sure: Its lineage is known; one of which it is not counts as affected.
         why: In words.
     """
 
     table: str
     inputs: tuple[str, ...] = ()
+    waits_for: tuple[str, ...] = ()
     is_sure: bool = True
     why: str = ""
 
@@ -93,9 +95,12 @@ def rerun(
     changed = {ref.table for ref in columns}
     chosen: dict[str, TableToRecompute] = {}
     for table in topological(graph):
+        before = tuple(name for name in dict.fromkeys(graph[table]) if name in chosen)
         if table in changed and graph[table] and table not in leave_out:
             named = ", ".join(sorted(str(ref) for ref in columns if ref.table == table))
-            chosen[table] = TableToRecompute(table=table, why=f"{named} is computed here")
+            chosen[table] = TableToRecompute(
+                table=table, waits_for=before, why=f"{named} is computed here"
+            )
         elif table in reached and table not in changed:
             through = tuple(
                 name for name in dict.fromkeys(graph[table]) if name in changed or name in chosen
@@ -104,6 +109,7 @@ def rerun(
             chosen[table] = TableToRecompute(
                 table=table,
                 inputs=through,
+                waits_for=before,
                 is_sure=wanted.certainty < Certainty.UNSURE,
                 why=_why(wanted),
             )
@@ -432,7 +438,7 @@ class _Planning:
         """Let a key that is not complete wait for the requests of what it reads, if there are any:
         it may ignore what comes late.
         """
-        if awaited := self._awaited(wanted.inputs, key):
+        if awaited := self._awaited(wanted.waits_for, key):
             number = len(self.plan.requests) + len(self.plan.later)
             self.plan.later.append(
                 BackfillRequest(
@@ -467,7 +473,7 @@ class _Planning:
                 number=number,
                 subscription=facts.subscription.name,
                 key=text,
-                waits_for=self._awaited(wanted.inputs, key),
+                waits_for=self._awaited(wanted.waits_for, key),
                 span=None if is_whole else self.window.span(wanted.inputs or table.inputs),
                 why=wanted.why,
             )
@@ -602,13 +608,13 @@ def _chosen(lake: Lake, asked: Asked) -> Rerun:
     """The tables that a person chose, each after those of its inputs that were chosen too."""
     chosen = [name for name in asked.tables if name not in asked.leave_out]
     graph = lake.graph()
-    tables = {
-        name: TableToRecompute(
-            table=name, inputs=tuple(one for one in graph[name] if one in chosen), why="chosen"
-        )
-        for name in graph
-        if name in chosen and graph[name]
-    }
+    tables: dict[str, TableToRecompute] = {}
+    for name in topological(graph):
+        if name in chosen and graph[name]:
+            inputs = tuple(one for one in graph[name] if one in chosen)
+            tables[name] = TableToRecompute(
+                table=name, inputs=inputs, waits_for=inputs, why="chosen"
+            )
     return Rerun(
         tables=tables,
         unaffected={

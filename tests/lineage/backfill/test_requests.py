@@ -73,11 +73,13 @@ LAKE = Lake(
 
 
 def planned(
-    since: str | None = None, until: str | None = None, *, fired_until: str = "2024-05-08"
+    since: str | None = None,
+    until: str | None = None,
+    *,
+    fired_until: str = "2024-05-08",
+    changed: Sequence[str] = ("bronze.raw",),
 ) -> RequestPlan:
-    """What follows from a change of the raw rows of some days, when the keys up to a day have
-    fired.
-    """
+    """What follows from a change of tables on some days, when the keys up to a day have fired."""
 
     def facts(table: str) -> SubscriptionFacts:
         subscription = subscription_of(LAKE.table(table))  # type: ignore[arg-type]
@@ -98,7 +100,7 @@ def planned(
             subscription=subscription, consumers=fired, keys=keys, upcoming=ahead[len(keys) :]
         )
 
-    found = rerun(LAKE.graph(), (), [ColumnRef("bronze.raw")])
+    found = rerun(LAKE.graph(), (), [ColumnRef(table) for table in changed])
     return plan_requests(LAKE, found, facts, Window(since=since, until=until, column="day"))
 
 
@@ -129,6 +131,14 @@ def test_a_key_whose_partitions_are_not_there_waits_for_what_is_ordered_of_them(
     assert len({order.number for order in (*plan.requests, *plan.later)}) == len(
         plan.requests
     ) + len(plan.later)
+
+
+def test_a_table_that_is_named_waits_for_its_input_that_is_named_too() -> None:
+    plan = planned(changed=["silver.clean", "gold.daily"])
+    (ordered,) = of(plan.requests, "silver.clean")
+    daily = of(plan.requests, "gold.daily")
+    assert daily
+    assert {order.waits_for for order in daily} == {(ordered.number,)}
 
 
 def test_a_key_of_which_no_input_is_ordered_waits_for_none() -> None:
