@@ -246,19 +246,25 @@ def writer_key(producer: Producer, target: str) -> bytes:
     return digest(producer.namespace, producer.job, storable(target))
 
 
-def record_all_on(connection: Connection, records: Sequence[LineageRecord]) -> int:
+def record_all_on(
+    connection: Connection, records: Sequence[LineageRecord], reads: Iterable[Read] = ()
+) -> int:
     """Keep records in an open transaction that writes; how many changed what is known.
 
     Of each producer and target the newest run holds. What is late or repeated changes nothing,
     unless the newest run says more. Call it once in a transaction, so that two transactions that
-    record for the same producers wait for each other and no more.
+    record for the same producers wait for each other and no more: all data sets and columns that
+    are new are made first, in the order of their keys, also those of `reads` that are kept after
+    it.
 
     Raises:
         InvalidValueError: for a producer, run or time that no store can hold; nothing is kept then.
     """
     records = [_storable(record) for record in records]
     newest = {(one.producer, one.target): one for one in sorted(records, key=_moment)}
-    targets = ensured_nodes(connection, (ColumnRef(target) for _, target in newest))
+    refs = [ref for one in newest.values() for ref in refs_in(one.statement)]
+    refs += [ref for one in reads for ref in _storable_read(one).refs]
+    targets = ensured_nodes(connection, refs)
     writers = ensured_writers(connection, {pair: targets[ColumnRef(pair[1])] for pair in newest})
     newest = {
         pair: one
@@ -373,8 +379,8 @@ def take_on(
     changed, repeated = _joined(connection, [one for one in reports if not one.is_whole])
     known = [*changed, *(one for one in reports if one.is_whole)]
     found = [record for one in known for record in one.records()]
-    records = record_all_on(connection, found) if found else 0
     reads = [read for one in known for read in one.reads()]
+    records = record_all_on(connection, found, reads) if found else 0
     keep_reads(connection, reads)
     note_way(connection, way, len(reports), refused, len(outside), place)
     return Taken(

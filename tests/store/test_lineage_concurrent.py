@@ -1,11 +1,15 @@
 """Many who record lineage at once wait for each other and no more."""
 
 import random
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
 
+from lakechime_dagster.lineage import recording
 from lakechime_dagster.lineage.columns import LineageRecord
 from lakechime_dagster.lineage.network import network_of
 from lakechime_dagster.lineage.network_store import network_at
@@ -55,3 +59,22 @@ def test_what_many_record_at_once_is_what_holds(engine: Engine) -> None:
         (one.producer, one.statement.target): by_name(one.statement) for one in standing
     } == expected(everything)
     assert reported(network_at(engine)) == reported(network_of([one.statement for one in standing]))
+
+
+def test_who_meet_the_same_new_tables_as_source_and_target_do_not_lock_each_other_out(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, original = threading.Barrier(2), recording.ensured_writers
+
+    def slow(*arguments: Any) -> Any:
+        with suppress(threading.BrokenBarrierError):
+            both.wait(1)  # for the other one to have made its target, if it can
+        return original(*arguments)
+
+    monkeypatch.setattr(recording, "ensured_writers", slow)
+    records = [
+        make_record(make_statement("gold.a", x="gold.b.x"), job="a"),
+        make_record(make_statement("gold.b", x="gold.a.x"), job="b"),
+    ]
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(SqlLineage(engine).record, records)) == [True, True]
