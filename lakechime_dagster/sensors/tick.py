@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import dagster as dg
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, TableUnreadableError
+from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.runtime.names import ATTEMPT_TAG, EXECUTION_TAG
 from lakechime_dagster.runtime.platform import Platform, ask_target
 from lakechime_dagster.runtime.sources import ask, hold
@@ -132,7 +132,7 @@ def run_tick(
     decisions = sweep.decisions(most=MAX_REQUESTS - len(launches), accepts=accepts)
     decisions |= _polled(platform, subscriptions, polling, {} if polled is None else polled)
     rows = sweep.rows | polling
-    decisions |= _requested(platform, subscriptions, rows, sweep.last | decisions)
+    decisions |= _requested(platform, subscriptions, rows, decisions)
     for name, decision in decisions.items():
         try:
             claimed, refusal = claim(
@@ -145,6 +145,8 @@ def run_tick(
     if is_noted:
         sweep.move_on({execution.consumer.subscription for execution in opened})
     sentences += [f"{name}: {why}" for name, why in sweep.refused.items()]
+    if not launches and (held_back := platform.evaluator.held_back_events()):
+        sentences.append(held_back)
     return Tick(
         launches=tuple(launches),
         sentences=(*sentences, *_reasons(subscriptions, decisions, sweep.last)),
@@ -180,14 +182,19 @@ def _requested(
     rows: Mapping[str, SubscriptionRow],
     decisions: Mapping[str, Decision],
 ) -> dict[str, Decision]:
-    """The decisions of subscriptions that may fire by requests, though no event arrived."""
+    """The decisions of this tick that requests change, also of subscriptions without a new event;
+    one whose requests cannot be read says so, and hinders no other.
+    """
     found: dict[str, Decision] = {}
     for name, row in rows.items():
-        if subscriptions[name].requests is not None:
-            nothing = Decision(trigger=name, fires=False, reasons=("no new event",))
-            found[name] = platform.evaluator.with_requests(
-                subscriptions[name], row, decisions.get(name, nothing)
-            )
+        nothing = Decision(trigger=name, fires=False, reasons=("no new event",))
+        before = decisions.get(name, nothing)
+        try:
+            after = platform.evaluator.with_requests(subscriptions[name], row, before)
+        except LakeChimeError as error:
+            after = replace(before, reasons=(str(error), *before.reasons))
+        if after != before:
+            found[name] = after
     return found
 
 
@@ -251,14 +258,14 @@ def attended(
     execution: Execution,
     runs: Runs,
 ) -> tuple[Execution | None, str]:
-    """Attend to an open execution; a consumer that somebody else moved, or a target that cannot be
-    read, hinders no other.
+    """Attend to an open execution; one that cannot be attended to, such as one whose target cannot
+    be read, hinders no other.
     """
     try:
         return attend(
             platform, subscription, row, target_of(platform, subscription), execution, runs
         )
-    except (ConsumerConflictError, TableUnreadableError) as error:
+    except LakeChimeError as error:
         return None, str(error)
 
 

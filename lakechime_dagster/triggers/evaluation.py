@@ -408,6 +408,13 @@ class Evaluator:
                 replace(decision, reasons=(*decision.reasons, held_back)) if held_back else decision
             )
 
+    def held_back_events(self) -> str:
+        """A sentence when an open transaction of the database keeps registered events from being
+        read.
+        """
+        with reading(self.engine) as connection:
+            return evidence.held_back_events(connection)
+
     def with_requests(
         self, subscription: Subscription, row: SubscriptionRow, decision: Decision
     ) -> Decision:

@@ -4,12 +4,14 @@ number, and none waits for ever.
 
 import shutil
 from pathlib import Path
+from typing import NoReturn
 
 import dagster as dg
 import pytest
 import sqlalchemy as sa
 
-from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.engine import TransactionId, writing
+from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, RunState, Tick, run_tick
 from lakechime_dagster.sensors.trigger import Launch, many_sensor
@@ -17,13 +19,14 @@ from lakechime_dagster.silver.requests import event_requests, requested_of_strea
 from lakechime_dagster.silver.results import RequestDone, RequestKind
 from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.ledger import Ledger
 from lakechime_dagster.triggers.registry import TICK_NOTE_MS
 from lakechime_dagster.triggers.retention import needs
 from lakechime_dagster.triggers.schema import lc_intervention
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
-from tests.support.world import World
+from tests.support.world import World, a_subscription
 
 pytestmark = pytest.mark.dialect
 
@@ -112,6 +115,78 @@ def test_a_group_or_a_stream_of_which_a_person_wants_something_fires_though_no_e
     requests.close(second.execution_id, RequestDone(request_id=1))
     platform.ledger.complete(second, None)
     assert tick_of(platform, sweep, NoRuns()).launches == ()
+
+
+def test_a_trigger_that_rests_is_not_called_waiting_although_somebody_could_request_something(
+    platform: Platform,
+) -> None:
+    subscriptions = [
+        Subscription(
+            name=name, trigger=SnapshotTrigger(["bronze.raw"]), requests=requested_of_stream(name)
+        )
+        for name in ("a", "b")
+    ]
+    sweep = Sweep(platform.evaluator, subscriptions)
+    tick_of(platform, sweep, NoRuns())
+    assert tick_of(platform, sweep, NoRuns()).sentences == (
+        "2 triggers, 0 of them wait; the others have nothing new",
+    )
+
+
+def test_an_attempt_that_is_due_is_launched_although_requests_of_another_cannot_be_read(
+    world: World, platform: Platform
+) -> None:
+    def unreadable(ledger: Ledger) -> NoReturn:
+        raise LakeChimeError("the table of requests is locked")
+
+    subscriptions = [
+        Subscription(name="a", trigger=SnapshotTrigger(["lake.t"])),
+        Subscription(name="b", trigger=SnapshotTrigger(["lake.other"]), requests=unreadable),
+    ]
+    world.change("lake.t", 1)
+    sweep = Sweep(platform.evaluator, subscriptions)
+    (launched,) = tick_of(platform, sweep, NoRuns()).launches
+    again = tick_of(platform, sweep, NoRuns())
+    assert again.launches == (launched,)
+    assert any("the table of requests is locked" in sentence for sentence in again.sentences)
+
+
+def test_an_execution_that_cannot_be_attended_to_hinders_no_other(
+    world: World, platform: Platform
+) -> None:
+    class Unknown(AllSucceed):
+        def of_attempt(self, execution: Execution) -> RunFact | None:
+            if execution.consumer.subscription == "a":
+                raise LakeChimeError("a cannot be asked")
+            return None
+
+    subscriptions = [
+        Subscription(name=name, trigger=SnapshotTrigger(["lake.t"])) for name in ("a", "b")
+    ]
+    world.change("lake.t", 1)
+    sweep = Sweep(platform.evaluator, subscriptions)
+    tick_of(platform, sweep, NoRuns())
+    again = tick_of(platform, sweep, Unknown())
+    assert [execution.consumer.subscription for execution in again.launches] == ["b"]
+    assert any("a cannot be asked" in sentence for sentence in again.sentences)
+
+
+@pytest.mark.services
+def test_a_tick_says_which_events_an_open_transaction_holds_back(
+    postgres_engine: sa.Engine, tmp_path: Path
+) -> None:
+    world = World(postgres_engine)
+    platform = world.platform(tmp_path)
+    sweep = Sweep(platform.evaluator, [a_subscription("silver", "lake.t")])
+    with writing(postgres_engine) as other:
+        other.execute(sa.select(TransactionId()))  # takes a transaction number, as any write does
+        world.change("lake.t", 1)
+        held = tick_of(platform, sweep, NoRuns())
+    assert held.launches == ()
+    assert any(
+        "1 event held back by a database transaction open since" in sentence
+        for sentence in held.sentences
+    )
 
 
 def in_a_minute(sweep: Sweep) -> None:
