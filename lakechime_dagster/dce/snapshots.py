@@ -3,12 +3,12 @@ the newest one.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.dce.events import RegisteredEvent, SnapshotId, TableUid
+from lakechime_dagster.dce.events import SnapshotId, TableUid
 from lakechime_dagster.dce.partitions import PartitionLevels, PartitionValue
 
 
@@ -90,56 +90,6 @@ class SnapshotRange:
             and self.table_uid is not None
             and self.start_uid != self.table_uid
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chain:
-    """How the events of a range hang together, by what the events themselves say."""
-
-    verdict: Verdict
-    covered: int
-    missing_after: tuple[SnapshotId, ...] = ()
-
-
-def chain(range_: SnapshotRange, events: Iterable[RegisteredEvent]) -> Chain:
-    """Follow `prev_snapshot_id` from the end of the range back to its start.
-
-    The order of the events does not matter; several events of one commit are one link. Events of
-    snapshots outside the range are `covered`: counted, not read. A broken link is GAP_FILLED here:
-    the table's own log, which alone knows whether the missing commits changed data, has the last
-    word when the range is read.
-    """
-    links: dict[SnapshotId, SnapshotId | None] = {}
-    for event in events:
-        inner = event.event
-        if inner.snapshot_id is None or (
-            range_.table_uid and inner.table_uid and inner.table_uid != range_.table_uid
-        ):
-            continue
-        links[inner.snapshot_id] = _newer(links.get(inner.snapshot_id), inner.prev_snapshot_id)
-    if range_.is_recreated:
-        return Chain(verdict=Verdict.RECREATED, covered=len(links))
-    walked: set[SnapshotId] = set()
-    cursor: SnapshotId | None = range_.end
-    while (
-        cursor is not None and cursor != range_.start and cursor in links and cursor not in walked
-    ):
-        walked.add(cursor)
-        cursor = links[cursor]
-    reached = cursor == range_.start
-    missing = () if reached or cursor is None else (cursor,)
-    verdict = Verdict.CONTIGUOUS if reached else Verdict.GAP_FILLED
-    return Chain(verdict=verdict, covered=len(set(links) - walked), missing_after=missing)
-
-
-def _newer(one: SnapshotId | None, other: SnapshotId | None) -> SnapshotId | None:
-    """The predecessor to believe when the events of one commit differ: one that is known, whatever
-    their order.
-    """
-    return max(
-        (one, other),
-        key=lambda snapshot: (snapshot is not None, len(snapshot or ""), snapshot or ""),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

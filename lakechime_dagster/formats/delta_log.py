@@ -67,8 +67,8 @@ def first_metadata(text: str) -> Mapping[str, Any] | None:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a commit; other separators than the line source may stand unescaped in a text of
-    its statistics.
+    """The lines of a commit, split at line feeds alone: other separators may stand unescaped in a
+    text of its statistics.
     """
     return [line for line in text.split("\n") if line.strip()]
 

@@ -268,7 +268,7 @@ def _hold(
         if running.platform.ledger.block_execution(execution, reason):
             log(f"{name} is BLOCKED: {reason}")
     except Exception as failure:  # noqa: BLE001 - as above; without it the next attempt fails likewise
-        log(f"{name} could not be held: {failure}")
+        log(f"{name} could not be blocked: {failure}")
 
 
 def _keep(running: RunningExecution, stop: threading.Event, log: Callable[[str], None]) -> None:

@@ -58,8 +58,8 @@ def ask(
     """Decide for a subscription by what its source holds now; nothing is written.
 
     The source is not asked while the consumer has an open execution or waits for a person, nor
-    before the next grid point after `asked_ms`, where the subscription has a schedule; where the
-    last step left something, it is asked at once.
+    before the next tick of the subscription's schedule after `asked_ms`; where the last execution
+    left something, it is asked at once.
 
     Raises:
         MessagesUnreadableError: the source cannot be asked.

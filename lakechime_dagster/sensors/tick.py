@@ -320,10 +320,7 @@ def attend(
         return None, f"{where} is completed by its commit"
     consumer = platform.ledger.consumers(row)[execution.consumer.key]
     if consumer.state is not ConsumerState.ACTIVE:
-        return (
-            None,
-            "",
-        )  # it waits for a person, which the decision says; its last attempt was called lost when it was held
+        return None, ""  # it waits for a person, as the decision says
     wider = (
         platform.evaluator.end_of(subscription, row, consumer)
         if subscription.source is None and subscription.max_commits is None

@@ -124,8 +124,8 @@ class Waiting:
 class ConsumerView:
     """What the ledger says of a consumer when its trigger is evaluated.
 
-    `blocked` is a sentence when the consumer may not claim (paused, held, stale); `open` one when
-    an execution is open. A consumer that is held is both: its open execution waits for a person.
+    `blocked` is a sentence when the consumer may not claim (paused, BLOCKED); `open` one when an
+    execution is open. It may be both: the open execution of a BLOCKED consumer waits for a person.
     `requests` are those of backfills that its next claim takes.
     """
 

@@ -104,8 +104,8 @@ class Interventions:
         checkpoint_at: CheckpointAt | None = None,
         ends: Mapping[str, Checkpoint] | None = None,
     ) -> None:
-        """Go on; with `checkpoint_at` every consumer is put there first (`latest`, `since`),
-        without it all that waited is consumed.
+        """Let the trigger launch runs again; with `checkpoint_at` every consumer is put there
+        first, such as to what its source still holds.
 
         A consumer that is BLOCKED because its source or its execution asked for a person goes on
         too: who resumes has decided. The execution is tried again, up to the checkpoint that `ends`

@@ -77,7 +77,7 @@ def declared(subscription: Subscription) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerRow:
-    """A consumer as the ledger keeps it; `completed` steps so far, its next step is one more."""
+    """A consumer as the ledger keeps it; its next execution has the number `completed` + 1."""
 
     consumer_id: int
     key: str
@@ -367,7 +367,7 @@ class Registry:
 
 def hold_checkpoints(connection: Connection) -> None:
     """Until the transaction ends, let nobody else put a consumer back, declare a subscription
-    otherwise, or fold what subscriptions do not need.
+    otherwise, or compact events that no subscription needs.
 
     On SQLite a transaction that writes keeps the others out anyway.
     """

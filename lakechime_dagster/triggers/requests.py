@@ -131,7 +131,7 @@ def _refuse_if_full(connection: Connection, backfills: set[str]) -> None:
 
 
 def close(connection: Connection, execution_id: str, *, is_done: bool) -> None:
-    """Close what an execution took, in the transaction that closes its step."""
+    """Close what an execution took, in the transaction that closes it."""
     state = RequestState.DONE if is_done else RequestState.SKIPPED
     closing = sa.update(lc_request).where(lc_request.c.execution_id == execution_id, _IS_TAKEN)
     connection.execute(
