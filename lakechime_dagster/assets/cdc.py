@@ -306,9 +306,9 @@ def same(found: Monitored, table: CDCTable) -> dg.AssetCheckResult:
     """A comparison as a check: an error where rows differ, a warning where that is not sure yet, or
     where columns are lacking.
     """
-    renamed = set(map(folded, table.names))
+    here = {folded(there): name for there, name in table.names.items()}
     lacks = [name for name, why in found.unchecked.items() if why == LAKE_LACKS]
-    lacking = [name for name in lacks if folded(name) not in renamed and table.merge.takes(name)]
+    lacking = [name for name in lacks if table.merge.takes(here.get(folded(name), name))]
     is_sure = bool(found.unresolved) or bool(
         found.faults and found.is_passed and not found.is_truncated
     )

@@ -17,7 +17,7 @@ from lakechime_dagster.cdc.canonical import Canonical, Dialect, Kind, canonical
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.tables.databases import Database, Monitor
-from lakechime_dagster.tables.names import spelled_as
+from lakechime_dagster.tables.names import folded, spelled_as
 from lakechime_dagster.tables.sources import shard_columns
 
 Key = tuple[str, ...]
@@ -106,9 +106,9 @@ def compare(
 
     A range whose summaries differ is halved until it has at most `leaf` rows on either side; those
     are read. Ranges are resolved in order, so that a comparison that its `max_queries` end has rows
-    to show.
+    to show; the two summaries of each given range are not among these.
     """
-    faults, queries, source_rows, lake_rows = dict[Key, Fault](), 0, 0, 0
+    faults, queries, source_rows, lake_rows = dict[Key, Fault](), -2 * len(ranges), 0, 0
     ahead = list(reversed(ranges))
     while ahead and queries + _OF_A_RANGE <= max_queries:
         low, high = ahead.pop()
@@ -731,6 +731,23 @@ def comparison_of(
                 unchecked.get(key, "no such column is compared; name columns of the table"),
             )
     return Comparison(dialect=dialect, keys=keys, columns=columns, unchecked=unchecked)
+
+
+def named_there(names: Mapping[str, str], lake: Iterable[str]) -> dict[str, str]:
+    """The lake's columns by the names that the database has for them.
+
+    A column of the lake that has the database's name of another one is left out.
+
+    Args:
+        names: The lake's names of columns that have others in the database, by those.
+        lake: The lake's columns.
+    """
+    renamed, there = set(map(folded, names)), {folded(here): name for name, here in names.items()}
+    return {
+        there.get(folded(here), here): here
+        for here in lake
+        if folded(here) in there or folded(here) not in renamed
+    }
 
 
 def canonical_key(comparison: Comparison, key: change.Key) -> Key:

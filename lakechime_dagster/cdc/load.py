@@ -344,8 +344,8 @@ class RowWriter:
             ) from problem
         if written != text:
             raise UnrepairableError(
-                f"{self.form.table}: column {name} would become {value!r}, and the database has it "
-                f"as {text!r}"
+                f"{self.form.table}: column {name}: {text!r} would become {value!r}, which is "
+                f"written as {written!r}"
             )
         return value
 

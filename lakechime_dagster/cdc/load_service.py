@@ -28,6 +28,7 @@ from lakechime_dagster.cdc.compare import (
     comparison_of,
     in_batches,
     key_shown,
+    named_there,
 )
 from lakechime_dagster.cdc.database import column_types, completed_snapshot, database_side
 from lakechime_dagster.cdc.load import (
@@ -143,7 +144,15 @@ def repaired(
         SourceUnreadableError: the database cannot be queried.
         TableAbsentError: the lake has no such table.
     """
+    at = Record(
+        topic=f"{tables.name} repaired",
+        topic_id=REPAIRS + tables.name,
+        value=None,
+        offset=now_ms * 1_000_000,
+    )
     with _snapshot(tables, messages_form(tables), monitor, pause) as (position, writer, side):
+        for key in keys:
+            writer.record(at, key, None)  # refuses what is no key before the database is asked
         found = {
             key: row
             for some in in_batches(dict.fromkeys(keys), AT_ONCE)
@@ -154,12 +163,6 @@ def repaired(
         key: dict(zip(columns, found[key], strict=True)) if key in found else None
         for key in dict.fromkeys(keys)
     }
-    at = Record(
-        topic=f"{tables.name} repaired",
-        topic_id=REPAIRS + tables.name,
-        value=None,
-        offset=now_ms * 1_000_000,
-    )
     records = [
         writer.record(replace(at, offset=at.offset + number), key, row)
         for number, (key, row) in enumerate(texts.items())
@@ -235,16 +238,17 @@ def _comparison(
         UnrepairableError: the lake's table does not exist yet, or has a column that they cannot
             have.
     """
-    lake = {
+    types = {
         name: kind
         for name, kind in DeltaRows(tables.rows).types().items()
         if not name.startswith(HIDDEN)
     }
+    lake = {there: types[here] for there, here in named_there(tables.names, types).items()}
     if not lake:
         raise UnrepairableError(
             f"{tables.name}: the table does not exist yet; wait for its first execution"
         )
-    comparison = comparison_of(dialect, source, lake, tables.keys)
+    comparison = comparison_of(dialect, source, lake, tables.format.keys)
     if lacking := left_out(form, source, list(spelled_as(source, lake)), comparison):
         raise UnrepairableError(
             f"{tables.name}: its rows cannot be read with {', '.join(lacking)}; repair them by a "

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -70,14 +70,15 @@ class ReplicaTables:
     """The logs of a CDC table, of its bronze table and of its state, and how its messages are read.
 
     Attributes:
+        names: The table's names of columns that have others in the database, by those.
         consumer: The one that commits to the table.
         checkpoint: Reads the consumer's checkpoint of the bronze table, which may be ahead of the
             table's last commit.
     """
 
     name: str
-    keys: tuple[str, ...]
     format: MessageFormat
+    names: Mapping[str, str]
     rows: DeltaLog
     bronze: DeltaLog
     state: DeltaLog
@@ -117,8 +118,8 @@ class Replica:
 
         return ReplicaTables(
             name=table.name,
-            keys=table.keys,
             format=format_of(table.bronze),
+            names=table.names,
             rows=self.target.log,
             bronze=self.bronze.log,
             state=self.state.log,

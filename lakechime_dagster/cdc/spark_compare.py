@@ -28,6 +28,7 @@ from lakechime_dagster.cdc.compare import (
     comparison_of,
     confirmed,
     in_batches,
+    named_there,
     parts_of,
     together,
 )
@@ -43,6 +44,7 @@ from lakechime_dagster.spark.ranges import pinned
 from lakechime_dagster.spark.session import (
     Batches,
     arrow_of,
+    column,
     columns_of,
     on_batches,
     record_batches,
@@ -97,7 +99,7 @@ def monitored(
         TableAbsentError: the lake has none.
     """
     found = dict[str, Monitored]()
-    for part in parts_of(monitor, tables.keys, tables.format.shards):
+    for part in parts_of(monitor, tables.format.keys, tables.format.shards):
         try:
             found[part.name] = _compared(spark, tables, monitor, part, pause)
         except SourceUnreadableError as error:
@@ -113,7 +115,8 @@ def _compared(
     pause: Callable[[float], None],
 ) -> Monitored:
     start, where = time.monotonic(), part.database.source_table
-    with taken(part.database.address(os.environ), seconds=STATEMENT_SECONDS) as snapshot:
+    address = part.database.address(os.environ)
+    with taken(address, seconds=STATEMENT_SECONDS, table=where) as snapshot:
         version = version_of(tables)
         rows = _current_rows(spark, tables, version)
         lake_types = {
@@ -206,12 +209,14 @@ def version_of(tables: ReplicaTables) -> Version:
 
 def _current_rows(spark: SparkSession, tables: ReplicaTables, version: Version) -> DataFrame:
     """The rows that the database's table has, as the lake has them: without ended and soft-deleted
-    ones.
+    ones, their columns as the database names them.
     """
     rows = pinned(spark, tables.rows.location, version.rows)
     for end in (END_SEQ, DELETED_AT):
         rows = rows.where(F.col(end).isNull()) if end in rows.columns else rows
-    return rows.drop(*OWN_COLUMNS)
+    rows = rows.drop(*OWN_COLUMNS)
+    named = named_there(tables.names, rows.columns)
+    return rows.select([column(here).alias(there) for there, here in named.items()])
 
 
 def _side(spark: SparkSession, rows: DataFrame, queries: Queries) -> QueriedSide:
@@ -296,9 +301,12 @@ def touched_above(
         rows = rows.where(F.col("topic").isin(topics))
     is_above = _is_above(position)
     passed = (
-        rows.groupBy("topic_id", "partition").agg(F.bool_or(is_above).alias("passed")).collect()
+        rows.where(~F.col("topic_id").startswith(REPAIRS))
+        .groupBy("topic", "partition")  # a topic that was created again goes on where it ended
+        .agg(F.bool_or(is_above).alias("passed"))
+        .collect()
     )
-    passed = [row["passed"] for row in passed if not row["topic_id"].startswith(REPAIRS)]
+    passed = [row["passed"] for row in passed]
     if not any(passed):
         return Touched()
     keys = Keys(out=arrow_of(_KEYS_DDL), reader=tables.typed_format().reader)

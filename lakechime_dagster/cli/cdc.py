@@ -635,8 +635,9 @@ def compare(
     """Compare a table with its database, once, at a consistent snapshot and while its runs
     continue; repair it with `--repair`.
 
-    The exit code is 1 when rows differ, or the comparison is incomplete; with `--repair` when a key
-    stays unrepaired, as one that the lake has twice. The database is only read.
+    The exit code is 1 when rows differ, or the comparison is incomplete; with `--repair` when the
+    comparison is, or a key stays unrepaired, as one that the lake has twice. The database is only
+    read.
     """
     from lakechime_dagster.cdc.compare import document
 
@@ -701,7 +702,7 @@ def _repair(
     from lakechime_dagster.cdc.load_service import repair_declared
 
     with common.reading("--key"):
-        keys, twice = [key_given(key, len(table.keys)) for key in given], []
+        keys, twice, unresolved = [key_given(key, len(table.keys)) for key in given], [], 0
     if not keys:
         found = _compared(platform, table, monitor)
         if found.is_truncated:
@@ -711,14 +712,17 @@ def _repair(
             )
         keys = [key for key, fault in found.faults.items() if fault is not Fault.DUPLICATE]
         twice = [key_shown(key) for key, fault in found.faults.items() if fault is Fault.DUPLICATE]
+        unresolved = found.unresolved
+    is_repaired = not twice and not unresolved
     done = repair_declared(platform, table, monitor, keys, dry_run=dry_run) if keys else None
     if as_json:
         appended = {
             of: [*map(key_shown, getattr(done, of))] if done else [] for of in ("rows", "deletions")
         }
         commit = record(done, "snapshot version") if done else {}
-        print_json({"table": table.name, **commit, **appended, "twice": twice, "dry_run": dry_run})
-        return not twice
+        left = {"twice": twice, "not_compared_ranges": unresolved}
+        print_json({"table": table.name, **commit, **appended, **left, "dry_run": dry_run})
+        return is_repaired
     if done is None:
         say(f"no row of {table.name} is to be repaired")
     else:
@@ -737,7 +741,8 @@ def _repair(
             f"`lakechime trigger seek {table.name} --to beginning --reason …` rebuilds the table"
         )
         say(f"the lake has {key} twice, which a repair does not change: {remedy}")
-    return not twice
+    _print_unresolved(unresolved)
+    return is_repaired
 
 
 def _print_found(found: "Monitored") -> None:
@@ -755,11 +760,7 @@ def _print_found(found: "Monitored") -> None:
         say("the lake has not read past the snapshot: what is missing may still be on its way")
     if found.left_out:
         say(f"{count(found.left_out, 'key')} left out: the lake is past the snapshot with them")
-    if found.unresolved:
-        say(
-            f"{count(found.unresolved, 'range')} not compared: too much differs; repair or "
-            f"rebuild, and compare again"
-        )
+    _print_unresolved(found.unresolved)
     if found.is_truncated:
         say(
             "the table was truncated after the snapshot, so that nothing is known of its rows; "
@@ -767,6 +768,14 @@ def _print_found(found: "Monitored") -> None:
         )
     for column, reason in found.unchecked.items():
         say(f"not compared: {shown(column)}, as {reason}")
+
+
+def _print_unresolved(ranges: int) -> None:
+    if ranges:
+        say(
+            f"{count(ranges, 'range')} not compared: too much differs; repair or rebuild, and "
+            f"compare again"
+        )
 
 
 @app.command()

@@ -15,6 +15,7 @@ from lakechime_dagster.cdc.job import format_of
 from lakechime_dagster.cdc.record import Message, bronze_row
 from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema
 from lakechime_dagster.tables.databases import Database, Limits, Monitor
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
@@ -205,6 +206,17 @@ def test_a_comparison_is_an_error_where_it_is_sure_that_rows_differ(
         severity,
         reported,
     )
+
+
+def test_a_renamed_column_that_the_lake_lacks_is_lacking() -> None:
+    found = compared(unchecked={"amt": LAKE_LACKS, "doc": LAKE_LACKS})
+    table = orders()
+    renamed = replace(
+        table,
+        schema=SourceSchema(names={"amt": "amount", "doc": "text"}),
+        merge=CDCMerge(keys=("id",), except_column_list=("text",)),
+    )
+    assert same(found, renamed).description == "the lake lacks columns of the database: amt"
 
 
 def test_where_a_topic_reports_transactions_a_check_counts_their_changes(

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from lakechime_dagster.cdc.compare import (
     chunks,
     compare,
     confirmed,
+    named_there,
 )
 
 
@@ -117,7 +119,7 @@ def test_the_differences_are_those_of_comparing_each_row(
     }
     assert found.faults == {key: fault for key, fault in all_faults.items() if key not in unreached}
     assert unreached == set() or max_queries is not None
-    assert asked <= (1_000 if max_queries is None else max_queries)
+    assert asked <= 2 + (1_000 if max_queries is None else max_queries)
 
 
 def test_one_row_among_many_is_found_with_few_queries():
@@ -132,6 +134,13 @@ def test_equal_tables_take_one_query_each():
     ours, theirs = a_table(100), a_table(100)
     assert compare(ours, theirs, leaf=1) == Differences({})
     assert (ours.asked, theirs.asked) == (1, 1)
+
+
+def test_a_table_of_many_ranges_is_compared_to_its_end():
+    ours, theirs = a_table(100), a_table(100)
+    theirs.held[99] = (a_key(99), 1)
+    found = compare(ours, theirs, ranges=list(chunks(ours, 2)), max_queries=10)
+    assert found == Differences({a_key(99): Fault.DIFFERENT})
 
 
 def test_a_comparison_that_its_queries_end_has_rows_to_show_and_says_where_it_ended():
@@ -163,3 +172,19 @@ def test_chunks_hold_each_key_once_and_few_rows(source: list[Row], size: int):
     counts = [table.summary(low, high).count for low, high in ranges]
     assert counts[:-1] == [size] * (len(counts) - 1)
     assert counts[-1] < size
+
+
+@pytest.mark.parametrize(
+    ("names", "lake", "there"),
+    [
+        ({}, ["id", "A"], {"id": "id", "A": "A"}),
+        ({"amt": "amount"}, ["id", "Amount"], {"id": "id", "amt": "Amount"}),
+        ({"a": "b", "b": "a"}, ["a", "b"], {"b": "a", "a": "b"}),
+        ({"amt": "amount"}, ["amt", "amount"], {"amt": "amount"}),  # amt was there before
+        ({"amt": "amount"}, ["id", "amt"], {"id": "id"}),  # amount is not there yet
+    ],
+)
+def test_the_lakes_columns_are_compared_with_those_of_which_they_are_other_names(
+    names: dict[str, str], lake: list[str], there: dict[str, str]
+) -> None:
+    assert named_there(names, lake) == there

@@ -4,6 +4,7 @@ found, and nothing else.
 
 import datetime as dt
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,8 @@ from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.tables.cdc import Deletes
 from lakechime_dagster.tables.names import DELETED_AT
 from tests.support.mariadb import MariaDB
-from tests.support.shop import Shop, a_shop
+from tests.support.replica import Replica
+from tests.support.shop import Shop, a_shop, shop_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 
@@ -92,6 +94,28 @@ def test_what_was_lost_is_found_by_its_key_and_nothing_else(shop: Shop):
     }
 
 
+def test_renamed_columns_are_compared_and_repaired_as_the_database_names_them(
+    mariadb: MariaDB, spark: SparkSession, tmp_path: Path
+):
+    names = {"id": "order_id", "note": "amount", "amount": "note"}
+    lake = Replica(spark.newSession(), tmp_path, keys=("order_id",), options={"names": names})
+    with shop_in(mariadb, lake) as shop:
+        clean = look(shop)
+        assert (clean.is_same, clean.source_rows, clean.lake_rows, clean.unchecked) == (
+            True,
+            10,
+            10,
+            {},
+        )
+        shop.insert(11, lose=True)
+        shop.update(2, "lost", lose=True)
+        assert faults(look(shop)) == {"11": Fault.MISSING, "2": Fault.DIFFERENT}
+        assert faults(look(shop, columns=["amount"])) == {"11": Fault.MISSING}
+        repaired(shop.tables, shop.monitor(), [("11",), ("2",)], 1_700_000_000_000)
+        shop.lake.run()
+        assert look(shop).is_same
+
+
 @pytest.mark.tier3
 def test_rows_that_stay_though_they_were_deleted_are_not_compared(shop: Shop):
     shop.lake.options = {"deletes": Deletes.SOFT}
@@ -127,6 +151,7 @@ def test_a_change_on_its_way_is_waited_for_until_the_lake_has_read_past_the_snap
         waited.append(seconds)
         if len(waited) == 2:
             shop.insert(13)
+            shop.messages[-1] = replace(shop.messages[-1], topic_id="created again", offset=0)
         if len(waited) < 3:
             shop.refresh()
 

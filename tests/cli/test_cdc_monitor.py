@@ -104,6 +104,8 @@ def test_rows_that_differ_are_reported_and_put_right_by_messages(
         1,
         [],
     )
+    odd = lakechime("cdc", "compare", NAME, "--repair", "--key", '["two"]')
+    assert (odd.code, "column id: 'two' is no value of bigint" in odd.err) == (1, True)
     rows = [
         row
         for row in read(shop.location("__changes"))

@@ -175,13 +175,17 @@ class Replica:
 
 
 def replica_tables(
-    rows: DeltaLog, bronze: DeltaLog, state: DeltaLog, messages: MessageFormat
+    rows: DeltaLog,
+    bronze: DeltaLog,
+    state: DeltaLog,
+    messages: MessageFormat,
+    names: Mapping[str, str] | None = None,
 ) -> ReplicaTables:
     """The tables of `orders`, as monitors, repairs and loads look at them."""
     return ReplicaTables(
         name="orders",
-        keys=messages.keys,
         format=messages,
+        names=names or {},
         rows=rows,
         bronze=bronze,
         state=state,

@@ -114,7 +114,7 @@ class Shop:
         rows, bronze, state = (
             lake.log(f"orders{suffix}") for suffix in ("", "__changes", "__state")
         )
-        return replica_tables(rows, bronze, state, lake.format)
+        return replica_tables(rows, bronze, state, lake.format, lake.options.get("names"))
 
     def monitor(self, **declared: Any) -> Monitor:
         return Monitor(**{"database": Database(self.url, f"{self.schema}.orders"), **declared})
