@@ -165,9 +165,15 @@ def impact(
     refs = [lineage.ref(name) for name in names]
     found = lineage.reached(refs)
     unaffected = lineage.unaffected(refs, found)
-    consumers = lineage.consumers(refs, found)
+    before = found if depth is None else lineage.reached(refs, depth=depth - 1)
+    consumers = [
+        one
+        for one in lineage.consumers(refs, before)
+        if kind is None or one.certainty is _certainty(kind)
+    ]
     if depth is not None or kind is not None:
         found = lineage.reached(refs, depth=depth, kind=_certainty(kind))
+    found = replace(found, tables=found.tables[:limit], more=len(found.tables[limit:]))
     unknown = lineage.unknown(refs)
     if as_json:
         ways = [
@@ -182,10 +188,9 @@ def impact(
         print_json(_document(lineage, refs, found, unknown) | more)
         return
     since_shown = when(lineage.since_ms) or "ever"
-    shown = replace(found, tables=found.tables[:limit], more=len(found.tables[limit:]))
     _print_tables(
         lineage,
-        shown,
+        found,
         f"nothing reads {', '.join(map(str, refs))}, as far as runs recorded since {since_shown}",
     )
     _print_consumers(lineage, consumers)
@@ -365,7 +370,7 @@ def ingest(
 
     Without a file, new rows of the declared audit tables are read. A line that cannot be read is
     reported and does not stop the others; a repeat changes nothing. The exit code is 1 when a line
-    was refused.
+    or row was refused.
     """
     from lakechime_dagster.lineage.ingest import lineage_ingest
 
@@ -442,11 +447,12 @@ def _read_logs(table: str | None, as_json: bool) -> None:
     found = {one.table: read_query_log(platform, lake, one, ingest) for one in several}
     if as_json:
         print_json({"logs": [{"table": name, **_taken(one)} for name, one in found.items()]})
-        return
-    if not found:
+    elif not found:
         say("no audit table is declared; write Lake(…, query_logs=[QueryLog(…)])")
-    for name, one in found.items():
+    for name, one in () if as_json else found.items():
         _print_taken(name, "row", one)
+    if any(one.refused for one in found.values()):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -557,6 +563,8 @@ def plan(
     that is not accepted in lineage.json is as bad as `--fail-on`.
     """
     if against is not None:
+        if out is not None or check:
+            raise common.wrong("--against", "writes and checks no file; leave out --out, --check")
         _compare(against, fail_on, accept, reason, as_json)
         return
     if accept is not None:
@@ -637,8 +645,8 @@ def _compare(
     worst = _checked(fail_on)
     before, own = read_manifest(against), _manifest_path()
     accepted = read_manifest(own).accepted if own.exists() else {}
-    if own.exists() and not own.samefile(against):  # what is merged is accepted no more
-        accepted = dict(accepted.items() - before.accepted.items())
+    merged = {} if own.exists() and own.samefile(against) else before.accepted
+    accepted = dict(accepted.items() - merged.items())  # what is merged is accepted no more
     platform, why_not = open_platform_without_store()
     lake = declared_lake(platform.settings)
     after = planned_manifest(lake, platform, note, before, only_manifest=True)
@@ -650,7 +658,10 @@ def _compare(
     )
     found, readers = with_accepted(read.findings, accepted), read.readers
     if accept is not None:
-        _accept(own, read, accept, reason)
+        if reason == merged.get(accept):
+            why = "is that of the other manifest, which is accepted no more; say why again"
+            raise common.wrong("--reason", why)
+        _accept(own, read, accept, reason, as_json)
         return
     if as_json:
         findings = [_finding(one, readers.get(one.key, ())) for one in found]
@@ -715,7 +726,7 @@ def _checked(fail_on: str) -> Class | None:
         ) from None
 
 
-def _accept(path: Path, read: "ReadFindings", key: str, reason: str | None) -> None:
+def _accept(path: Path, read: "ReadFindings", key: str, reason: str | None, as_json: bool) -> None:
     """Keep that a finding is accepted, and forget those that are no longer found."""
     from lakechime_dagster.lineage.manifest import read_manifest
 
@@ -732,7 +743,7 @@ def _accept(path: Path, read: "ReadFindings", key: str, reason: str | None) -> N
     found = {_without_kind(one) for one in keys}
     kept = {known: why for known, why in own.accepted.items() if _without_kind(known) in found}
     path.write_text(replace(own, accepted={**kept, key: str(reason)}).to_json(), encoding="utf-8")
-    say(f"accepted in {path}: {key}")
+    answer(as_json, {"accepted": key, "file": path}, f"accepted in {path}: {key}")
 
 
 def _without_kind(key: str) -> str:

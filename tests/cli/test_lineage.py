@@ -99,6 +99,8 @@ def test_what_a_column_leads_to_is_reported_with_kind_columns_owners_and_way(rec
     ]
     assert reported["tables"][1]["last_seen_ts"] == reported["recorded_since_ts"] == DAY
     assert reported["unknown"] == []
+    first = recorded("lineage", "impact", "bronze.flights.dep_delay", "--limit", "2", "--json").json
+    assert (first["tables"], first["more"]) == (reported["tables"][:2], 3)
 
 
 def test_what_another_program_reports_of_a_table_spares_it_nothing_that_its_subscription_may_read(
@@ -310,6 +312,9 @@ def test_dashboards_that_read_what_is_hit_are_reported_with_owner_and_when(recor
     assert (
         recorded("lineage", "impact", "bronze.weather.wind_speed", "--json").json["consumers"] == []
     )
+    for more in (("--depth", "2"), ("--kind", "indirect")):
+        narrow = recorded("lineage", "impact", "bronze.flights.dep_delay", *more, "--json").json
+        assert narrow["consumers"] == []
     readers = recorded("lineage", "impact", "gold.route_hour.avg", "--depth", "1")
     assert "Delays" in readers.out
     assert "Reads of other programs are recorded by audit since" in readers.out

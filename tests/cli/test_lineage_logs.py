@@ -96,6 +96,9 @@ def test_a_table_that_was_recreated_is_read_from_its_beginning(shop: Cli) -> Non
     shutil.rmtree(shop.home / "warehouse" / "audit")
     audited(shop, (READ, 3, "FINISHED", "joe", None))
     assert shop("lineage", "ingest", "--json").json["logs"][0]["documents"] == 1
+    audited(shop, ("SELEC (", 4, "FINISHED", "joe", None))
+    answer = shop("lineage", "ingest", "--json")
+    assert (len(answer.json["logs"][0]["refused"]), answer.code) == (1, 1)
 
 
 @pytest.mark.parametrize(

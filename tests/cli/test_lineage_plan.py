@@ -69,6 +69,8 @@ def test_the_manifest_is_written_checked_and_compared(
     assert (
         lakechime("lineage", "plan", "--against", file).out == "No table, row or value changes.\n"
     )
+    both = lakechime("lineage", "plan", "--against", file, "--check")
+    assert (both.code, "leave out" in both.err) == (2, True)
 
     code(times=3)
     changed = lakechime("lineage", "plan", "--out", file, "--check")
@@ -188,10 +190,16 @@ def test_what_is_accepted_goes_with_the_change_until_it_is_another_one(
         replace(read_manifest(Path(main)), accepted=read_manifest(own).accepted).to_json(),
         encoding="utf-8",
     )
-    assert (
-        lakechime("lineage", "plan", "--against", str(merged), "--fail-on", "values change").code
-        == 1
-    )
+    asked = ("lineage", "plan", "--against", str(merged), "--fail-on", "values change")
+    assert lakechime(*asked).code == 1
+    same = lakechime(*asked, "--accept", others[0], "--reason", "and this")
+    assert (same.code, "say why again" in same.err) == (2, True)
+    for key in others:
+        assert lakechime(*asked, "--accept", key, "--reason", "once more", "--json").json == {
+            "accepted": key,
+            "file": str(own),
+        }
+    assert lakechime(*asked).code == 0
     own.unlink()
     nowhere = gate("--accept", others[0], "--reason", "agreed")
     assert (nowhere.code, "lakechime lineage plan" in nowhere.err) == (3, True)
