@@ -118,14 +118,10 @@ def affected(own: Sequence[Finding], before: Manifest, after: Manifest) -> Itera
             paths = Paths(network, found, certainty)
             for node in found.nodes.tolist():
                 if node not in reached and (path := paths.of(node)):
-                    finding = _affected(change, path, is_sure=certainty is Certainty.INDIRECT)
-                    yield from (
-                        ()
-                        if finding.column
-                        and "may read" in finding.what
-                        and tables[finding.table].unknown
-                        else (finding,)
-                    )
+                    target = path[-1].target
+                    is_perhaps = target.column and NOT_KNOWN in path[-1].kinds
+                    if not (is_perhaps and tables[target.table].unknown):
+                        yield _affected(change, path, is_sure=certainty is Certainty.INDIRECT)
                 reached.add(node)
 
 
@@ -158,9 +154,10 @@ def compare(before: Manifest, after: Manifest) -> tuple[Finding, ...]:
         for name in after.tables
         for finding in _own_changes(before.tables.get(name), after.tables[name])
     ]
-    own += [_removed(before, name) for name in before.tables if name not in after.tables]
+    own += [_removed(before, after, name) for name in before.tables if name not in after.tables]
     tables = {**before.tables, **after.tables}
-    found = _once([*own, *affected(own, before, after)])
+    others = (one for one in affected(own, before, after) if one.table in after.tables)
+    found = _once([*own, *others])
     return sorted_findings(replace(one, owner=tables[one.table].owner) for one in found)
 
 
@@ -299,8 +296,9 @@ def _nullability(before: PlannedColumn, after: PlannedColumn) -> str:
     return "may be null, which was not so" if after.nullable else "is never null, which was not so"
 
 
-def _removed(before: Manifest, name: str) -> Finding:
-    is_read = any(name in table.inputs for table in before.tables.values())
+def _removed(before: Manifest, after: Manifest, name: str) -> Finding:
+    kept = before.tables.keys() & after.tables.keys()
+    is_read = any(name in before.tables[reader].inputs for reader in kept)
     return Finding(
         kind=Class.BREAKS if is_read else Class.INFORMS, table=name, column=None, what=NO_TABLE
     )

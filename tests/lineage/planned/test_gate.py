@@ -131,6 +131,18 @@ def test_another_type_breaks_and_its_readers_have_other_values() -> None:
     }
 
 
+def test_a_table_that_goes_with_all_its_readers_breaks_none() -> None:
+    before = make_manifest(SOURCE, PAID, TOWNS)
+    gone = compare(before, make_manifest(SOURCE))
+    assert [(one.kind, one.table) for one in gone] == [
+        (Class.INFORMS, "gold.towns"),
+        (Class.INFORMS, "silver.paid"),
+    ]
+    without = replace(PAID, columns=PAID.columns[:1])  # its reader goes with the column
+    assert {one.kind for one in compare(before, make_manifest(SOURCE, without))} == {Class.INFORMS}
+    assert Class.BREAKS in {one.kind for one in compare(before, make_manifest(SOURCE, TOWNS))}
+
+
 def test_what_does_not_resolve_any_more_breaks_and_who_waits_for_it_is_unsure() -> None:
     broken = replace(TOWNS, columns=(), unknown=("[UNRESOLVED_COLUMN] twice",))
     assert found(broken) == {(Class.BREAKS, "gold.towns", None)}
