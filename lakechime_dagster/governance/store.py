@@ -211,7 +211,9 @@ class Notifications:
             self._locked(connection, change_id)
             message = message_table.c
             sent = sa.select(message.message_id).where(
-                message.change_id == change_id, message.owner == owner
+                message.change_id == change_id,
+                message.owner == owner,
+                message.state != MessageState.WAITING.value,
             )
             if connection.execute(sent.limit(1)).first() is None:
                 raise NotFoundError(

@@ -126,6 +126,10 @@ def test_what_a_dead_sender_may_have_sent_is_sent_again_only_where_a_person_says
 
 def test_an_owner_who_was_notified_acknowledges_once(engine: Engine) -> None:
     several, kept = announced(engine)
+    send_all(several, kept, "refused")
+    with pytest.raises(NotFoundError, match="bo was not notified"):
+        several.acknowledge(kept.change_id, "bo", "bea")
+    send_all(several, kept)
     first = several.acknowledge(kept.change_id, "bo", "bea", "we moved")
     assert several.acknowledge(kept.change_id, "bo", "another") == first
     assert several.acknowledgements(kept.change_id) == [first]
