@@ -526,8 +526,8 @@ def decide(
         )
     except DeclarationError as error:
         raise common.wrong("PATH" if error.field == "of" else "KIND", error.remedy) from None
-    for each in several if is_declared else ():
-        hints.end(one.group.stream.name, one.known.type, each, dry_run=dry_run)
+    if is_declared:
+        hints.end(one.group.stream.name, one.known.type, *several, dry_run=dry_run)
     for each in () if dry_run else decided:
         hints.add(one.group.stream.name, each, by)
     document = {
@@ -641,7 +641,9 @@ def replay(
             "dry_run": dry_run,
         }
         if not cancel and not (
-            one.known.schema_version if rebuild else one.known.checkpoint.commits
+            (one.known.schema_version or one.known.error)
+            if rebuild
+            else one.known.checkpoint.commits
         ):
             raise NotFoundError(
                 f"{shown(one.known.type)} has no table, so that there is nothing to replay into; "

@@ -337,11 +337,16 @@ class SqlEventTypes:
     def retry(self, group: str, types: Collection[str]) -> list[str]:
         """Let the next execution try these of a group's types that failed, and launch it at once;
         their names.
+
+        Pauses begin again: an execution under way may fail yet, as it read what was before.
         """
         failed = (*self._is(group), _type.failures > 0, _type.type.in_(list(types)))
         with writing(self.engine) as connection:
             made_due = (
-                sa.update(event_type).where(*failed).values(due_ts=AT_ONCE).returning(_type.type)
+                sa.update(event_type)
+                .where(*failed)
+                .values(due_ts=AT_ONCE, failures=1)
+                .returning(_type.type)
             )
             return sorted(connection.execute(made_due).scalars())
 
@@ -692,22 +697,23 @@ class Hints:
                 sa.insert(type_hint).values(deployment=self.deployment, stream=stream, **values)
             )
 
-    def end(self, stream: str, type_name: str, of: str, *, dry_run: bool = False) -> None:
-        """From now on the declaration holds again; a dry run only checks whether it would.
+    def end(self, stream: str, type_name: str, *several: str, dry_run: bool = False) -> None:
+        """From now on the declaration holds again of each of these; a dry run only checks whether
+        it would.
 
         Raises:
-            NotFoundError: there is no such hint.
+            NotFoundError: there is no hint about any of them.
         """
         if not any(
-            one.hint.type == type_name and one.hint.of == of for one in self.holding(stream)
+            one.hint.type == type_name and one.hint.of in several for one in self.holding(stream)
         ):
             raise NotFoundError(
-                f"there is no decision about {shown(of)} of {shown(type_name)}; see `lakechime "
-                f"schema show`"
+                f"there is no decision about {', '.join(map(shown, several))} of "
+                f"{shown(type_name)}; see `lakechime schema show`"
             )
         if not dry_run:
             with writing(self.engine) as connection:
-                same = self._same(stream, type_name, of)
+                same = self._same(stream, type_name, *several)
                 connection.execute(
                     sa.update(type_hint).where(*same).values(ended_ts=now_ms(connection))
                 )
@@ -729,11 +735,13 @@ class Hints:
                 )
             ]
 
-    def _same(self, stream: str, type_name: str, of: str) -> tuple[sa.ColumnElement[bool], ...]:
+    def _same(
+        self, stream: str, type_name: str, *several: str
+    ) -> tuple[sa.ColumnElement[bool], ...]:
         hint = type_hint.c
         of_stream = (
             hint.deployment == self.deployment,
             hint.stream == stream,
             hint.type == type_name,
         )
-        return (*of_stream, hint.of == of, hint.ended_ts.is_(None))
+        return (*of_stream, hint.of.in_(several), hint.ended_ts.is_(None))

@@ -220,6 +220,8 @@ def test_a_replay_of_a_type_without_a_table_is_refused(lakechime: Cli, decided: 
         answer = lakechime("schema", "replay", "shop_wait", *more, *WHY)
         assert (answer.code, "'shop_wait' has no table" in answer.err) == (3, True)
     assert event_requests(lakechime.platform).of("shop.shop_wait") == []
+    decided.step(fails={"shop_wait": "its events cannot be separated; rebuild it"})
+    assert lakechime("schema", "replay", "shop_wait", "--rebuild", *WHY).code == 0
 
 
 def test_a_replay_that_waits_may_be_cancelled(lakechime: Cli, decided: Game) -> None:

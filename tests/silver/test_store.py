@@ -131,7 +131,11 @@ def test_a_type_that_failed_keeps_its_checkpoint_and_is_due_after_a_pause(
     assert types.left("shop") == [
         LeftType(type="buy", has_failed=True, is_due=False, due_ts=known.due_ts, error="no room")
     ]
+    for number in range(3):
+        complete(types, f"f{number}", result(5, error="no room"))
     assert (types.retry("shop", ["buy"]), types.left("shop")[0].is_due) == (["buy"], True)
+    complete(types, "f3", result(5, error="no room"))  # which was under way
+    assert types.left("shop")[0].due_ts <= measures(types).now + 60_000
     complete(types, "e2", result(5, step=1))
     known = types.types("shop")["buy"]
     assert (known.failures, known.due_ts, known.error) == (0, 0, "")
@@ -415,6 +419,8 @@ def test_of_several_decisions_about_the_same_the_newest_holds_until_it_is_ended(
     hints.end("game", "buy", "/price", dry_run=True)
     hints.end("game", "buy", "/price")
     assert holding() == [("buy", "kinds", "evolve"), ("sell", "/price", "long")]
+    hints.end("game", "buy", "tables", "kinds")
+    assert holding() == [("sell", "/price", "long")]
     with pytest.raises(NotFoundError, match="there is no decision about '/price' of 'buy'"):
         hints.end("game", "buy", "/price")
     assert hints.holding("other") == Hints(engine, "another").holding("game") == []

@@ -13,6 +13,7 @@ from lakechime_dagster.dce.events import OperationType
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.silver import replay
 from lakechime_dagster.silver.results import RequestKind, TypeResult
+from lakechime_dagster.silver.schema import TypeCheckpoint
 from tests.spark.events.test_replaying import versions
 from tests.support.streams import Stream, event, late, request, stream
 
@@ -161,7 +162,9 @@ def test_a_table_goes_on_whose_stream_was_recreated(game: Stream) -> None:
 
 def test_a_table_goes_on_whose_stream_can_no_longer_report_what_came(game: Stream) -> None:
     number_first(game)
-    game.drop(event("buy", price=5), event("gift", n=1))
+    uid = game.end().table_uid
+    game.types.register([game.group], ["coin"], TypeCheckpoint(uid=uid, version=2))
+    game.drop(event("buy", price=5), event("gift", n=1), event("coin", n=2))
     game.ingest()
     game.drop(event("sell", n=2))
     game.ingest()
@@ -172,11 +175,14 @@ def test_a_table_goes_on_whose_stream_can_no_longer_report_what_came(game: Strea
         in failed["buy"].error
     )
     assert failed["gift"].written == 1
-    done = rebuild(game, now_ms=2**60)
-    assert (done.error, [row.get("price__v_long") for row in game.rows("buy")]) == (
+    coin = request("coin", RequestKind.REBUILD)
+    done = game.run(2**60, replays={**ASKED, "coin": coin})
+    assert (done["buy"].error, [row.get("price__v_long") for row in game.rows("buy")]) == (
         "",
         [3, None, 5],
     )
+    assert failed["coin"].error == failed["buy"].error  # and it had no table
+    assert (done["coin"].error, game.payloads("coin")) == ("", [{"type": "coin", "n": 2}])
     game.drop(event("buy", price=6))
     assert game.run()["buy"].written == 1
 
