@@ -144,14 +144,13 @@ def ingest(
     )
     if job.reprocess is None:
         return done
-    committed = done.result.committed
-    found = (
-        RequestDone(request_id=job.reprocess)
-        if committed is None
-        else RequestDone.of(committed.commit_metadata.facts)
-    )
-    if found is None:
-        return done
+    target = platform.log_at(job.location, job.name)
+    committed = done.result.committed or target.last_committed(running.execution.consumer)
+    found = None if committed is None else RequestDone.of(committed.commit_metadata.facts)
+    if found is None or found.request_id != job.reprocess:
+        if done.result.committed is not None:
+            return done
+        found = RequestDone(request_id=job.reprocess)
     event_requests(platform).close(running.execution.execution_id, found)
     return replace(done, facts={"rows reprocessed": found.added})
 

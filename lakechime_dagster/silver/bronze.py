@@ -67,6 +67,7 @@ from lakechime_dagster.tables.sources import JsonLines, KafkaTopic, TableRows
 from lakechime_dagster.triggers.consumers import (
     Checkpoint,
     CommitMetadata,
+    ConsumerId,
     FileOffsets,
     KafkaOffsets,
     ranges_between,
@@ -77,7 +78,7 @@ RECREATED = (
     "it was recreated, and is read from its beginning; rows of the former table that were not read "
     "are gone"
 )
-_PAYLOAD = "payload"
+PAYLOAD = "payload"
 
 
 def rows_of_table(
@@ -105,7 +106,7 @@ def rows_of_table(
     ):
         raise _refusal(job, source, range_, read, commit_metadata)
     how = SourceResult(
-        alias=_PAYLOAD,
+        alias=PAYLOAD,
         table=source.name,
         method=read.method.value,
         verdict=read.verdict,
@@ -245,7 +246,7 @@ class _Rows:
         return rows.select(
             source.alias("_src"),
             F.col("_metadata.file_modification_time").alias("sent_at"),
-            content.alias(_PAYLOAD),
+            content.alias(PAYLOAD),
         )
 
     @cached_property
@@ -480,7 +481,6 @@ class _Scan:
         )
 
 
-PAYLOAD = "payload"
 SCHEMA = StructType(
     [
         StructField("_src", StringType()),
@@ -604,7 +604,7 @@ def ingest_events(
         )  # a type and a variation beside each other
 
     with session_confs(spark, SMALL_PAGES):
-        again, done = _reprocessed(spark, job, open_log)
+        again, done = _reprocessed(spark, job, commit_metadata.consumer, open_log)
         commit_metadata = (
             commit_metadata
             if done is None
@@ -625,12 +625,17 @@ def ingest_events(
 
 
 def _reprocessed(
-    spark: SparkSession, job: EventJob, open_log: OpenLog
+    spark: SparkSession, job: EventJob, consumer: ConsumerId, open_log: OpenLog
 ) -> tuple[list[DataFrame], RequestDone | None]:
     """The rows that reprocessing adds, and what is recorded of it; None where none is asked for."""
     if job.reprocess is None:
         return [], None
-    rows = reprocessed(spark, job, open_log(job.location, job.name))
+    log = open_log(job.location, job.name)
+    last = log.last_committed(consumer)
+    done = None if last is None else RequestDone.of(last.commit_metadata.facts)
+    if done is not None and done.request_id == job.reprocess:
+        return [], done  # by an execution that died before it closed the request
+    rows = reprocessed(spark, job, log)
     count = 0 if rows is None else reprocess_of(rows).rows
     return [rows] if rows is not None and count else [], RequestDone(
         request_id=job.reprocess, added=count

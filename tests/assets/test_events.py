@@ -128,8 +128,8 @@ def game(
     return Game(instance, definitions, open_platform(), events_home / "in")
 
 
-def lake(folder: str = "in") -> Lake:
-    stream = event_stream("game", source=JsonLines(folder), producer_field="$.title")
+def lake(folder: str = "in", **options: Any) -> Lake:
+    stream = event_stream("game", source=JsonLines(folder), producer_field="$.title", **options)
     return Lake("ev", [stream, event_group("shop", stream, match="shop.*", owner="team:shop")])
 
 
@@ -424,6 +424,26 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(
         "shop.gift": 1,
         "shop.sell": 4,
     }
+
+
+@spark
+def test_the_result_of_reprocessing_is_recorded_though_the_run_died_after_its_commit(
+    game: Game, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    game.ingest(b'{"kind": "shop.buy", "n": 1}')
+    corrected = build_definitions(lake(str(game.folder), type_field="$.kind"))
+    game = replace(game, definitions=corrected)
+    requests = event_requests(game.platform)
+    requests.ask("game.events", RequestKind.REPROCESS, By(who="me", reason="the type is the kind"))
+    with monkeypatch.context() as patched:
+        patched.setattr(events, "event_requests", dies)
+        with pytest.raises(KeyboardInterrupt):
+            game.run_of("game_events", "ev__tables")
+    game.tick("game_events")
+    game.let_pass()
+    assert game.run_of("game_events", "ev__tables").success
+    (one,) = requests.of("game.events")
+    assert one.done == RequestDone(request_id=one.request.request_id, added=1)
 
 
 @spark

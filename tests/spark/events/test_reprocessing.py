@@ -111,7 +111,7 @@ def test_attempts_at_a_step_reprocess_once_whoever_comes_first(stream: Stream) -
     assert fence.committed is not None
     assert (fence.outcome, fence.committed.commit_metadata.facts, len(reported(stream))) == (
         Outcome.FENCED,
-        {"request": 1, "replaced": 0, "added": 0, "removed": 0},
+        {"request": 1, "replaced": 0, "added": 2, "removed": 0},
         4,
     )
 
