@@ -149,11 +149,6 @@ class Column:
         return kind in _TAKES[self.holds]
 
     @property
-    def is_single(self) -> bool:
-        """Whether it holds single values, and no others."""
-        return self.holds is not Holds.OBJECT and self.element is None
-
-    @property
     def leaves(self) -> int:
         """How many columns of single values it has, itself or within."""
         if self.holds is Holds.ARRAY and self.element is not None:
@@ -750,7 +745,8 @@ def learned(
         if not one.is_joined:
             (enlarging if is_larger else others).append(one)
         observed = Variation(observed.kinds | one.variation.kinds)
-    schema = next_schema(TypeSchema() if is_rebuild else known.schema, observed, contract)
+    before = TypeSchema() if is_rebuild else known.schema
+    schema = next_schema(before, observed, contract)
     is_new = schema != known.schema or not known.schema_version
     if not is_new and not enlarging and not others and observed == known.observed:
         return None
@@ -767,9 +763,7 @@ def learned(
         before=known.schema_version,
         is_rebuild=is_rebuild,
         decision="\n".join([*(["rebuild"] if is_rebuild else []), *columns]) or "no column",
-        breaking=()
-        if is_rebuild
-        else breaking(known.observed, known.schema, came, schema, contract),
+        breaking=breaking(known.observed, before, came, schema, contract),
     )
 
 

@@ -30,7 +30,11 @@ def prototype(text: str, producer: str | None = None) -> Prototype:
 
 
 def after(
-    known: KnownType, *texts: str, contract: Contract | None = None, by: Sequence[str | None] = ()
+    known: KnownType,
+    *texts: str,
+    contract: Contract | None = None,
+    by: Sequence[str | None] = (),
+    is_rebuild: bool = False,
 ) -> tuple[KnownType, list[Reported]]:
     """What is known after a step, and what it broke."""
     who = [*by, *[None] * (len(texts) - len(by))]
@@ -38,6 +42,7 @@ def after(
         known,
         [prototype(text, producer) for text, producer in zip(texts, who, strict=True)],
         contract or Contract(),
+        is_rebuild=is_rebuild,
     )
     if one is None:
         return known, []
@@ -100,6 +105,7 @@ def test_what_has_no_column_for_a_cap_breaks_also_at_the_birth_of_a_table() -> N
     wide = json.dumps({f"f{number:04}": number for number in range(900)})
     known, reported = after(NEW, wide, by=["web"])
     assert (reported[0], len(reported)) == (("/f0500", "long", "cap", "web"), MAX_BREAKING)
+    assert after(NEW, wide, by=["web"], is_rebuild=True)[1] == reported
     assert after(known, '{"f0000":"x","g":{},"f0500":5}')[1] == [("/f0000", "string", "cap", None)]
 
 
