@@ -154,17 +154,14 @@ def _consumer(replica: Replica, name: str, waits: bool) -> Consumer:
 MOST_NAMED = 20  # tables by whose names ends are selected before they are parsed
 
 
-def transactions_counted(
-    replica: Replica, monitor: Monitor, since_ms: int | None = None
-) -> Counted:
-    """The transactions that ended since a time, or within a day, with the changes of theirs that
-    arrived.
+def transactions_counted(replica: Replica, monitor: Monitor) -> Counted:
+    """The transactions that ended within a day, with the changes of theirs that arrived.
 
-    The cost grows with the messages of that time, not with the table. A transaction whose changes
+    The cost grows with the messages of that day, not with the table. A transaction whose changes
     may be on their way is waited for as long as the monitor lets the table be behind.
     """
     now_ms = replica.platform.store.now()
-    since_ms = now_ms - DAY_MS if since_ms is None else since_ms
+    since_ms = now_ms - DAY_MS
     arrived = _arrived(replica, since_ms - DAY_MS)
     ends = _ends(replica, since_ms, arrived.sources)
     return counted(ends, arrived, now_ms, round(monitor.limits.behind.total_seconds() * 1000))

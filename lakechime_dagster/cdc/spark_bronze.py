@@ -180,7 +180,7 @@ STATISTICS = {
 def ingest(
     spark: SparkSession, job: BronzeJob, commit_metadata: CommitMetadata, open_log: OpenLog
 ) -> TableResult:
-    """One attempt at one step of a table of messages, as `sources.step.ingest_step` says; its rows
+    """One attempt at one step of a table of messages, as `ingest_step` describes it; its rows
     are counted by their kinds.
     """
     properties = PROPERTIES | STATISTICS

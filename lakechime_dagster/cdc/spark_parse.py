@@ -740,7 +740,7 @@ AS_OF = "state"  # among the facts of a commit of the state: the version that it
 
 @dataclass(frozen=True)
 class Parsing:
-    """What one attempt hears of its messages by.
+    """What one attempt parses its messages with.
 
     Attributes:
         spark: The session.

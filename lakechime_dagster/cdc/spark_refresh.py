@@ -192,7 +192,7 @@ def refresh_cdc(
         job: What to read and how to merge.
         commit_metadata: Consumer, step, attempt and the end that the commits will record.
         open_log: Gives the log of a table by location and table name, such as
-            `capture.delta.DeltaLog`.
+            `formats.delta.DeltaLog`.
 
     Raises:
         ConsumerConflictError: the consumer has moved on.

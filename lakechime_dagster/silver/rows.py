@@ -53,7 +53,7 @@ def payload_type(schema: TypeSchema) -> StructType:
 
 
 def from_row(text: SparkColumn, schema: TypeSchema) -> SparkColumn:
-    """A struct of the columns from a row as `schema.shape` gives it."""
+    """A struct of the columns from a row as `shape.shaped` gives it."""
     return F.from_json(text, payload_type(schema), JSON_OPTIONS)
 
 

@@ -288,7 +288,7 @@ def ingest_step(
         job: What to read and how.
         commit_metadata: Consumer, step, attempt and the end that the commit will record.
         open_log: Gives the log of a table by location and table name, such as
-            `capture.delta.DeltaLog`.
+            `formats.delta.DeltaLog`.
         rows_between: What the source holds, as rows of `schema`.
         schema: Of the table.
         kinds: An expression over its columns, by which the result counts the rows.

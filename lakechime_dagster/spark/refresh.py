@@ -105,7 +105,7 @@ def refresh(
         commit_metadata: Consumer, step, attempt and the end that the commit will record. The
             watermark is completed from the rows.
         open_log: Gives the log of a table by location and table name, such as
-            `capture.delta.DeltaLog`.
+            `formats.delta.DeltaLog`.
         observer: Sees the computation before any row of it is computed; what it raises ends the
             attempt.
 

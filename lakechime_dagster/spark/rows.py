@@ -258,7 +258,7 @@ class Difference:
 
     `changes` holds, where they were asked for, one row per key that differs, with its OPERATION:
     the new values for I and U, the old key for D. It is in memory until it is unpersisted. `groups`
-    are the values of the columns that were asked for, plain (`literals.plain`), among which
+    are the values of the columns that were asked for, plain (`session.plain`), among which
     anything differs. `changed` names, where they were asked for, the columns in which rows that
     stay differ.
     """

@@ -63,11 +63,11 @@ class Orders:
         ]
         self.shop.write("__changes", rows, BRONZE)
 
-    def counted(self, minutes: int = 1, since_ms: int | None = None) -> Counted:
+    def counted(self, minutes: int = 1) -> Counted:
         """So many minutes after the last message was written."""
         self.clock(max(CAPTURES[self.name].written.values()) + minutes * MINUTE)
         return transactions_counted(
-            Replica(self.shop.lakechime.platform, self.shop.table), UNDECLARED, since_ms
+            Replica(self.shop.lakechime.platform, self.shop.table), UNDECLARED
         )
 
 
