@@ -139,7 +139,6 @@ def keep(engine: Engine, subscriptions: list[Subscription]) -> None:
                 "cluster": subscription.cluster,
                 "tag_keys": sorted(subscription.trigger.tags),
                 "is_partitioned": subscription.is_partitioned,
-                "refires": subscription.refires,
                 "activated_ts": 0,
                 "start": checkpoint,
             }

@@ -181,11 +181,7 @@ def _of_consumers(found: Measures) -> Metric:
 
 def _state(one: GroupMeasures, *, is_behind: bool) -> str:
     """Failed where a person or another attempt is needed, live where there is work, else idle."""
-    if (
-        one.state in (ConsumerState.BLOCKED, ConsumerState.STALE)
-        or one.attempt > 1
-        or one.stuck_ts is not None
-    ):
+    if one.state is ConsumerState.BLOCKED or one.attempt > 1 or one.stuck_ts is not None:
         return "failed"
     return "live" if one.open_ts is not None or is_behind else "idle"
 

@@ -125,7 +125,7 @@ ALARMS = (
         'lakechime_group_state{state="failed"} == 1',
         "5m",
         "critical",
-        "Group {{ $labels.group }} is blocked, stale or retried; lakechime status shows more.",
+        "Group {{ $labels.group }} is blocked or retried; lakechime status shows more.",
     ),
     Alarm(
         "LakechimeGroupLate",
@@ -161,7 +161,7 @@ ALARMS = (
     ),
     Alarm(
         "LakechimeConsumerBlocked",
-        'sum(lakechime_consumers{state=~"blocked|stale"}) > 0',
+        'sum(lakechime_consumers{state="blocked"}) > 0',
         "5m",
         "critical",
         "{{ $value }} consumers wait for a person; lakechime status shows which.",

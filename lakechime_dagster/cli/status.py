@@ -48,16 +48,14 @@ def status(as_json: Json = False) -> None:
         "tables": len(tables),
         "events": sum(table.events for table in tables),
         "newest_event_ts": newest,
-        "consumers_blocked": sum(
-            subscription.blocked + subscription.stale for subscription in subscriptions
-        ),
+        "consumers_blocked": sum(subscription.blocked for subscription in subscriptions),
         "warm_driver": _warm_driver(settings),
     }
     alarms = kept(settings.home)
     triggers = [
         record(
             one,
-            "waiting open stale blocked",
+            "waiting open blocked",
             name=one.row.name,
             paused=one.row.paused_ts is not None,
         )
@@ -69,7 +67,7 @@ def status(as_json: Json = False) -> None:
     print_facts(document | {"newest_event_ts": when(newest) or "none"})
     say("")
     print_documents(
-        triggers, "name paused waiting open blocked stale", empty="no trigger has been active yet"
+        triggers, "name paused waiting open blocked", empty="no trigger has been active yet"
     )
     if alarms:
         say("")

@@ -61,10 +61,6 @@ def expire(
             help="Events registered before a time, or older than 30d, 12h.",
         ),
     ],
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Also events that a consumer still needs; it is STALE then."),
-    ] = False,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
@@ -74,7 +70,7 @@ def expire(
     A trigger that is no longer declared needs its events until `lakechime trigger forget`.
     """
     from lakechime_dagster.triggers.retention import expire as expired
-    from lakechime_dagster.triggers.retention import mark_stale, needed_after, needs
+    from lakechime_dagster.triggers.retention import needed_after, needs
 
     platform = open_platform(dry_run=dry_run)
     before_ms = common.past_milliseconds("--before", before, platform.store.now())
@@ -83,14 +79,12 @@ def expire(
         before_ms,
         needed=needed_after,
         dry_run=dry_run,
-        force=force,
-        when_forced=mark_stale,
     )
     by = {table: need.subscription for table, need in needs(platform.store.engine).items()}
     tables = [
         record(
             one,
-            "table cluster compacted needed forced",
+            "table cluster compacted needed",
             needed_by=by.get(one.table) if one.needed else None,
         )
         for one in report.tables
@@ -105,4 +99,4 @@ def expire(
         f"{would_be(dry_run, 'compacted')}"
     )
     say(f"{compacted}; {report.held_back:,} still needed")
-    print_documents(tables, "table compacted needed needed_by forced")
+    print_documents(tables, "table compacted needed needed_by")

@@ -53,7 +53,7 @@ app = typer.Typer(
 Name = Annotated[
     str, typer.Argument(help="The trigger's name, as `lakechime trigger show` lists it.")
 ]
-NOT_ACTIVE = {"waiting": None, "open": 0, "stale": 0, "consumers": 0, "blocked": 0}
+NOT_ACTIVE = {"waiting": None, "open": 0, "consumers": 0, "blocked": 0}
 Moved = Sequence[
     tuple["ConsumerRow", "Checkpoint"]
 ]  # consumers as they were, each with its new checkpoint
@@ -444,7 +444,7 @@ def _summary(
         if subscription
         else "not declared here"
     )
-    counts = record(seen, "waiting open stale consumers blocked") if seen else NOT_ACTIVE
+    counts = record(seen, "waiting open consumers blocked") if seen else NOT_ACTIVE
     return {
         "name": name,
         "state": state,

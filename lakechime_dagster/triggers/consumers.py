@@ -338,13 +338,10 @@ HOURS = "__hours"
 
 
 class ConsumerState(StrEnum):
-    """Whether a consumer may claim: BLOCKED waits for a person, STALE lost events to a forced
-    purge.
-    """
+    """Whether a consumer may claim: BLOCKED waits for a person."""
 
     ACTIVE = "ACTIVE"
     BLOCKED = "BLOCKED"
-    STALE = "STALE"
 
 
 class Cause(StrEnum):

@@ -234,8 +234,7 @@ def _state_at(
 ) -> tuple[ConsumerState, str]:
     """The state of a consumer whose execution was open then at this attempt, with its reason.
 
-    That a consumer is STALE, or BLOCKED for another reason than its last attempt, is known of today
-    only.
+    That a consumer is BLOCKED for another reason than its last attempt is known of today only.
     """
     is_last_lost = (
         attempt is not None and attempt.number >= MAX_ATTEMPTS and attempt.outcome == "lost"
@@ -259,9 +258,7 @@ def _state_at(
         and execution.completed_ts is None
         and execution.attempt == attempt.number
     )
-    if consumer.state is ConsumerState.STALE or (
-        consumer.state is ConsumerState.BLOCKED and is_same and not is_last_lost
-    ):
+    if consumer.state is ConsumerState.BLOCKED and is_same and not is_last_lost:
         return consumer.state, f"{consumer.state_reason} (so it is now; since when is not kept)"
     return ConsumerState.ACTIVE, ""
 

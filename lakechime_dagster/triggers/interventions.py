@@ -194,8 +194,7 @@ class Interventions:
         one is given.
 
         Raises:
-            ConsumerConflictError: when a run still lives at it, which must end first, or its
-                consumer lost events: no retry finds them.
+            ConsumerConflictError: when a run still lives at it, which must end first.
         """
         with writing(self.ledger.engine) as connection:
             current = self._open(connection, execution)
@@ -205,10 +204,6 @@ class Interventions:
                     f"first"
                 )
             consumer = self.ledger.consumer_of(connection, current)
-            if consumer.state is ConsumerState.STALE:
-                raise ConsumerConflictError(
-                    consumer.blocked_sentence(current.consumer.subscription)
-                )
             change(connection, lc_consumer, consumer.consumer_id, **ACTIVE)
             following = self.ledger.next_attempt(
                 connection, current, end or current.end, due_ts=now_ms(connection)

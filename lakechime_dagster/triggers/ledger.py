@@ -353,9 +353,7 @@ class Ledger(Registry):
         version: str | None,
         reason: str,
     ) -> None:
-        """Close an execution; its consumer goes on, but a STALE one only when a person gives it up:
-        its events are still lost.
-        """
+        """Close an execution; its consumer goes on."""
         closed = {
             "state": state,
             "end_checkpoint": end,
@@ -368,18 +366,13 @@ class Ledger(Registry):
             connection, execution.execution_id, is_done=state is ExecutionState.COMPLETED
         )
         consumer = self.consumer_of(connection, execution)
-        goes_on = (
-            ACTIVE
-            if consumer.state is not ConsumerState.STALE or state is ExecutionState.SKIPPED
-            else {}
-        )
         change(
             connection,
             lc_consumer,
             consumer.consumer_id,
             completed=execution.step,
             **standing_at(end),
-            **goes_on,
+            **ACTIVE,
         )
 
     # Reading
@@ -499,11 +492,8 @@ class Ledger(Registry):
 
 
 def _block(connection: Connection, consumer: ConsumerRow, reason: str) -> None:
-    """Let a consumer wait for a person; one that is STALE waits already, for what is worse."""
-    if consumer.state is not ConsumerState.STALE and (consumer.state, consumer.state_reason) != (
-        ConsumerState.BLOCKED,
-        reason,
-    ):
+    """Let a consumer wait for a person."""
+    if (consumer.state, consumer.state_reason) != (ConsumerState.BLOCKED, reason):
         change(
             connection,
             lc_consumer,

@@ -118,8 +118,7 @@ def _unread_in(event: sa.Table, row: sa.Row, consumed: Position) -> sa.Select[An
 
 @dataclass(frozen=True, kw_only=True)
 class SubscriptionOverview:
-    """A subscription: its consumers, how many of them have an open execution, wait for a person, or
-    lost events.
+    """A subscription: its consumers, how many of them have an open execution or wait for a person.
 
     `waiting` counts the events of its tables that it has not consumed, as `consumer_lags` says.
     Those of a partition trigger, whose conditions may name clusters of their own, are counted in
@@ -130,7 +129,6 @@ class SubscriptionOverview:
     consumers: int
     open: int
     blocked: int
-    stale: int
     waiting: int
 
 
@@ -154,7 +152,6 @@ def _overview(
         consumers=len(consumers),
         open=len(ledger.open_consumers(connection, row)),
         blocked=states.count(ConsumerState.BLOCKED),
-        stale=states.count(ConsumerState.STALE),
         waiting=waiting[row.name],
     )
 

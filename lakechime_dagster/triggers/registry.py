@@ -45,7 +45,6 @@ class SubscriptionRow:
     start: Checkpoint
     cluster: str
     is_partitioned: bool
-    refires: bool
     paused_ts: int | None = None
     paused_reason: str | None = None
     looked: Position = Position.ORIGIN
@@ -71,7 +70,6 @@ def declared(subscription: Subscription) -> dict[str, Any]:
         "asset_keys": subscription.asset_keys,
         "cluster": subscription.cluster,
         "is_partitioned": subscription.is_partitioned,
-        "refires": subscription.refires,
     }
 
 
@@ -97,11 +95,6 @@ class ConsumerRow:
             f"`lakechime execution retry` or `skip` goes on, where no execution is open `lakechime "
             f"trigger {move} {subscription}`"
         )
-        if self.state is ConsumerState.STALE:
-            remedy = (
-                f"`lakechime trigger seek {subscription}` goes on, after `lakechime execution "
-                f"skip` where an execution is open"
-            )
         return f"{self.shown(subscription)} is {self.state.value}: {self.state_reason}; {remedy}"
 
     def is_still(self, seen: "ConsumerRow") -> bool:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy import ColumnElement, Connection, Engine
 
-from lakechime_dagster.dce.engine import among, high_water, reading, writing
+from lakechime_dagster.dce.engine import high_water, reading, writing
 from lakechime_dagster.dce.events import Position
 from lakechime_dagster.dce.queries import (
-    TableKey,
     TableRow,
     changed_table,
     is_after,
@@ -18,17 +17,13 @@ from lakechime_dagster.dce.queries import (
     tables_by_id,
 )
 from lakechime_dagster.dce.schema import dce_compacted, dce_event
-from lakechime_dagster.triggers.consumers import ConsumerState
-from lakechime_dagster.triggers.evidence import late_consumers
 from lakechime_dagster.triggers.registry import (
     EXECUTIONS,
     IS_OPEN,
     SUBSCRIPTIONS,
-    ConsumerRow,
     SubscriptionRow,
     consumers_of,
     hold_checkpoints,
-    make_consumer,
     subscription_from,
 )
 from lakechime_dagster.triggers.schema import lc_consumer, lc_subscription
@@ -40,16 +35,13 @@ Needed = Mapping[str, Position] | Callable[[Connection, str], Position | None]
 class ExpiredTable:
     """What expiry did, or would do, to the events of one table.
 
-    `needed` events are old enough but come after the checkpoint of a live consumer: held back, or
-    removed all the same when `forced`; whoever needed them up to `through` is stale then.
+    `needed` events are old enough but held back: they come after the checkpoint of a live consumer.
     """
 
     table: str
     cluster: str
     compacted: int
     needed: int = 0
-    forced: bool = False
-    through: Position | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +58,7 @@ class Expired:
 
     @property
     def held_back(self) -> int:
-        return sum(table.needed for table in self.tables if not table.forced)
-
-    @property
-    def forced(self) -> tuple[ExpiredTable, ...]:
-        """The tables of which a live consumer lost events."""
-        return tuple(table for table in self.tables if table.forced)
+        return sum(table.needed for table in self.tables)
 
 
 def expire(
@@ -80,8 +67,6 @@ def expire(
     *,
     needed: Needed,
     dry_run: bool = False,
-    force: bool = False,
-    when_forced: Callable[[Connection, ExpiredTable], None] | None = None,
 ) -> Expired:
     """Compact the events registered before a time, table by table, each in one transaction.
 
@@ -89,8 +74,7 @@ def expire(
     and the snapshots of tables; their executions still get it. A repeat stays a duplicate. `needed`
     says per table name after which position live consumers still need events; None or absent: no
     consumer needs any. A function is asked in the table's transaction, so that its answer may hold
-    until the events are removed. `force` removes needed events too; `when_forced` is called before,
-    in the same transaction, to mark those consumers.
+    until the events are compacted.
     """
     with reading(engine) as connection:
         tables = list(tables_by_id(connection).values())
@@ -104,10 +88,8 @@ def expire(
                 locked_whole(
                     connection, [table.table_id]
                 )  # from here on nobody registers into this table
-            result, expiring = _expiring(connection, table, before_ms, position, force)
+            result, expiring = _expiring(connection, table, before_ms, position)
             if result.compacted and not dry_run:
-                if result.forced and when_forced is not None:
-                    when_forced(connection, result)
                 _compact(connection, table, expiring)
         if result.compacted or result.needed:
             results.append(result)
@@ -119,7 +101,6 @@ def _expiring(
     table: TableRow,
     before_ms: int,
     checkpoint: Position | None,
-    force: bool,
 ) -> tuple[ExpiredTable, ColumnElement[bool]]:
     """What expires of a table, in numbers, and by which condition."""
     event = dce_event.c
@@ -128,22 +109,13 @@ def _expiring(
         event.event_ts < before_ms,
         event.tx_id < high_water(connection),
     )
-    expiring = is_old if checkpoint is None or force else sa.and_(is_old, is_through(checkpoint))
+    expiring = is_old if checkpoint is None else sa.and_(is_old, is_through(checkpoint))
     needed = 0 if checkpoint is None else _count(connection, sa.and_(is_old, is_after(checkpoint)))
-    newest = (
-        sa.select(event.tx_id, event.seq)
-        .where(expiring)
-        .order_by(event.tx_id.desc(), event.seq.desc())
-        .limit(1)
-    )
-    row = connection.execute(newest).one_or_none()
     result = ExpiredTable(
         table=table.name,
         cluster=table.cluster,
         compacted=_count(connection, expiring),
         needed=needed,
-        forced=bool(needed) and force,
-        through=Position(row.tx_id, row.seq) if row else None,
     )
     return result, expiring
 
@@ -211,29 +183,6 @@ def needed_after(connection: Connection, table: str) -> Position | None:
     )
 
 
-def mark_stale(connection: Connection, expiring: ExpiredTable) -> None:
-    """Mark the consumers that a forced expiry takes events from, before it does so in its
-    transaction: they wait for a person.
-    """
-    if expiring.through is None:
-        return
-    reason = (
-        f"events of {expiring.table} up to {expiring.through} were expired by force before they "
-        f"were consumed"
-    )
-    values = {"state": ConsumerState.STALE, "state_reason": reason}
-    for subscription in _subscriptions(connection):
-        if expiring.table in subscription.tables:
-            lost = _losing(
-                connection, subscription, (expiring.cluster, expiring.table), expiring.through
-            )
-            connection.execute(
-                sa.update(lc_consumer)
-                .where(among(connection, lc_consumer.c.consumer_id, lost))
-                .values(**values)
-            )
-
-
 def _subscription_needs_after(connection: Connection, subscription: SubscriptionRow) -> Position:
     consumers = consumers_of(connection, subscription.subscription_id)
     starts = _open_starts(connection, subscription)
@@ -241,47 +190,6 @@ def _subscription_needs_after(connection: Connection, subscription: Subscription
         return min([subscription.looked, *starts.values()])
     checkpoint = consumers[""].checkpoint.position if consumers else subscription.start.position
     return checkpoint if starts else max(checkpoint, subscription.looked)
-
-
-def _losing(
-    connection: Connection, subscription: SubscriptionRow, table: TableKey, through: Position
-) -> list[int]:
-    """The consumers that still need something of a table at or before `through`; the consumer of a
-    snapshot trigger is made for that.
-    """
-    if subscription.is_partitioned is False and subscription.cluster != table[0]:
-        return []
-    if (
-        subscription.is_partitioned is False
-        and max(subscription.start.position, subscription.looked) < through
-    ):
-        make_consumer(connection, subscription, "")
-    starts = _open_starts(connection, subscription)
-    late = (
-        late_consumers(
-            connection, subscription.subscription_id, subscription.looked, through, table
-        )
-        if subscription.refires
-        else {}
-    )
-    consumers = consumers_of(connection, subscription.subscription_id).values()
-    return [
-        consumer.consumer_id
-        for consumer in consumers
-        if consumer.key in late or _needs(consumer, starts, subscription, through)
-    ]
-
-
-def _needs(
-    consumer: ConsumerRow,
-    starts: dict[str, Position],
-    subscription: SubscriptionRow,
-    through: Position,
-) -> bool:
-    """Whether a consumer still needs something at or before `through`, but for late changes."""
-    if consumer.key in starts:
-        return starts[consumer.key] < through
-    return not consumer.key and max(consumer.checkpoint.position, subscription.looked) < through
 
 
 def _open_starts(connection: Connection, subscription: SubscriptionRow) -> dict[str, Position]:

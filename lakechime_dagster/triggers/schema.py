@@ -68,7 +68,6 @@ lc_subscription = sa.Table(
     sa.Column("cluster", sa.String(128), nullable=False),
     sa.Column("tag_keys", sa.JSON, nullable=False),
     sa.Column("is_partitioned", sa.Boolean, nullable=False),
-    sa.Column("refires", sa.Boolean, nullable=False),
     sa.Column("activated_ts", sa.BigInteger, nullable=False),
     sa.Column("start", CheckpointJson, nullable=False),
     sa.Column("ticked_ts", sa.BigInteger),

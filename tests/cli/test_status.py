@@ -36,7 +36,6 @@ def test_status_counts_what_waits_is_open_and_is_held(lakechime: Cli) -> None:
             "waiting": 1,
             "open": 1,
             "blocked": 1,
-            "stale": 0,
         }
     ]
     assert subscriptions.ORDERS in lakechime("status").out

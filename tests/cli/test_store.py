@@ -37,37 +37,12 @@ def test_expire_leaves_what_a_consumer_still_needs(lakechime: Cli) -> None:
         "cluster": "",
         "compacted": 1,
         "needed": 1,
-        "forced": False,
         "needed_by": subscriptions.ORDERS,
     }
     assert held_back in done["tables"]
     assert [
         event["snapshot_id"] for event in lakechime("dce", "list", "--json").json["events"]
     ] == ["2"]
-    assert (
-        lakechime("trigger", "show", subscriptions.ORDERS, *MODULE, "--json").json["decision"]
-        == "fire"
-    )
-
-
-def test_a_consumer_behind_a_forced_expiry_is_stale_until_it_is_put_elsewhere(
-    lakechime: Cli,
-) -> None:
-    change(lakechime, 1)
-    complete(lakechime)
-    change(lakechime, 2)
-    assert (
-        lakechime("store", "expire", *ALL, "--force", "--json").json["tables"][0]["forced"] is True
-    )
-    shown = lakechime("trigger", "show", subscriptions.ORDERS, *MODULE, "--json").json
-    assert [consumer["state"] for consumer in shown["consumers"]] == ["STALE"]
-    reasons = lakechime("trigger", "show", subscriptions.ORDERS, *MODULE, "--json").json["reasons"]
-    assert "expired by force" in reasons[0]
-    assert "trigger seek cli.orders" in reasons[0]
-    lakechime(
-        "trigger", "seek", subscriptions.ORDERS, "--to", "now", "--reason", "rebuilt", *MODULE
-    )
-    change(lakechime, 3)
     assert (
         lakechime("trigger", "show", subscriptions.ORDERS, *MODULE, "--json").json["decision"]
         == "fire"

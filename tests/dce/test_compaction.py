@@ -97,43 +97,7 @@ def test_what_a_live_consumer_needs_stays_per_table(store: DCEStore) -> None:
     report = expire(store.engine, FAR, needed={ORDERS: at[1]})
 
     assert [one.event.snapshot_id for one in store.fetch(EventQuery())] == ["2", "3"]
-    assert (report.compacted, report.held_back, report.forced) == (3, 2, ())
-
-
-def test_force_removes_what_is_needed_and_says_so_in_the_same_transaction(store: DCEStore) -> None:
-    at = [
-        one.position
-        for one in store.register(
-            [make_event(snapshot_id=str(number)) for number in range(4)]
-        ).registered
-    ]
-    reported = []
-
-    report = expire(
-        store.engine,
-        FAR,
-        needed=lambda *_: at[1],
-        force=True,
-        when_forced=lambda _, table: reported.append(table),
-    )
-
-    assert store.fetch(EventQuery()) == []
-    assert [(table.table, table.needed, table.through) for table in report.forced] == [
-        (ORDERS, 2, at[3])
-    ]
-    assert tuple(reported) == report.forced
-
-
-def test_an_error_while_marking_stale_consumers_keeps_the_events(store: DCEStore) -> None:
-    (event,) = store.register([make_event(snapshot_id="1")]).registered
-
-    def refuse(*_: object) -> None:
-        raise RuntimeError("the ledger is not there")
-
-    with pytest.raises(RuntimeError, match="ledger"):
-        expire(store.engine, FAR, needed={ORDERS: Position.ORIGIN}, force=True, when_forced=refuse)
-
-    assert store.fetch(EventQuery()) == [event]
+    assert (report.compacted, report.held_back) == (3, 2)
 
 
 def _set_time(engine: Engine, position: Position, event_ts: int) -> None:

@@ -53,7 +53,7 @@ class DagsterDev:
     def is_at_rest(self) -> bool:
         """Whether no trigger waits, works or is held, and no run is at work."""
         waits = any(
-            subscription.open or subscription.waiting or subscription.blocked or subscription.stale
+            subscription.open or subscription.waiting or subscription.blocked
             for subscription in overview(self.platform.ledger)
         )
         return not waits and all(run.is_finished for run in self.instance.get_runs())

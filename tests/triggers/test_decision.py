@@ -200,14 +200,14 @@ def table_of_decisions() -> dict[str, Decision]:
         "late events, fired again": partition(
             refire, THERE, None, first=fired | {"late_events": 2}
         ),
-        "late events of a consumer that is stale": partition(
+        "late events of a consumer that is blocked": partition(
             refire,
             THERE,
             None,
             first=fired
             | {
                 "late_events": 2,
-                "consumer": ConsumerView(blocked="daily is STALE: events were purged"),
+                "consumer": ConsumerView(blocked="daily is BLOCKED: disk full"),
             },
         ),
         "more keys than may run": partition(trigger_of("a", max_in_flight=1), THERE, THERE),

@@ -6,9 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-import sqlalchemy as sa
 
-from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import ConsumerConflictError
@@ -22,7 +20,6 @@ from lakechime_dagster.triggers.consumers import (
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.ledger import BACKOFF_MS, MAX_ATTEMPTS, Claim
 from lakechime_dagster.triggers.progress import ConsumerAt, consumers_at
-from lakechime_dagster.triggers.schema import lc_consumer
 from tests.support.world import World, a_subscription, checkpoint, committed, consumer_id, elsewhere
 
 
@@ -165,31 +162,6 @@ def test_an_error_that_no_store_can_hold_is_kept_as_far_as_it_can_be(world: Worl
     errors = [attempt.error for attempt in world.ledger.attempts(execution.execution_id)]
     assert errors == ["cannot read \ufffd.csv\ufffd", *["run \ufffd failed"] * (MAX_ATTEMPTS - 1)]
     assert world.ledger.consumers(row)[""].state_reason.endswith("failed: run \ufffd failed")
-
-
-@pytest.mark.parametrize("commit", [True, False])
-def test_a_stale_consumer_stays_stale_when_its_open_step_completes_or_is_lost(
-    world: World, commit: bool
-) -> None:
-    row = world.ledger.ensure_subscription(a_subscription())
-    execution: Execution | None = world.claim(row)
-    assert execution is not None
-    with writing(world.engine) as connection:
-        connection.execute(
-            sa.update(lc_consumer).values(
-                state=ConsumerState.STALE.value, state_reason="events were expired by force"
-            )
-        )
-    if commit:
-        assert world.ledger.complete(execution, committed(execution))
-    else:
-        while execution is not None:
-            execution = world.ledger.lose(execution, "disk full")
-    consumer = world.ledger.consumers(row)[""]
-    assert (consumer.state, consumer.state_reason) == (
-        ConsumerState.STALE,
-        "events were expired by force",
-    )
 
 
 def test_a_held_consumer_goes_on_when_a_commit_of_its_step_is_found(world: World) -> None:

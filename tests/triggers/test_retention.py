@@ -8,53 +8,21 @@ from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.engine import reading
 from lakechime_dagster.dce.events import Position
-from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.settings import load_settings
-from lakechime_dagster.triggers.conditions import PartitionCondition
-from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerState, Execution
+from lakechime_dagster.triggers.consumers import Checkpoint, Execution
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.registry import ConsumerRow
-from lakechime_dagster.triggers.retention import Expired, expire, mark_stale, needed_after, needs
-from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.retention import Expired, expire, needed_after, needs
+from lakechime_dagster.triggers.schedule import every
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.world import World, a_subscription, elsewhere, ticked
 
 ORDERS = "bronze.orders"
 
 
 FAR = 32_503_680_000_000  # the year 3000
-
-
-def daily(late: str = "refire") -> Subscription:
-    """A subscription that waits for two days of orders, and fires again by a late change unless
-    reported otherwise.
-    """
-    condition = PartitionCondition.of(
-        ORDERS, {"day": tick("-1d")}, PartitionLevels.of({"day": "date"})
-    )
-    return Subscription(
-        name="daily",
-        trigger=PartitionTrigger(
-            condition, every(days=1, start="2013-01-02", until="2013-01-03"), late=late
-        ),
-    )
-
-
-def expire_by_force(world: World) -> list[str]:
-    """Compact everything, and mark who needed it; the tables of which somebody lost events."""
-    checkpoints = {table: need.position for table, need in needs(world.engine).items()}
-    report = expire(world.engine, FAR, needed=checkpoints, force=True, when_forced=mark_stale)
-    return [table.table for table in report.forced]
-
-
-def states(world: World) -> dict[str, dict[str, ConsumerState]]:
-    """The state of each consumer of each subscription."""
-    return {
-        row.name: {key: consumer.state for key, consumer in world.ledger.consumers(row).items()}
-        for row in world.ledger.subscriptions()
-    }
 
 
 def test_a_completed_consumer_needs_what_came_after_its_checkpoint(world: World) -> None:
@@ -74,41 +42,6 @@ def test_the_most_needy_subscription_of_all_deployments_counts_and_is_named(worl
         "slow",
         Position.ORIGIN,
     )
-
-
-def test_only_consumers_that_lost_events_are_stale(world: World) -> None:
-    world.change(ORDERS, 1)
-    behind, ahead = a_subscription("behind"), a_subscription("ahead")
-    world.tick_of_the_sensor(behind)
-    world.tick_of_the_sensor(ahead)
-    world.change(ORDERS, 2)
-    world.tick_of_the_sensor(ahead)
-    assert expire_by_force(world) == [ORDERS]
-    assert states(world) == {
-        "behind": {"": ConsumerState.STALE},
-        "ahead": {"": ConsumerState.ACTIVE},
-    }
-
-
-def test_a_subscription_that_lost_events_before_its_first_step_is_stale(world: World) -> None:
-    world.evaluator.activate(a_subscription())
-    world.change(ORDERS, 1)
-    expire_by_force(world)
-    assert states(world) == {"silver": {"": ConsumerState.STALE}}
-    assert "expired by force before they were consumed" in world.decide(a_subscription()).sentence
-
-
-def test_a_fired_key_that_lost_a_late_change_is_stale_and_says_so(world: World) -> None:
-    subscription = daily()
-    world.change(ORDERS, 0, partition=["2013-01-01"])
-    world.change(ORDERS, 1, partition=["2013-01-02"])
-    world.tick_of_the_sensor(subscription)
-    world.change(ORDERS, 2, partition=["2013-01-01"])
-    expire_by_force(world)
-    assert states(world) == {
-        "daily": {"day=2013-01-01": ConsumerState.STALE, "day=2013-01-02": ConsumerState.ACTIVE}
-    }
-    assert "day=2013-01-01: daily day=2013-01-01 is STALE" in world.decide(subscription).sentence
 
 
 @pytest.mark.services
