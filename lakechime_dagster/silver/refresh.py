@@ -155,6 +155,12 @@ class GroupStep:
                 name: rebuilder.rebuilt(looked.known[name], asked, looked.ahead.get(name))
                 for name, asked in rebuilding.items()
             }
+        unbuilt = {
+            name: found[name]
+            for name in rebuilding
+            if found[name].error and not self.slices.is_recreated(looked.known[name].checkpoint)
+        }
+        found |= self._read_instead(unbuilt, looked, phase) if unbuilt else {}
         types = tuple(found[name] for name in sorted(found))
         return GroupResult(
             types=types, refused=came.refused, verified=verified, seconds=phase.seconds
@@ -324,6 +330,26 @@ class GroupStep:
                     name: self.writer.failed(looked.known[name], error) for name in part.starts
                 }
             )
+
+    def _read_instead(
+        self, unbuilt: Mapping[str, TypeResult], looked: Looked, phase: Phase
+    ) -> dict[str, TypeResult]:
+        """Types that could not be rebuilt, whose events are read as if nobody had asked; each keeps
+        the error.
+        """
+        types = self.repository.types(self.job.group.name)  # a rebuild may have learnt of them
+        known = {
+            name: replace(types[name], checkpoint=looked.known[name].checkpoint)
+            for name in unbuilt
+            if name in types
+        }
+        starts = {name: self.slices.start(one.checkpoint) for name, one in known.items()}
+        part = Part(starts=starts, end=self.slices.version)
+        done = self._done_apart(part, replace(looked, known={**looked.known, **known}), phase)
+        return {
+            name: replace(one, error=unbuilt[name].error, stack=unbuilt[name].stack)
+            for name, one in done.results.items()
+        }
 
     def _learnt(
         self, counts: Mapping[str, TypeCount], events: Events, part: Part, looked: Looked

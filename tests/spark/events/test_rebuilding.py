@@ -260,6 +260,23 @@ def dies(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+def test_events_of_a_type_that_cannot_be_rebuilt_are_read_all_the_same(
+    game: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number_first(game)
+    game.drop(event("buy", price=5, item="hat"), event("sell", n=2))
+    with monkeypatch.context() as patched:
+        patched.setattr(replay, "commit", fails)
+        failed = game.run(replays=ASKED)["buy"]
+    assert (failed.error, failed.written) == ("rebuild: OSError: no space", 1)
+    assert game.payloads("buy")[2:] == [{"type": "buy", "price": 5, "item": "hat"}]
+    assert (reported(rebuild(game, now_ms=2**60)), len(game.rows("buy"))) == ((3, 0, 0), 3)
+
+
+def fails(*_: object) -> None:
+    raise OSError("no space")
+
+
 def test_an_attempt_that_lives_on_is_not_let_in_by_its_rebuild(game: Stream) -> None:
     number_first(game)
     zombie = late(game.step(attempt=1, execution="e8", replays=ASKED), game.types)
