@@ -5,8 +5,8 @@ options. Folders of tables are renamed and removed by fsspec's paths (`folder_at
 `pathlib`'s own on a disk of this machine. Spark reaches files by its own file systems.
 """
 
+import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -137,9 +137,6 @@ def folders_below(location: str) -> "Iterator[UPath]":
 
 
 def remove_folder(folder: "UPath") -> bool:
-    """Remove a folder with all that is in it; whether it is gone, and not only some of its
-    files.
-    """
-    with suppress(OSError):
-        folder.rmdir(recursive=True)
+    """Remove a folder of this machine with all that can be removed in it; whether it is gone."""
+    shutil.rmtree(str(folder), ignore_errors=True)
     return not folder.exists()

@@ -3,6 +3,7 @@ its time is over.
 """
 
 import datetime as dt
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 
 from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.errors import ConsumerConflictError
+from lakechime_dagster.formats.files import folder_at, remove_folder
 from lakechime_dagster.runtime.maintenance import Dropped, drop, dropped, remove_expired, to_drop
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.triggers.interventions import By
@@ -66,6 +68,26 @@ def test_a_table_comes_back_by_renaming_and_goes_when_its_time_is_over(
     monkeypatch.setattr(DCEStore, "now", lambda _: now + 8 * 86_400_000)
     assert names(remove_expired(platform)) == list(OWN[1:])
     assert sorted(one.name for one in folder(platform).iterdir()) == ["orders", "orders_of_day"]
+
+
+def test_a_file_that_cannot_be_removed_keeps_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "orders"
+    table.mkdir()
+    for name in "abc":
+        (table / name).touch()
+    unlink, asked = os.unlink, list[str]()
+
+    def refuse_the_first(path: str, **options: int) -> None:
+        asked.append(path)
+        if len(asked) == 1:
+            raise PermissionError(path)
+        unlink(path, **options)
+
+    monkeypatch.setattr(os, "unlink", refuse_the_first)
+    assert not remove_folder(folder_at(str(table)))
+    assert [one.name for one in table.iterdir()] == [Path(asked[0]).name]
 
 
 def test_a_drop_that_was_interrupted_is_completed_by_another_one(platform: Platform) -> None:
