@@ -1,8 +1,7 @@
 """`lakechime schema`: event streams, the types of their events, and what was refused."""
 
-import difflib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -24,6 +23,7 @@ from lakechime_dagster.cli.common import (
     print_facts,
     print_json,
     print_table,
+    record,
     say,
     when,
     would,
@@ -57,7 +57,6 @@ NO_STREAM = (
     "list, "
     "and an event_group(…) where types belong together"
 )
-MAX_NAMED = 10  # of names in a message
 MAX_PAST = (
     10  # of the schema versions, requests and breaking changes of a type, that people are shown
 )
@@ -88,7 +87,7 @@ def _one(what: str, name: str, several: Mapping[str, Found]) -> Found:
     """
     if name not in several:
         raise NotFoundError(
-            f"the lake declares no {what} {shown(name)}; {_remedy(name, several)}"
+            f"the lake declares no {what} {shown(name)}; {common.nearest(name, several)}"
             if several
             else NO_STREAM
         )
@@ -121,22 +120,9 @@ def _type(platform: "Platform", name: str, group: str | None) -> "GroupedType":
         where = f"event group {group} has no" if group is not None else "no event group has an"
         raise NotFoundError(
             f"{where} event of type {shown(name)}; "
-            f"{_remedy(name, {one.known.type for one in several})}"
+            f"{common.nearest(name, {one.known.type for one in several})}"
         )
     return found[0]
-
-
-def _remedy(name: str, names: Collection[str]) -> str:
-    """What a person meant, or may name."""
-    near = difflib.get_close_matches(name, names, n=1)
-    if near:
-        return f"did you mean {printable(near[0])}?"
-    first = ", ".join(printable(one) for one in sorted(names)[:MAX_NAMED]) or "none"
-    return (
-        f"there are {first}"
-        if len(names) <= MAX_NAMED
-        else f"there are {len(names):,}, such as {first}; see `lakechime schema show`"
-    )
 
 
 @app.command()
@@ -224,23 +210,18 @@ def _document(one: "GroupedType", newest: "TypeCheckpoint | None") -> dict[str, 
     known = one.known
     return {
         "group": one.group.name,
-        **_facts(known, "type table schema_version"),
+        **record(known, "type table schema_version"),
         "columns": known.schema.leaves,
         "checkpoint": known.checkpoint.version if known.checkpoint.version >= 0 else None,
         "newest": newest.version if newest else None,
         "behind": one.behind(newest) if newest else None,
-        **_facts(known, "written rescued discarded"),
+        **record(known, "written rescued discarded"),
         "waiting": known.pending,
         "state": one.state.value,
-        **_facts(one, "reason left"),
+        **record(one, "reason left"),
         "failures": known.failures,
         "due_ts": known.due_ts or None,
     }
-
-
-def _facts(value: object, names: str) -> dict[str, Any]:
-    """Attributes of a value, apart by blanks."""
-    return {name: getattr(value, name) for name in names.split()}
 
 
 def _state(document: Mapping[str, Any]) -> str:
@@ -275,13 +256,13 @@ def _show_type(platform: "Platform", one: "GroupedType", limit: int, as_json: bo
         "variations": kept[:limit],
         "contract": hinted(platform, one.group).contract_of(one.known.type).to_json(),
         "hints": [
-            _facts(each.hint, "of says") | _facts(each, "who reason made_ts")
+            record(each.hint, "of says") | record(each, "who reason made_ts")
             for each in event_hints(platform).holding(one.group.stream.name)
             if each.hint.type == one.known.type
         ],
         "requests": _requests(platform, one.known.table),
         "breaking": [
-            _facts(each.breaking, "path kind how producer")
+            record(each.breaking, "path kind how producer")
             | {"schema": each.schema_version, "made_ts": each.made_ts}
             for each in reversed(types.breaks(*name))
         ],
@@ -299,7 +280,7 @@ def _show_type(platform: "Platform", one: "GroupedType", limit: int, as_json: bo
     checkpoint += f", {count(document['behind'], 'version')} behind" if document["behind"] else ""
     print_facts(
         {
-            **_facts(one.known, "type table"),
+            **record(one.known, "type table"),
             "group": one.group.name,
             "schema version": one.known.schema_version,
             "checkpoint": checkpoint,
@@ -383,7 +364,7 @@ def _requests(platform: "Platform", table: str) -> list[dict[str, Any]]:
         {
             "request": each.request.request_id,
             "kind": each.request.kind.value,
-            **_facts(each, "who reason asked_ts done_ts"),
+            **record(each, "who reason asked_ts done_ts"),
             **{
                 rows: getattr(each.done, rows) if each.done else None
                 for rows in ("replaced", "added", "removed")
@@ -757,7 +738,7 @@ def _would_change(
         found = would_rebuild(platform, one.group, one.known, newest, note)
     else:
         found = would_replay(platform, one.group, one.known, note)
-    document = {**about, **_facts(found, "replaced added removed"), "same": found.is_same}
+    document = {**about, **record(found, "replaced added removed"), "same": found.is_same}
     document |= {"gained": _columns(found.gained), "lost": _columns(found.lost)}
     columns = [
         *(f"\n+ {name} {holds}" for name, holds in found.gained),
@@ -845,7 +826,7 @@ def _verified_document(one: "Verified", *, with_values: bool) -> dict[str, Any]:
         | ({"value": each.value} if with_values else {})
         for each in one.examples
     ]
-    facts = _facts(one, "type table version checkpoint events rows discarded gone sampled unread")
+    facts = record(one, "type table version checkpoint events rows discarded gone sampled unread")
     return facts | {
         "faults": {fault.value: number for fault, number in one.faults.items()},
         "examples": examples,

@@ -191,17 +191,13 @@ class SqlReads:
 
     engine: Engine
 
-    def of_table(self, table: str, since_ms: int | None = None) -> list[Reader]:
-        """Who read a data set or columns of it, since a time; the last one first."""
-        return self.of_tables([table], since_ms)
-
-    def of_tables(self, tables: Collection[str], since_ms: int | None = None) -> list[Reader]:
-        """Who read any of these data sets, or columns of them, since a time; the last one first."""
+    def of_tables(self, tables: Collection[str]) -> list[Reader]:
+        """Who read any of these data sets, or columns of them; the last one first."""
         found: list[Reader] = []
         names = sorted(set(tables))
         with reading(self.engine) as connection:
             for some in slices(names, MANY):
-                found += _readers(connection, some, since_ms)
+                found += _readers(connection, some)
         return sorted(found, key=lambda one: (-one.last_ms, one.consumer, str(one.ref)))
 
     def ways(self) -> list[Way]:
@@ -215,10 +211,6 @@ class SqlReads:
                 for row in connection.execute(sa.select(*columns).order_by(schema.way.c.name))
             ]
 
-    def since_ms(self) -> int | None:
-        """Since when reads are reported, by the store's clock; None if never."""
-        return min((one.since_ms for one in self.ways()), default=None)
-
 
 def place_of_way(engine: Engine, name: str) -> str | None:
     """Up to where a way was read; None where it never was."""
@@ -228,7 +220,7 @@ def place_of_way(engine: Engine, name: str) -> str | None:
         ).scalar()
 
 
-def _readers(connection: Connection, tables: Sequence[str], since_ms: int | None) -> list[Reader]:
+def _readers(connection: Connection, tables: Sequence[str]) -> list[Reader]:
     node, datasets = schema.node, nodes_of_tables(connection, tables)
     columns = sa.select(node.c.node_id).where(node.c.dataset_id.in_(datasets))
     query = sa.select(schema.read, schema.consumer).join(
@@ -237,8 +229,6 @@ def _readers(connection: Connection, tables: Sequence[str], since_ms: int | None
     query = query.where(
         sa.or_(schema.read.c.node_id.in_(datasets), schema.read.c.node_id.in_(columns))
     )
-    if since_ms is not None:
-        query = query.where(schema.read.c.last_ms >= since_ms)
     rows = connection.execute(query).all()
     refs = refs_of(connection, {row.node_id for row in rows})
     return [

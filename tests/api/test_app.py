@@ -137,7 +137,9 @@ def test_documents_and_events_are_taken_and_repeats_change_nothing(
         "daily",
         "spark.daily",
     ]
-    assert [one.consumer.name for one in SqlReads(engine).of_table("shop.customers")] == ["Sales"]
+    assert [one.consumer.name for one in SqlReads(engine).of_tables(["shop.customers"])] == [
+        "Sales"
+    ]
 
 
 @pytest.mark.parametrize(

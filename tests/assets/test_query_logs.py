@@ -78,7 +78,7 @@ class Shop:
     def readers(self) -> list[str]:
         return sorted(
             one.consumer.name
-            for one in SqlReads(self.platform.store.engine).of_table("shop.orders")
+            for one in SqlReads(self.platform.store.engine).of_tables(["shop.orders"])
         )
 
 

@@ -56,7 +56,7 @@ def test_lines_are_taken_with_the_columns_of_the_lakes_tables(shop: Cli) -> None
     assert line(found.statement).startswith(
         "gold.days: amount = identity shop.orders.amount, id = identity shop.orders.id"
     )
-    (reader,) = SqlReads(engine).of_table("shop.orders")
+    (reader,) = SqlReads(engine).of_tables(["shop.orders"])
     assert (reader.consumer.name, str(reader.ref)) == ("Sales", "shop.orders.amount")
 
 

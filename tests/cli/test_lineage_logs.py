@@ -77,7 +77,7 @@ def test_each_statement_is_taken_once_and_those_that_failed_count_for_nothing(sh
     engine = shop.platform.store.engine
     readers = {
         (one.consumer.name, str(one.ref)): one.last_ms - one.first_ms
-        for one in SqlReads(engine).of_table("shop.orders")
+        for one in SqlReads(engine).of_tables(["shop.orders"])
     }
     assert readers == {
         ("Sales", "shop.orders.amount"): 480_000,
