@@ -81,7 +81,7 @@ def show(
         _document(one)
         for one in ledger.executions(subscription=subscription, state=wanted, limit=limit)
     ]
-    facts = "execution_id trigger key step state attempt cause claimed_ts reason"
+    facts = "execution_id trigger key number state attempt cause claimed_ts reason"
     print_list(as_json, "executions", executions, facts, empty="no execution")
 
 
@@ -186,13 +186,15 @@ def _named(execution: "Execution") -> str:
 
 def _document(execution: "Execution") -> dict[str, Any]:
     facts = (
-        "execution_id step attempt run_id partition_key claimed_ts completed_ts lease_until "
-        "next_attempt_ts version reason state cause"
+        "attempt run_id partition_key claimed_ts completed_ts lease_until next_attempt_ts version "
+        "reason state cause"
     )
-    return record(execution, facts) | {
-        "trigger": execution.consumer.subscription,
-        "key": execution.consumer.key,
-        "start": execution.start.to_json(),
-        "end": execution.end.to_json(),
-        "ranges": [record(one, "table start end") for one in execution.ranges().values()],
-    }
+    return record(execution, "execution_id", number=execution.step) | record(
+        execution,
+        facts,
+        trigger=execution.consumer.subscription,
+        key=execution.consumer.key,
+        start=execution.start.to_json(),
+        end=execution.end.to_json(),
+        ranges=[record(one, "table start end") for one in execution.ranges().values()],
+    )

@@ -30,7 +30,7 @@ def test_list_shows_the_newest_first_and_filters(lakechime: Cli) -> None:
     opened = lakechime(
         "execution", "show", "--state", "open", "--trigger", subscriptions.ORDERS, "--json"
     ).json["executions"]
-    assert [(one["execution_id"], one["step"], one["state"]) for one in opened] == [
+    assert [(one["execution_id"], one["number"], one["state"]) for one in opened] == [
         (second.execution_id, 2, "OPEN")
     ]
     assert lakechime("execution", "show", "--trigger", "nobody", "--json").code == 3
