@@ -205,12 +205,10 @@ def _gap(one: Gap | None) -> dict[str, Any] | None:
 
 
 def planned_changes(lineage: AskedLineage, tables: set[str]) -> dict[str, list[dict[str, Any]]]:
-    """By table the drafted and announced changes that affect it, the newest first, of the newest
-    ones.
-    """
+    """By table the newest drafted and announced changes that affect it, the newest first."""
     several = Notifications(lineage.platform.store.engine, lineage.platform.ledger.deployment)
     found: dict[str, list[dict[str, Any]]] = {}
-    newest = several.changes(ChangeState.DRAFT, ChangeState.ANNOUNCED)[:MAX_CHANGES]
+    newest = several.changes(ChangeState.DRAFT, ChangeState.ANNOUNCED)
     network = lineage.part([ref for kept in newest for ref in kept.change.refs])
     for kept in newest:
         sure, unsure = (
@@ -219,7 +217,7 @@ def planned_changes(lineage: AskedLineage, tables: set[str]) -> dict[str, list[d
         )
         for table in sorted(tables & (sure | unsure)):
             found.setdefault(table, []).append(_change(kept, is_sure=table in sure))
-    return found
+    return {table: changes[:MAX_CHANGES] for table, changes in found.items()}
 
 
 def _affected(network: Network, refs: Collection[ColumnRef], certainty: Certainty) -> set[str]:

@@ -129,6 +129,8 @@ def test_a_planned_change_is_on_each_table_that_it_reaches_as_long_as_it_is_open
         run="run-2",
     )
     SqlLineage(page.platform.store.engine).record(again)  # it does not read the column any more
+    for _ in range(20):
+        notifications(page.platform).draft(make_change("gold.other"), "me")
     assert planned()["gold.daily"] == [(kept.change_id, False)]
     notifications(page.platform).close(kept.change_id, By(who="me", reason="why"))
     assert planned() == {}
