@@ -1,6 +1,6 @@
 """Appends change messages to the bronze table, exactly the claimed range, once."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,12 @@ from lakechime_dagster.cdc.job import BronzeJob
 from lakechime_dagster.cdc.record import COLUMNS, EnvelopeReader, Message, Record, bronze_row, shown
 from lakechime_dagster.sources.spark import (
     PROPERTIES,
-    SLICE,
-    Slice,
-    batches,
-    check_there,
+    Line,
     file_offsets,
-    has_message,
     ingest_step,
     kafka_offsets,
+    read_lines,
     read_topics,
-    tasks,
 )
 from lakechime_dagster.spark.commit import LISTED
 from lakechime_dagster.spark.job import TableResult
@@ -35,7 +31,6 @@ from lakechime_dagster.tables.sources import JsonLines, KafkaTopic
 from lakechime_dagster.triggers.consumers import (
     Checkpoint,
     CommitMetadata,
-    FileOffsets,
     KafkaOffsets,
 )
 
@@ -94,25 +89,15 @@ def record_of(name: str, at: int, line: bytes, written_ms: int | None) -> Messag
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """Reads the messages of some slices as rows of the bronze table; asked by the numbers of
-    tasks.
-    """
+    """Makes rows of the bronze table of lines."""
 
     out: pa.Schema
-    folder: Path
-    parts: Sequence[Sequence[Slice]]
     is_records: bool
     reader: Callable[[], EnvelopeReader]
 
-    def __call__(self, asked: Batches) -> Batches:
-        reader = self.reader()
-        for batch in asked:
-            for number in batch.column(0).to_pylist():
-                yield from self._rows(self.parts[number], reader)
-
-    def _rows(self, parts: Sequence[Slice], reader: EnvelopeReader) -> Batches:
-        of_line = record_of if self.is_records else message_of
-        for found in batches(self.folder, parts):
+    def __call__(self, several: Iterator[list[Line]]) -> Batches:
+        reader, of_line = self.reader(), record_of if self.is_records else message_of
+        for found in several:
             rows = [
                 bronze_row(
                     of_line(one.name, one.at, one.content, one.written_ns // 1_000_000), reader
@@ -207,7 +192,13 @@ def _rows(
     """The messages between two checkpoints; None where there is none."""
     match job.source:
         case JsonLines():
-            return _of_files(spark, job, job.source, file_offsets(start), file_offsets(end))
+            schema, spans = bronze_schema(), file_offsets(end).spans_after(file_offsets(start))
+            read = Lines(
+                out=to_arrow_schema(schema),
+                is_records=job.source.records,
+                reader=job.format.reader,
+            )
+            return read_lines(spark, Path(job.folder), spans, schema, read)
         case KafkaTopic():
             return _of_topics(spark, job, job.source, kafka_offsets(start), kafka_offsets(end))
         case _:
@@ -223,22 +214,3 @@ def _of_topics(
     schema = bronze_schema()
     read = Messages(out=to_arrow_schema(schema), reader=job.format.reader)
     return messages.mapInArrow(read, schema)  # type: ignore[arg-type]
-
-
-def _of_files(
-    spark: SparkSession, job: BronzeJob, source: JsonLines, start: FileOffsets, end: FileOffsets
-) -> DataFrame | None:
-    folder, spans = Path(job.folder), end.spans_after(start)
-    check_there(folder, spans)
-    if not has_message(folder, spans):
-        return None
-    parts = tasks(spans, SLICE)
-    schema = bronze_schema()
-    read = Lines(
-        out=to_arrow_schema(schema),
-        folder=folder,
-        parts=parts,
-        is_records=source.records,
-        reader=job.format.reader,
-    )
-    return spark.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)  # type: ignore[arg-type]

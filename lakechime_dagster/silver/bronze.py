@@ -35,17 +35,12 @@ from lakechime_dagster.silver.event import Refusal, scanned
 from lakechime_dagster.silver.results import EventJob, RequestDone
 from lakechime_dagster.sources.spark import (
     PROPERTIES,
-    SLICE,
     Line,
-    Slice,
-    batches,
-    check_there,
     file_offsets,
-    has_message,
     ingest_step,
     kafka_offsets,
+    read_lines,
     read_topics,
-    tasks,
 )
 from lakechime_dagster.spark.job import SourceResult, TableResult
 from lakechime_dagster.spark.ranges import (
@@ -68,7 +63,6 @@ from lakechime_dagster.triggers.consumers import (
     Checkpoint,
     CommitMetadata,
     ConsumerId,
-    FileOffsets,
     KafkaOffsets,
     ranges_between,
 )
@@ -586,7 +580,9 @@ def ingest_events(
     def rows_between(start: Checkpoint | None, end: Checkpoint) -> DataFrame | None:
         match job.source:
             case JsonLines():
-                read = _of_files(spark, job, job.source, file_offsets(start), file_offsets(end))
+                spans = file_offsets(end).spans_after(file_offsets(start))
+                lines = _Lines(to_arrow_schema(_READ))
+                read = read_lines(spark, Path(job.folder), spans, _READ, lines)
             case KafkaTopic():
                 read = _of_topics(spark, job, job.source, kafka_offsets(start), kafka_offsets(end))
             case TableRows():
@@ -657,31 +653,14 @@ def _of_topics(
     )
 
 
-def _of_files(
-    spark: SparkSession, job: EventJob, source: JsonLines, start: FileOffsets, end: FileOffsets
-) -> DataFrame | None:
-    folder, spans = Path(job.folder), end.spans_after(start)
-    check_there(folder, spans)
-    if not has_message(folder, spans):
-        return None
-    parts = tasks(spans, SLICE)
-    read = _Lines(to_arrow_schema(_READ), folder, parts)
-    return spark.range(0, len(parts), 1, len(parts)).mapInArrow(read, _READ)  # type: ignore[arg-type]
-
-
 @dataclass(frozen=True)
 class _Lines:
-    """Reads the lines of some slices; asked by the numbers of tasks."""
+    """Makes rows of lines."""
 
     out: pa.Schema
-    folder: Path
-    parts: list[list[Slice]]
 
-    def __call__(self, asked: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in asked:
-            for number in batch.column(0).to_pylist():
-                for found in batches(self.folder, self.parts[number]):
-                    yield self._batch(found)
+    def __call__(self, several: Iterator[list[Line]]) -> Iterator[pa.RecordBatch]:
+        return map(self._batch, several)
 
     def _batch(self, found: list[Line]) -> pa.RecordBatch:
         sources = pa.array([f"{one.name}@{one.at}" for one in found])

@@ -28,7 +28,7 @@ from lakechime_dagster.spark.driver import description
 from lakechime_dagster.spark.job import Counts, Outcome, TableResult
 from lakechime_dagster.spark.ranges import files_frame
 from lakechime_dagster.spark.refresh import OpenLog, skipped
-from lakechime_dagster.spark.session import Phases
+from lakechime_dagster.spark.session import Batches, Phases
 from lakechime_dagster.tables.sources import KafkaTopic, java_settings, without_secrets
 from lakechime_dagster.triggers.consumers import (
     Checkpoint,
@@ -153,6 +153,45 @@ def batches(folder: Path, parts: Iterable[Slice]) -> Iterator[list[Line]]:
                 found, size = [], 0
     if found:
         yield found
+
+
+LineRows = Callable[[Iterator[list[Line]]], Batches]
+
+
+def read_lines(
+    spark: SparkSession,
+    folder: Path,
+    spans: Mapping[str, MessageSpan],
+    schema: StructType,
+    rows: LineRows,
+) -> DataFrame | None:
+    """What a function makes of the lines between these bytes, as rows of a schema; None where there
+    is none.
+
+    Raises:
+        MessagesUnreadableError: as `check_there`.
+    """
+    check_there(folder, spans)
+    if not has_message(folder, spans):
+        return None
+    parts = tasks(spans, SLICE)
+    read = _Lines(folder, parts, rows)
+    return spark.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Reads the lines of some slices; asked by the numbers of tasks."""
+
+    folder: Path
+    parts: list[list[Slice]]
+    rows: LineRows
+
+    def __call__(self, asked: Batches) -> Batches:
+        numbers = (number for batch in asked for number in batch.column(0).to_pylist())
+        return self.rows(
+            found for number in numbers for found in batches(self.folder, self.parts[number])
+        )
 
 
 EARLIEST = -2  # Spark's word for the first offset that is there

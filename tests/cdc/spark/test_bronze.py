@@ -106,7 +106,7 @@ def reported(identity: int, **fields: Any) -> bytes:
 def test_each_message_is_there_once_with_what_was_read_of_it(
     fed: Fed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_bronze, "SLICE", 250)
+    monkeypatch.setattr("lakechime_dagster.sources.spark.SLICE", 250)
     damaged = [b"{", b"\xff\xfe", b"[]", reported(4)[:-1]]
     fed.drop("a.jsonl", reported(1), *damaged, reported(2))
     fed.drop("b.jsonl", reported(3), b"", b'{"heartbeat')
@@ -190,5 +190,5 @@ def test_lines_may_be_records_of_kafka(fed: Fed) -> None:
     )
     assert (unread["value"], unread["problem"]) == (
         '{"topic":1}',
-        "record: topic: it is text, not 1",
+        "record: a line is an object of topic, partition, offset, key and value, not {'topic': 1}",
     )

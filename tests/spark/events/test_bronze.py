@@ -12,7 +12,6 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import MessagesUnreadableError
-from lakechime_dagster.silver import bronze
 from lakechime_dagster.silver.bronze import ingest_events
 from lakechime_dagster.silver.event import scanned
 from lakechime_dagster.silver.results import EventJob
@@ -113,7 +112,7 @@ def fed(spark: SparkSession, tmp_path: Path) -> Fed:
 def test_each_line_is_there_once_with_what_is_known_of_it(
     fed: Fed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bronze, "SLICE", 50)
+    monkeypatch.setattr("lakechime_dagster.sources.spark.SLICE", 50)
     lines = [
         event("buy", title="web", n=1),
         event("buy", title="app", n="x"),
