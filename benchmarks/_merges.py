@@ -58,7 +58,7 @@ class Merge:
 def run_ours(spark: SparkSession, table: Path, bronze: str) -> float:
     """It says on standard error how long each phase took."""
     began = time.perf_counter()
-    result = follow_step(spark, table, bronze, 2)
+    result = refresh_once(spark, table, bronze, 2)
     seconds = time.perf_counter() - began
     print(
         f"ours, {seconds:.2f} s: "
@@ -68,12 +68,12 @@ def run_ours(spark: SparkSession, table: Path, bronze: str) -> float:
     return seconds
 
 
-def follow_step(spark: SparkSession, table: Path, bronze: str, step: int) -> TableResult:
-    """The step of a table that reads the commit of its number in the bronze table."""
+def refresh_once(spark: SparkSession, table: Path, bronze: str, number: int) -> TableResult:
+    """The execution of a table that reads the commit of its number in the bronze table."""
     log = DeltaLog(bronze, CHANGES)
     ends = [
         SnapshotCheckpoint(table_uid=log.uid, snapshot_id=SnapshotId(str(version)))
-        for version in (step - 1, step)
+        for version in (number - 1, number)
     ]
     range_ = SnapshotRange(
         table=CHANGES,
@@ -90,15 +90,15 @@ def follow_step(spark: SparkSession, table: Path, bronze: str, step: int) -> Tab
         bronze=InputJob(alias="changes", table=CHANGES, location=bronze, range=range_),
         start=Checkpoint(sources={CHANGES: ends[0]}),
     )
-    end = Checkpoint(position=Position(0, step), sources={CHANGES: ends[1]})
+    end = Checkpoint(position=Position(0, number), sources={CHANGES: ends[1]})
     return refresh_cdc(
         spark,
         job,
         CommitMetadata(
             consumer=ConsumerId("bench", "orders"),
-            step=step,
+            number=number,
             attempt=1,
-            execution_id=f"e{step}",
+            execution_id=f"e{number}",
             end=end,
         ),
         DeltaLog,
@@ -207,7 +207,7 @@ def make_bases(spark: SparkSession, folder: Path, rows: DataFrame, seed: str) ->
 
     Ours, and those with our properties, have the properties of a table that is made by following.
     """
-    follow_step(spark, folder / "made" / "orders", seed, 1)
+    refresh_once(spark, folder / "made" / "orders", seed, 1)
     properties = DeltaTable(str(folder / "made" / "orders")).metadata().configuration
     reported = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
     rows.write.format("delta").save(str(folder / DEFAULT / "orders"))
@@ -216,4 +216,4 @@ def make_bases(spark: SparkSession, folder: Path, rows: DataFrame, seed: str) ->
     rows.withColumn(HIDDEN, orders.hidden()).write.format("delta").options(**properties).save(
         str(folder / OURS / "orders")
     )
-    follow_step(spark, folder / OURS / "orders", seed, 1)
+    refresh_once(spark, folder / OURS / "orders", seed, 1)

@@ -1,5 +1,5 @@
-"""A table of orders in MariaDB, and its changes as Debezium's connector reports them, with the schema
-before each.
+"""A table of orders in MariaDB, and its changes as Debezium's connector reports them, with the
+schema before each.
 """
 
 import hashlib
@@ -78,8 +78,8 @@ def hidden() -> Any:
 
 @dataclass(frozen=True)
 class Changes:
-    """What a table of some rows is reported: of each changed key one event, of each tenth two; of 20
-    keys one is new, one is deleted.
+    """What a table of some rows is reported: of each changed key one event, of each tenth two; of
+    20 keys one is new, one is deleted.
     """
 
     name: str
@@ -159,10 +159,10 @@ def message(offset: int, op: str, number: int, version: int, at_ms: int) -> Reco
     return Record(topic=TOPIC, key=_key(number), value=value, offset=offset)
 
 
-def write_bronze(location: str, steps: Sequence[Iterator[Record]]) -> None:
-    """A bronze table, a commit for each step; the first is of a tombstone that nobody reads."""
+def write_bronze(location: str, executions: Sequence[Iterator[Record]]) -> None:
+    """A bronze table, a commit for each execution; the first is of a tombstone that nobody reads."""
     reader = MessageFormat(envelope=Debezium(), keys=KEYS).reader()
-    for records in ([Record(topic=TOPIC, key=_key(0), value=None)], *steps):
+    for records in ([Record(topic=TOPIC, key=_key(0), value=None)], *executions):
         columns = zip(*[bronze_row(Message(one), reader) for one in records], strict=True)
         table = pa.Table.from_arrays(
             [pa.array(values, one.type) for values, one in zip(columns, _BRONZE, strict=True)],

@@ -21,8 +21,8 @@ def query_per_type(
     """Bring the events of a file into the tables of their types, whose columns somebody knew
     before.
 
-    As many run at a time as a step of ours writes tables: in turns they would leave cores idle. A
-    retry of the batch writes nothing again, as each append bears its number.
+    As many run at a time as an execution of ours writes tables: in turns they would leave cores
+    idle. A retry of the batch writes nothing again, as each append bears its number.
     """
 
     def query(name: str) -> None:

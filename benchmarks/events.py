@@ -1,9 +1,9 @@
 """What it costs to bring a batch of events into a table for each type: `python -m benchmarks.events
 [--json]`.
 
-Messages per second of the clock, of two steps after one another: the stream's table, and the tables
-of all types. Beside it what the same rows cost in one table, read by Spark with a schema that
-somebody knew before. A step of each comes before, unmeasured.
+Messages per second of the clock, of two executions after one another: the stream's table, and the
+tables of all types. Beside it what the same rows cost in one table, read by Spark with a schema
+that somebody knew before. An execution of each comes before, unmeasured.
 """
 
 import tempfile
@@ -29,7 +29,7 @@ from lakechime_dagster.tables.sources import JsonLines
 from tests.support.streams import Stream
 
 MESSAGES = 1_000_000
-WARM = 2  # steps
+WARM = 2  # executions
 
 
 def one_table(play: Stream) -> None:
@@ -77,7 +77,7 @@ def measure(count: int = MESSAGES) -> list[Line]:
                 play.ingest()
             end = play.end()
             with _clock(took, "types"):
-                result = play.step(end, execution=str(number)).run()
+                result = play.execute(end, execution=str(number)).run()
                 play.complete(result, end, str(number))
             with _clock(took, "one"):
                 one_table(play)

@@ -43,7 +43,9 @@ CORES = 2  # of Spark, and processes of dlt that normalize
 
 @dataclass(frozen=True)
 class Ours:
-    """Seconds of a step: of the stream's table, of the tables of types, and of these by phase."""
+    """Seconds of an execution: of the stream's table, of the tables of types, and of these by
+    phase.
+    """
 
     bronze: float
     types: float
@@ -79,7 +81,7 @@ class Batches:
         return sorted((self.folder / "in").glob("*.jsonl"))
 
     def ours(self) -> Ours:
-        """The last batch's step; it makes the files."""
+        """The last batch's execution; it makes the files."""
         self.folder.mkdir()
         took = Ours(0, 0)
         for number in range(BATCHES):
@@ -95,7 +97,7 @@ class Batches:
         self.play.ingest()
         ingested = time.perf_counter()
         end = self.play.end()
-        result = self.play.step(end, execution=execution).run()
+        result = self.play.execute(end, execution=execution).run()
         self.play.complete(result, end, execution)
         return Ours(ingested - began, time.perf_counter() - ingested, result.seconds)
 
@@ -188,7 +190,7 @@ def measure_dlt(few: Batches) -> Iterable[Line]:
 
 def beside_queries(ours: Ours, queries: float) -> list[Line]:
     return [
-        at_most(f"{SEVERAL} types: seconds of our two steps", ours.both, "s"),
+        at_most(f"{SEVERAL} types: seconds of our two executions", ours.both, "s"),
         at_most(f"{SEVERAL} types: seconds of a query for each", queries, "s"),
         at_least(f"{SEVERAL} types: a query for each / ours", queries / ours.both, "x", 3),
     ]
@@ -196,7 +198,7 @@ def beside_queries(ours: Ours, queries: float) -> list[Line]:
 
 def of_many(ours: Ours, count: int) -> list[Line]:
     return [
-        at_most(f"{MANY} types: a step of {count:,} events", ours.types, "s", 60),
+        at_most(f"{MANY} types: an execution of {count:,} events", ours.types, "s", 60),
         *(
             at_most(f"{MANY} types: seconds of that to {phase}", seconds, "s")
             for phase, seconds in ours.phases.items()

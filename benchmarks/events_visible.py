@@ -26,7 +26,7 @@ from tests.support.processes import await_found
 
 TYPES = 30
 WARM_SECONDS = 60
-MAX_BYTES = 1_000_000_000  # of a step: as much as there is
+MAX_BYTES = 1_000_000_000  # of an execution: as much as there is
 
 Arrivals = Counter[float]  # how many events took so many seconds
 
@@ -54,11 +54,11 @@ def measure(seconds: int, rate: int) -> Iterator[Line]:
             _arrivals(table, counted) for table in tables if DeltaTable.is_deltatable(table)
         )
         raw = _arrivals(lake.location(BRONZE), counted)
-        steps = DeltaTable(lake.location(BRONZE)).version() + 1
+        executions = DeltaTable(lake.location(BRONZE)).version() + 1
     yield at_least("events a second that were offered", offered * rate, "/s", 0.95 * rate)
     yield from _lines("an event to its row", rows)
     yield from _lines("of it: until the stream's table has it", raw)
-    yield at_most("steps of the stream's table, seconds of each", seconds / steps, "s")
+    yield at_most("executions of the stream's table, seconds of each", seconds / executions, "s")
 
 
 def _arrivals(location: str, moments: Mapping[str, float]) -> Arrivals:

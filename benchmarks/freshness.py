@@ -22,7 +22,7 @@ from benchmarks._cdc_lake import DATABASE
 from benchmarks._lines import Line, at_least, at_most, show
 from lakechime_dagster.settings import load_settings
 from tests.support.background import Background
-from tests.support.chain import Place, chain
+from tests.support.chain import ChainFolders, chain
 from tests.support.deployed_table import DeployedTable
 from tests.support.mariadb import MariaDB, mariadb_server
 from tests.support.stack import debezium_settings, servers_folder
@@ -136,7 +136,7 @@ def followed() -> Iterator[tuple[MariaDB, DeployedTable]]:
     spark = settings.spark.model_copy(update={"driver": "warm"})
     with servers_folder() as folder:
         (folder / "home").mkdir()
-        place = Place(folder / "home", folder, settings.jars, ensure_stack_jars(), spark)
+        folders = ChainFolders(folder / "home", folder, settings.jars, ensure_stack_jars(), spark)
         with mariadb_server(folder / "mariadb") as mariadb:
             session = mariadb.session()
             rows = f"SELECT seq, 'customer', 1, NOW(6), 0 FROM seq_1_to_{ROWS}"
@@ -148,7 +148,7 @@ def followed() -> Iterator[tuple[MariaDB, DeployedTable]]:
             )
             session.close()
             with chain(
-                place,
+                folders,
                 "benchmarks._cdc_lake",
                 lambda kafka: {DATABASE: debezium_settings(DATABASE, mariadb, kafka)},
             ) as running:
@@ -194,7 +194,7 @@ def lines(measured: Measured, rate: int) -> list[Line]:
         sorted(measured.seconds(measured.messages)),
     )
     size = rate // PER_SECOND
-    steps = [
+    executions = [
         after.batch - before.batch
         for before, after in zip(measured.rows, measured.rows[1:], strict=False)
     ]
@@ -210,7 +210,9 @@ def lines(measured: Measured, rate: int) -> list[Line]:
         ),
         at_most("of it: until the bronze table has the message, p95", messages[late], "s"),
         at_most(
-            "changes of one step, median", size * statistics.median(one for one in steps if one), ""
+            "changes of one number, median",
+            size * statistics.median(one for one in executions if one),
+            "",
         ),
     ]
 

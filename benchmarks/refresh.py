@@ -41,7 +41,7 @@ class Bench:
     spark: SparkSession
     folder: Path
     rows: int
-    steps: int = 0
+    executions: int = 0
     read: int | None = None
     added: int = 0
 
@@ -121,17 +121,17 @@ class Bench:
                 ),
             ),
         )
-        self.steps += 1
+        self.executions += 1
         checkpoint = Checkpoint(
-            position=Position(0, self.steps),
+            position=Position(0, self.executions),
             sources={"source": SnapshotCheckpoint(table_uid=log.uid, snapshot_id=end)},
         )
         commit_metadata = CommitMetadata(
             consumer=CONSUMER,
-            step=self.steps,
+            number=self.executions,
             attempt=1,
             end=checkpoint,
-            execution_id=str(self.steps),
+            execution_id=str(self.executions),
         )
         began = time.perf_counter()
         result = refresh(self.spark, job, commit_metadata, DeltaLog)

@@ -326,7 +326,7 @@ def _selection(tables: Iterable[Target]) -> dg.AssetSelection:
 
 
 def _selection_of(lake: Lake, group: EventGroup) -> dg.AssetSelection:
-    """A group, and its types that the lake names, with the checks that its steps report."""
+    """A group, and its types that the lake names, with the checks that its executions report."""
     chosen: dg.AssetSelection = dg.AssetSelection.assets(*_group_keys(lake, group))
     return (
         chosen
@@ -338,7 +338,7 @@ def _selection_of(lake: Lake, group: EventGroup) -> dg.AssetSelection:
 def _launch(
     lake: Lake, subscription: Subscription, job: dg.JobDefinition, group: EventGroup
 ) -> Launch:
-    """A run does a step of all types of a group, so that it is launched without one of them."""
+    """A run does an execution of all types of a group, so that it is launched without one of them."""
     checks = [spec.key for spec in (*group_check_specs(group), *type_check_specs(lake, group))]
     return Launch(
         subscription=subscription, job=job, selection=_group_keys(lake, group), checks=checks

@@ -87,8 +87,8 @@ class ConsumerConflictError(LakeChimeError):
 
 
 class ConsumerBlockedError(LakeChimeError):
-    """A step must not go on before a person has decided; the message holds the evidence and the
-    choices.
+    """An execution must not go on before a person has decided; the message holds the evidence and
+    the choices.
 
     `ends_when` says when it goes on by itself; "" where only a person lets it.
     """

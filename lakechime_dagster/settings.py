@@ -354,7 +354,7 @@ def in_project(path: str | Path) -> Path:
 
 
 def location_in_project(location: str) -> str:
-    """The same for the place of tables, which may be a URL."""
+    """The same for the location of tables, which may be a URL."""
     return location if ":" in location.partition("/")[0] else str(in_project(location))
 
 

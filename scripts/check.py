@@ -21,7 +21,7 @@ sys.exit(f"importing the code location imports {found}: every process would pay"
 COINED = r"""
 import pathlib, re, sys
 # a consumer, a subscription, a low watermark, reported or recorded, again: docs/glossary.md
-words = "lanes?|flows?|frontiers?|told|untold|tells|anew"
+words = "lanes?|flows?|frontiers?|fates?|told|untold|tells|hears?|heard|anew|fire keys?|elsewhere|stamps?|drains?"
 coined = re.compile(rf"(?<![a-z])({words})(?![a-z])", re.IGNORECASE)
 folders = map(pathlib.Path, ("lakechime_dagster", "docs"))
 files = [one for folder in folders for one in folder.rglob("*") if one.suffix in (".py", ".md")]

@@ -332,7 +332,9 @@ def test_a_wrong_field_is_named_with_its_path(
         tuple(one for one in error["loc"] if one != "function-after[_is_one()"): error["msg"]
         for error in refused.value.errors()
     }
-    message = next(message for place, message in found.items() if place[: len(where)] == where)
+    message = next(
+        message for position, message in found.items() if position[: len(where)] == where
+    )
     assert problem in message
 
 

@@ -44,7 +44,7 @@ from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.ledger import Claim, Ledger
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import FireKey, PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import PartitionKey, PartitionTrigger, SnapshotTrigger
 from tests.factories import make_event
 from tests.support.world import World, a_subscription, checkpoint
 
@@ -130,7 +130,7 @@ def validated(engine: Engine, make: Callable[..., Any]) -> None:
             make(**wrong)
 
 
-# 5: a claim takes the next step of the consumer as it was seen; 6: one run at a time; 8: leases
+# 5: a claim takes the next execution of the consumer as it was seen; 6: one run at a time; 8: leases
 
 
 class ClaimsAnyway(Ledger):
@@ -192,7 +192,7 @@ def leased_to_the_newest(engine: Engine, make: Callable[..., Ledger]) -> None:
 class OfTheLastTick(PartitionTrigger):
     """Knows the key of the newest grid point alone."""
 
-    def keys(self, now: dt.datetime) -> list[FireKey]:
+    def keys(self, now: dt.datetime) -> list[PartitionKey]:
         return super().keys(now)[-1:]
 
 

@@ -64,8 +64,8 @@ def test_what_is_in_use_stands_there_and_nothing_of_it_runs(
 def test_a_store_that_is_not_there_gives_an_empty_location_and_is_not_made(
     tmp_path: Path, url: str
 ) -> None:
-    place = url.replace("nowhere", str(tmp_path / "nowhere")).replace("PORT", str(free_port()))
-    keys, said = reported(load_settings(lake=LAKE, store_url=place, home=tmp_path))
+    position = url.replace("nowhere", str(tmp_path / "nowhere")).replace("PORT", str(free_port()))
+    keys, said = reported(load_settings(lake=LAKE, store_url=position, home=tmp_path))
     assert (keys, said.startswith("nothing is shown: "), "hunter2" in said) == (set(), True, False)
     assert list(tmp_path.iterdir()) == []
 

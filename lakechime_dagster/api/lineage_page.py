@@ -42,10 +42,10 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-MAX_TABLES, MAX_STEPS, MAX_NAMES, MAX_READERS, MAX_REASONS, MAX_CHANGES = 150, 20, 20, 20, 20, 20
+MAX_TABLES, MAX_DEPTH, MAX_NAMES, MAX_READERS, MAX_REASONS, MAX_CHANGES = 150, 20, 20, 20, 20, 20
 READERS_UNKNOWN = "readers outside this lake, as no audit log is configured"
 
-Steps = Annotated[int, Query(ge=0, le=MAX_STEPS)]
+Depth = Annotated[int, Query(ge=0, le=MAX_DEPTH)]
 
 
 def lineage_page(ask: Ask) -> APIRouter:
@@ -69,7 +69,7 @@ def lineage_page(ask: Ask) -> APIRouter:
         )
 
     @router.get("/lineage/around")
-    def around(table: str, up: Steps = 1, down: Steps = 1) -> Response:
+    def around(table: str, up: Depth = 1, down: Depth = 1) -> Response:
         try:
             return JSONResponse(around_json(ask(), table, up, down), headers=HEADERS)
         except NotFoundError as error:
@@ -79,15 +79,15 @@ def lineage_page(ask: Ask) -> APIRouter:
     def way(source: str, target: str) -> Response:
         try:
             lineage = ask()
-            steps = lineage.path(lineage.ref(source), lineage.ref(target))
+            edges = lineage.path(lineage.ref(source), lineage.ref(target))
         except NotFoundError as error:
             return _unknown(str(error))
         links = (
             None
-            if steps is None
-            else [_link(step.source, step.target, step.kinds) for step in steps]
+            if edges is None
+            else [_link(edge.source, edge.target, edge.kinds) for edge in edges]
         )
-        return JSONResponse({"steps": links}, headers=HEADERS)
+        return JSONResponse({"edges": links}, headers=HEADERS)
 
     @router.get("/lineage/names")
     def names(like: str = "") -> Response:

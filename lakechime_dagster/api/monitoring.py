@@ -226,13 +226,13 @@ def _panels() -> list[dict[str, Any]]:
     return found
 
 
-def _panel(number: int, one: Panel, place: Mapping[str, int]) -> dict[str, Any]:
+def _panel(number: int, one: Panel, position: Mapping[str, int]) -> dict[str, Any]:
     return {
         "id": number,
         "title": one.title,
         "type": "timeseries",
         "datasource": SOURCE,
-        "gridPos": place,
+        "gridPos": position,
         "fieldConfig": {"defaults": {"unit": one.unit}, "overrides": []},
         "targets": [
             {"refId": "A", "expr": one.expression, "legendFormat": one.legend, "datasource": SOURCE}

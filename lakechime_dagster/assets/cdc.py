@@ -224,10 +224,12 @@ MAX_NAMED = 5  # transactions that an alarm names
 
 
 def not_there(table: CDCTable) -> dg.AssetCheckResult:
-    """Before its first step there is no table to be compared: nothing is wrong, and nothing
+    """Before its first execution there is no table to be compared: nothing is wrong, and nothing
     known.
     """
-    description = f"{table.name} is not there yet, as no step of it has been: it is compared then"
+    description = (
+        f"{table.name} is not there yet, as no execution of it has been: it is compared then"
+    )
     return dg.AssetCheckResult(
         passed=False, severity=dg.AssetCheckSeverity.WARN, description=description
     )

@@ -160,7 +160,7 @@ def refresh_group(
 ) -> Attempted[GroupResult]:
     """One attempt at an execution of a group."""
     with ON_SPARK:
-        from lakechime_dagster.silver.refresh import GroupStep
+        from lakechime_dagster.silver.refresh import GroupRefresh
 
     platform = running.platform
     begun = running.execution.start.sources.get(job.group.stream.table.name, SnapshotCheckpoint())
@@ -168,7 +168,7 @@ def refresh_group(
 
     def work(session: "SparkSession") -> GroupResult:
         now = platform.store.now()
-        step = GroupStep(
+        refresh = GroupRefresh(
             spark=session,
             job=job,
             repository=event_types(platform),
@@ -176,7 +176,7 @@ def refresh_group(
             now_ms=now,
             start=start,
         )
-        return step.run()
+        return refresh.run()
 
     return spark.attempt(running, log, work, spark=spark_of(platform.settings, job.group))
 
@@ -552,7 +552,7 @@ def _report(running: RunningExecution, attempt: Attempted[GroupResult]) -> dict[
         "seconds by phase": dg.MetadataValue.json(
             {phase: round(value, 3) for phase, value in result.seconds.items()}
         ),
-        "step": execution.step,
+        "number": execution.number,
         "attempt": execution.attempt,
         "spark": f"{attempt.driver}: {attempt.reason} (ready after {attempt.ready:.1f} s)",
     }

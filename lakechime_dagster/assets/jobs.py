@@ -31,7 +31,7 @@ from lakechime_dagster.tables.tables import LakeTable, RefreshMode
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
-# of messages that a followed table takes with a claim: each may hold as much as a step of theirs
+# of messages that a followed table takes with a claim: each may hold as much as an execution of theirs
 # reads
 MAX_COMMITS = 4
 
@@ -80,7 +80,7 @@ def group_subscription(group: EventGroup, cluster: str = "") -> Subscription:
 
 def log_subscription(one: QueryLog, cluster: str = "") -> Subscription:
     """The subscription that reads an audit table; it writes none, so that the success of its run
-    completes a step.
+    completes an execution.
     """
     name = reading_name(one.table)
     trigger = SnapshotTrigger(one.table, one.every)

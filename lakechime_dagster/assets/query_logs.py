@@ -69,7 +69,7 @@ def _report(running: RunningExecution, taken: TakenLines) -> Mapping[str, Any]:
         "refused": _refused(taken.refused),
         "data sets that are not the lake's": ", ".join(shown) or "none",
         "events consumed": events_table(running.events),
-        "step": execution.step,
+        "number": execution.number,
         "attempt": execution.attempt,
     }
 

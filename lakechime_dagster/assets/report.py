@@ -188,7 +188,7 @@ def report_of(
             or "no input was read as changes"
         ),
         "events consumed": events_table(running.events),
-        "step": execution.step,
+        "number": execution.number,
         "attempt": execution.attempt,
         "spark": f"{attempt.driver}: {attempt.reason} (ready after {attempt.ready:.1f} s)",
         **lag,
@@ -327,7 +327,7 @@ def combined(reports: Sequence[Report]) -> dict[str, Any]:
             if (
                 isinstance(value, int | float)
                 and isinstance(before, int | float)
-                and name not in ("step", "attempt")
+                and name not in ("number", "attempt")
             ):
                 value = max(before, value) if name.startswith("lag in ") else before + value
             merged[name] = value

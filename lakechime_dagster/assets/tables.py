@@ -43,7 +43,7 @@ from lakechime_dagster.lineage.schema_check import check_fits
 from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.names import pool_of
-from lakechime_dagster.runtime.platform import marks_of
+from lakechime_dagster.runtime.platform import markers_of
 from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.runtime.sources import opened
 from lakechime_dagster.runtime.spark import SparkAttempt, SparkResource
@@ -274,7 +274,7 @@ def complete(
     """Complete right after commit and registration, so that nothing downstream looks in between;
     with it what was `seen` is kept.
 
-    A fired partition in which nothing changed is complete all the same: it gets a mark (law 16).
+    A fired partition in which nothing changed is complete all the same: it gets a marker (law 16).
     """
     platform, execution = running.platform, running.execution
     if result.outcome is Outcome.NOTHING:
@@ -286,9 +286,11 @@ def complete(
                 commit_metadata, facts={**commit_metadata.facts, COMPLETE: list(result.complete)}
             )
         )
-        marks = marks_of(commit_metadata, table.name, table.levels, running.subscription.cluster)
+        markers = markers_of(
+            commit_metadata, table.name, table.levels, running.subscription.cluster
+        )
         running.completed = platform.complete_without_commit(
-            execution, marks, f"{execution.reason}; nothing to do"
+            execution, markers, f"{execution.reason}; nothing to do"
         )
         return
     running.completed = (

@@ -374,7 +374,7 @@ class Queries:
     def _only(self, bound: "_Bound") -> list[str]:
         return [f"{name} = {bound.value(value)}" for name, value in self.only.items()]
 
-    def _beyond(self, sign: str, places: Sequence[str], *, is_inclusive: bool) -> list[str]:
+    def _beyond(self, sign: str, bounds: Sequence[str], *, is_inclusive: bool) -> list[str]:
         """Conditions for keys on one side of another, column by column; the first one serves an
         index of several columns.
         """
@@ -383,12 +383,12 @@ class Queries:
             " AND ".join(
                 [
                     *(
-                        f"{order} = {place}"
-                        for order, place in zip(orders[:i], places[:i], strict=True)
+                        f"{order} = {bound}"
+                        for order, bound in zip(orders[:i], bounds[:i], strict=True)
                     ),
                     (
                         f"{orders[i]} {sign}{'=' if is_inclusive and i == len(orders) - 1 else ''} "
-                        f"{places[i]}"
+                        f"{bounds[i]}"
                     ),
                 ]
             )
@@ -397,7 +397,7 @@ class Queries:
         return (
             cases
             if len(cases) == 1
-            else [f"{orders[0]} {sign}= {places[0]}", f"(({') OR ('.join(cases)}))"]
+            else [f"{orders[0]} {sign}= {bounds[0]}", f"(({') OR ('.join(cases)}))"]
         )
 
 

@@ -109,7 +109,7 @@ class Tracked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HistoryStep:
+class AppliedToHistories:
     """What some changes make of histories, the keys of which they may have changed the rows, and
     what was not taken.
     """
@@ -119,18 +119,18 @@ class HistoryStep:
     refused: tuple[Refused, ...] = ()
 
 
-def with_changes(histories: Histories, changes: Collection[Change]) -> HistoryStep:
+def with_changes(histories: Histories, changes: Collection[Change]) -> AppliedToHistories:
     """What is kept after these changes too; the order in which they come makes no difference."""
-    step = merge.with_changes(histories.kept, changes)
+    applied = merge.with_changes(histories.kept, changes)
     truncated_at = {
         (one.source, one.order): one.event_ms
         for one in changes
         if one.operation is Operation.TRUNCATE
     }
     after = replace(
-        histories, kept=step.kept, truncated_at={**histories.truncated_at, **truncated_at}
+        histories, kept=applied.kept, truncated_at={**histories.truncated_at, **truncated_at}
     )
-    return HistoryStep(histories=after, touched=step.touched, refused=step.refused)
+    return AppliedToHistories(histories=after, touched=applied.touched, refused=applied.refused)
 
 
 def collected(

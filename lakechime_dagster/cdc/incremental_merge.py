@@ -27,8 +27,8 @@ class ChangeOutcome(StrEnum):
     Attributes:
         APPLIED: The key's state rests on it: it deleted the row, is the newest upsert, or carries a
             column of it.
-        MERGED: Newer ones of the same step say all that it said.
-        STALE: What was known before the step says all that it said: it came late.
+        MERGED: Newer ones of the same execution say all that it said.
+        STALE: What was known before the execution says all that it said: it came late.
         DELIVERED_AGAIN: It was there before.
         TRUNCATED: A truncation above it took what it said.
         WAITING: Its row waits for a column that nobody carried.
@@ -50,7 +50,7 @@ class ChangeOutcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What is known of a key before a step.
+    """What is known of a key before an execution.
 
     `base` and `changes` are what is remembered beside the table; of a key of which nothing is, the
     table's own row is the base. `row` is that of the table, `waiting` the columns of the base that
@@ -86,8 +86,8 @@ class Known:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeyStep:
-    """A key after a step.
+class MergedKey:
+    """A key after an execution.
 
     Attributes:
         key: Its values.
@@ -111,14 +111,14 @@ class KeyStep:
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """What a step made of some keys: each of them, the changes that were refused, and how many
-    changes met which outcome.
+    """What an execution made of some keys: each of them, the changes that were refused, and how
+    many changes met which outcome.
 
     `change_outcomes` has the outcome of each change that is to be remembered; `kept` is what their
     rows rest on.
     """
 
-    keys: tuple[KeyStep, ...]
+    keys: tuple[MergedKey, ...]
     refused: tuple[Refused, ...]
     outcomes: Counter[ChangeOutcome]
     kept: Kept
@@ -132,8 +132,8 @@ def merged(
     low_watermarks: Mapping[str, Order],
     soft: Soft | None = None,
 ) -> Merged:
-    """One step of a few keys; neither the order of the changes nor how they are split into steps
-    makes a difference to the rows.
+    """One execution of a few keys; neither the order of the changes nor how they are split into
+    executions makes a difference to the rows.
 
     Args:
         known: What is known of the keys, of all keys that continue one of them among them.
@@ -148,20 +148,20 @@ def merged(
         key: Window(source=one.source, base=one.base, changes=one.changes)
         for key, one in known.items()
     }
-    step = with_changes(
+    applied = with_changes(
         Kept(windows=windows, truncated=truncated, low_watermarks=low_watermarks), fresh
     )
-    refused = (*strayed, *step.refused)
+    refused = (*strayed, *applied.refused)
     outcomes[ChangeOutcome.QUARANTINED] += len(refused)
     dropped = {id(one.change) for one in refused}
     added: dict[Key, list[Change]] = {}
     for change in fresh:
         if id(change) not in dropped:
             added.setdefault(change.key, []).append(change)
-    keys, change_outcomes = list[KeyStep](), list[tuple[Change, ChangeOutcome]]()
-    for key in step.kept.windows:
+    keys, change_outcomes = list[MergedKey](), list[tuple[Change, ChangeOutcome]]()
+    for key in applied.kept.windows:
         before = known.get(key)
-        one = _key_step(step.kept, key, before, tuple(added.get(key, ())), soft)
+        one = _merged_key(applied.kept, key, before, tuple(added.get(key, ())), soft)
         ends = truncated.get(one.source, frozenset())
         change_outcomes += [
             (change, _outcome(one, change, before.newest if before else BEFORE_ALL, ends))
@@ -173,7 +173,7 @@ def merged(
         keys=tuple(keys),
         refused=refused,
         outcomes=outcomes,
-        kept=step.kept,
+        kept=applied.kept,
         change_outcomes=tuple(change_outcomes),
     )
 
@@ -215,11 +215,11 @@ def _strayed(
         if without:
             homes[key] = without[0].topic, without[0].partition
     for change in changes:
-        place = change.order.topic, change.order.partition
-        if not change.order.position and homes.setdefault(change.key, place) != place:
+        position = change.order.topic, change.order.partition
+        if not change.order.position and homes.setdefault(change.key, position) != position:
             reason = (
                 f"key {change.key} has changes without a position in partition {homes[change.key]} "
-                f"and in {place}: which came first?"
+                f"and in {position}: which came first?"
             )
             refused.append(Refused(change, reason))
         else:
@@ -227,9 +227,9 @@ def _strayed(
     return refused, others
 
 
-def _key_step(
+def _merged_key(
     kept: Kept, key: Key, before: Known | None, added: tuple[Change, ...], soft: Soft | None
-) -> KeyStep:
+) -> MergedKey:
     window, row_state = (
         kept.windows[key],
         kept.row_state(key) if soft is None else soft.row_state(kept, key),
@@ -247,7 +247,7 @@ def _key_step(
     ):
         wanted |= before.waiting
     row = row_state.row({*row_state.columns, *wanted})
-    return KeyStep(
+    return MergedKey(
         key=key,
         source=window.source,
         before=before.row if before else None,
@@ -258,9 +258,11 @@ def _key_step(
     )
 
 
-def _outcome(step: KeyStep, change: Change, newest: Order, ends: Iterable[Order]) -> ChangeOutcome:
-    row_state, order = step.row_state, change.order
-    if step.waits and change.operation.is_upsert and order > row_state.deleted:
+def _outcome(
+    merged_key: MergedKey, change: Change, newest: Order, ends: Iterable[Order]
+) -> ChangeOutcome:
+    row_state, order = merged_key.row_state, change.order
+    if merged_key.waits and change.operation.is_upsert and order > row_state.deleted:
         return ChangeOutcome.WAITING
     if order in _orders(row_state) or any(
         carried == order for carried, _ in row_state.columns.values()

@@ -153,14 +153,14 @@ class CDCJob:
         """Whether the table holds a row for each time that a tracked column changed."""
         return self.merge.stored_as_scd_type == 2
 
-    def after(self, empty_steps: int) -> "CDCJob":
-        """The same after so many steps in a row that left the table without a commit: beyond the
-        most that may, this one commits.
+    def after(self, empty_executions: int) -> "CDCJob":
+        """The same after so many executions in a row that left the table without a commit: beyond
+        the most that may, this one commits.
         """
         most = self.merge.max_continuous_empty_commits
         return (
             replace(self, may_complete_empty=False)
-            if most is not None and empty_steps >= most
+            if most is not None and empty_executions >= most
             else self
         )
 

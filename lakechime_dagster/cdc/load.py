@@ -681,7 +681,7 @@ def first_repeated(keys: Iterable[tuple[str, str]]) -> tuple[str, str, str] | No
     with closing(
         sqlite3.connect("")
     ) as kept:  # a temporary file, which is removed with the connection
-        kept.execute("CREATE TABLE keys (place TEXT, key TEXT)")
+        kept.execute("CREATE TABLE keys (position TEXT, key TEXT)")
         kept.executemany("INSERT INTO keys VALUES (?, ?)", keys)
         found = kept.execute(
             "SELECT key, MIN(rowid), MAX(rowid) FROM keys GROUP BY key HAVING COUNT(*) > 1 LIMIT 1"
@@ -690,7 +690,7 @@ def first_repeated(keys: Iterable[tuple[str, str]]) -> tuple[str, str, str] | No
             return None
         key, *rows = found
         first, last = (
-            kept.execute("SELECT place FROM keys WHERE rowid = ?", (row,)).fetchone()[0]
+            kept.execute("SELECT position FROM keys WHERE rowid = ?", (row,)).fetchone()[0]
             for row in rows
         )
         return key, first, last

@@ -334,7 +334,7 @@ def _check_epochs(tables: ReplicaTables, source: str) -> None:
     """Refuse a source whose positions have restarted: rows that are read have positions of its
     first epoch.
     """
-    if any(order.epoch > 0 for order in _orders(tables, "place", source)):
+    if any(order.epoch > 0 for order in _orders(tables, "position", source)):
         raise UnrepairableError(
             f"{tables.name}: the positions of {source} have restarted, and a repair cannot be "
             f"ordered after that yet; let the connector "

@@ -315,7 +315,7 @@ class Refused:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class Applied:
     """What some changes make of what is kept.
 
     Attributes:
@@ -329,7 +329,7 @@ class Step:
     refused: tuple[Refused, ...] = ()
 
 
-def with_changes(kept: Kept, changes: Iterable[Change]) -> Step:
+def with_changes(kept: Kept, changes: Iterable[Change]) -> Applied:
     """What is kept after these changes too; the order in which they come makes no difference."""
     windows, truncated, touched, refused = (
         dict(kept.windows),
@@ -351,7 +351,7 @@ def with_changes(kept: Kept, changes: Iterable[Change]) -> Step:
         windows[change.key] = replace(window, changes=(*window.changes, change))
         touched.add(change.key)
     after = replace(kept, windows=windows, truncated=truncated)
-    return Step(kept=after, touched=_reached(windows, touched), refused=tuple(refused))
+    return Applied(kept=after, touched=_reached(windows, touched), refused=tuple(refused))
 
 
 def _reason(change: Change, window: Window | None, low_watermark: Order) -> str | None:

@@ -15,7 +15,7 @@ class Consumer:
     Attributes:
         waits: It has not read everything that arrived.
         blocked: Why it may not go on; empty where it may.
-        open_ms: Since when it has been at a step; None where it is at none.
+        open_ms: Since when it has been at an execution; None where it is at none.
         ticked_ms: When its sensor ticked last; None where it never did.
     """
 
@@ -94,7 +94,7 @@ def _stuck(found: KeepingUp, limits: Limits) -> Iterator[str]:
         elif consumer.waits and consumer.open_ms is not None:
             if _is_older(found, consumer.open_ms, limits.behind):
                 yield (
-                    f"{consumer.name} has been at one step for "
+                    f"{consumer.name} has been at one execution for "
                     f"{_words(found.seconds_since(consumer.open_ms))}, and more waits"
                 )
         elif consumer.waits and consumer.ticked_ms is None:

@@ -80,7 +80,7 @@ def _parsed(replica: Replica, now_ms: int) -> dict[str, Parsed]:
     last day.
     """
     in_table: dict[str, int] = {}
-    for row in replica.places():
+    for row in replica.positions():
         if row.ts_ms is not None:
             in_table[row.source] = max(row.ts_ms, in_table.get(row.source, 0))
     recent = {
@@ -107,19 +107,19 @@ def _unread(replica: Replica, problems: list[str]) -> dict[str, int]:
     """What the source holds and was not read."""
     bronze = replica.table.bronze
     consumer = replica.consumer(bronze.name)
-    place = consumer.checkpoint.offsets if consumer is not None else None
+    offsets = consumer.checkpoint.offsets if consumer is not None else None
     try:
         polled = open_source(
             bronze.source,
             in_project,
             os.environ,
             is_ordered_by_position=has_positions(bronze.envelope),
-        ).poll(place)
+        ).poll(offsets)
     except MessagesUnreadableError as error:
         problems.append(str(error))
         return {}
     problems += polled.problems
-    return {name: stop - start for name, (start, stop) in spans_between(place, polled.end)}
+    return {name: stop - start for name, (start, stop) in spans_between(offsets, polled.end)}
 
 
 def _consumers(replica: Replica, is_unread: bool) -> tuple[Consumer, ...]:
@@ -172,7 +172,7 @@ def _arrived(replica: Replica, since_ms: int) -> Arrived:
     bronze, since = replica.bronze, _text(since_ms)
     fed = bronze.log.fed(bronze.log.version) if bronze.log.exists() else None
     newest: dict[str, dict[tuple[str, int], int]] = {
-        row.source: {} for row in replica.places()
+        row.source: {} for row in replica.positions()
     }  # also of those without a change
     for row in bronze.query(_NEWEST_OF_PARTITIONS, since=since):
         if row["at"] is not None:

@@ -275,13 +275,13 @@ def _maxwell_position(found: Any) -> Position:
     """
     if found is None:
         return ()
-    place = binlog_position(str(found))
-    if not place:
+    position = binlog_position(str(found))
+    if not position:
         raise ValueError(
             f"position: it is a binlog file and a byte in it, such as mysql-bin.000003:120, not "
             f"{shown(found)}"
         )
-    return place
+    return position
 
 
 _LOAD = "load"
@@ -351,9 +351,9 @@ def _dms_position(metadata: Mapping[str, Any]) -> Position:
     """The position in MySQL's binlog, and below it the record's number in its transaction; empty
     where it has none.
     """
-    place = binlog_position(str(metadata.get("stream-position")))
+    position = binlog_position(str(metadata.get("stream-position")))
     number = metadata.get("transaction-record-id")
-    return (*place, number if type(number) is int else 0) if place else ()
+    return (*position, number if type(number) is int else 0) if position else ()
 
 
 def _milliseconds(commit: Any) -> int | None:

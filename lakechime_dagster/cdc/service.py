@@ -13,12 +13,12 @@ from lakechime_dagster.cdc.job import MessageFormat, format_of
 from lakechime_dagster.cdc.record import Record, record_of
 from lakechime_dagster.cdc.record import key_text as bronze_key
 from lakechime_dagster.cdc.state import (
-    PartitionPlace,
+    PartitionPosition,
     StateRow,
     TableSchema,
     opened_epochs,
     opened_row,
-    places_of,
+    positions_of,
     waiting_keys,
 )
 from lakechime_dagster.cdc.values import decoded
@@ -27,7 +27,7 @@ from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.formats.delta_rows import DeltaRows, append_once, known, row_is, texts
-from lakechime_dagster.runtime.platform import Platform, ends_of_held
+from lakechime_dagster.runtime.platform import Platform, ends_of_blocked
 from lakechime_dagster.tables.cdc import STATE, CDCTable
 from lakechime_dagster.tables.names import DELETED_AT
 from lakechime_dagster.triggers.consumers import ConsumerId, ConsumerState, Execution
@@ -145,7 +145,7 @@ class Replica:
         return self._rows(self.table.name + QUARANTINE, self.location.rstrip("/") + QUARANTINE)
 
     def consumer(self, subscription: str) -> ConsumerRow | None:
-        """The consumer of the table, or of its bronze table; None before its first step."""
+        """The consumer of the table, or of its bronze table; None before its first execution."""
         row = self.platform.ledger.subscription(subscription)
         return None if row is None else self.platform.ledger.consumers(row).get("")
 
@@ -179,9 +179,9 @@ class Replica:
             rows += found
         return None if len(rows) >= MOST_REMEMBERED else len(waiting_keys(rows))
 
-    def places(self) -> list[StateRow]:
+    def positions(self) -> list[StateRow]:
         """What is remembered of how far the sources have come."""
-        return self._state("role = 'place'")
+        return self._state("role = 'position'")
 
     # One key
 
@@ -236,14 +236,14 @@ class Replica:
 
     def refused(self, limit: int) -> list[dict[str, Any]]:
         """The newest of what was refused: where each message stands, why, and what it says."""
-        found = self.quarantine.select(newest=("step",), limit=limit)
+        found = self.quarantine.select(newest=("number",), limit=limit)
         refused = [(row, json.loads(row["row"], parse_float=Decimal)) for row in found]
         parts = ("topic", "partition", "offset", "key", "message")
         return [
             {
                 **{name: text.get(name) for name in parts},
                 "reason": row["reason"],
-                "step": row["step"],
+                "number": row["number"],
             }
             for row, text in refused
         ]
@@ -274,16 +274,16 @@ class Epochs:
     """How far the sources of a table have come, and what its consumer waits for.
 
     Attributes:
-        places: Of each partition of each source.
+        positions: Of each partition of each source.
         opened: By source the newest epoch that may be entered.
         asks: The source whose positions a blocked execution asks to restart; empty where none asks.
-        step: That execution.
+        execution: That execution.
     """
 
-    places: tuple[PartitionPlace, ...]
+    positions: tuple[PartitionPosition, ...]
     opened: dict[str, int]
     asks: str = ""
-    step: Execution | None = None
+    execution: Execution | None = None
 
     @property
     def next(self) -> int:
@@ -292,7 +292,7 @@ class Epochs:
             max(
                 [
                     self.opened.get(self.asks, 0),
-                    *(one.epoch for one in self.places if one.source == self.asks),
+                    *(one.epoch for one in self.positions if one.source == self.asks),
                 ]
             )
             + 1
@@ -301,8 +301,8 @@ class Epochs:
 
 def epochs_of(replica: Replica) -> Epochs:
     """What is remembered of the epochs of a table, and whether its consumer waits for an answer."""
-    rows = replica.places()
-    places, opened = tuple(places_of(rows)), opened_epochs(rows)
+    rows = replica.positions()
+    positions, opened = tuple(positions_of(rows)), opened_epochs(rows)
     name, ledger = replica.table.name, replica.platform.ledger
     consumer, row = replica.consumer(name), ledger.subscription(name)
     asked = (
@@ -311,9 +311,9 @@ def epochs_of(replica: Replica) -> Epochs:
         else None
     )
     if asked is None or row is None:
-        return Epochs(places=places, opened=opened)
-    step = next(iter(ledger.open_executions(row)), None)
-    return Epochs(places=places, opened=opened, asks=asked[1], step=step)
+        return Epochs(positions=positions, opened=opened)
+    execution = next(iter(ledger.open_executions(row)), None)
+    return Epochs(positions=positions, opened=opened, asks=asked[1], execution=execution)
 
 
 def confirm_epoch(replica: Replica, subscription: Subscription, epochs: Epochs, by: By) -> int:
@@ -326,14 +326,17 @@ def confirm_epoch(replica: Replica, subscription: Subscription, epochs: Epochs, 
     """
     name, ledger = replica.table.name, replica.platform.ledger
     row = ledger.subscription(name)
-    if row is None or epochs.step is None:
+    if row is None or epochs.execution is None:
         raise ConsumerConflictError(
             f"no execution of {name} asks whether positions may restart; nothing was changed"
         )
-    step, epoch = epochs.step, epochs.next
-    row_of_epoch = {"step": step.step, **opened_row(epochs.asks, epoch)._asdict()}
+    execution, epoch = epochs.execution, epochs.next
+    row_of_epoch = {"number": execution.number, **opened_row(epochs.asks, epoch)._asdict()}
     is_new = append_once(
-        replica.state.log, [row_of_epoch], f"lakechime/epoch/{step.execution_id}", step.attempt
+        replica.state.log,
+        [row_of_epoch],
+        f"lakechime/epoch/{execution.execution_id}",
+        execution.attempt,
     )
-    Interventions(ledger).resume(row, by, ends=ends_of_held(replica.platform, subscription, row))
+    Interventions(ledger).resume(row, by, ends=ends_of_blocked(replica.platform, subscription, row))
     return epoch if is_new else epochs.opened[epochs.asks]

@@ -18,7 +18,7 @@ from lakechime_dagster.sources.spark import (
     PROPERTIES,
     Line,
     file_offsets,
-    ingest_step,
+    ingest_source,
     kafka_offsets,
     read_lines,
     read_topics,
@@ -165,11 +165,11 @@ STATISTICS = {
 def ingest(
     spark: SparkSession, job: BronzeJob, commit_metadata: CommitMetadata, open_log: OpenLog
 ) -> TableResult:
-    """One attempt at one step of a table of messages, as `ingest_step` describes it; its rows
-    are counted by their kinds.
+    """One attempt at one execution of a table of messages, as `ingest_source` describes it; its
+    rows are counted by their kinds.
     """
     properties = PROPERTIES | STATISTICS
-    return ingest_step(
+    return ingest_source(
         spark,
         job,
         commit_metadata,

@@ -16,9 +16,9 @@ from lakechime_dagster.cdc.change import Change, Key, Operation, Order
 from lakechime_dagster.cdc.history import Histories, Tracked, history
 from lakechime_dagster.cdc.incremental_merge import (
     ChangeOutcome,
-    KeyStep,
     Known,
     Merged,
+    MergedKey,
     Need,
     merged,
     need_of,
@@ -462,20 +462,20 @@ class Merging:
                     targets.setdefault(text, []).append(one)
             if (found := known_of(before)) is not None:
                 known[key_of(text)] = found
-        step = merged(known, changes, self.truncated, self.low_watermarks, self.soft)
-        for outcome, count in step.outcomes.items():
+        found = merged(known, changes, self.truncated, self.low_watermarks, self.soft)
+        for outcome, count in found.outcomes.items():
             counts[What.OUTCOME, outcome] += count
-        counts[What.REFUSALS, None] += len(step.refused)
-        for refused in step.refused:
+        counts[What.REFUSALS, None] += len(found.refused)
+        for refused in found.refused:
             row = rows_by_change[id(refused.change)]
             yield (What.REFUSED, None, None, *row[:size], *row[size + 1 :], refused.reason, None)
-        histories = None if self.tracked is None else self.tracked.histories(step.kept, known)
+        histories = None if self.tracked is None else self.tracked.histories(found.kept, known)
 
         def as_it_came(change: Change) -> StateRow:
             return StateRow(*rows_by_change[id(change)][:size])
 
         has_changed = False
-        for one in step.keys:
+        for one in found.keys:
             for kept in remembered(one, known.get(one.key), as_it_came):
                 yield (What.STATE, None, None, *kept, None, None, None, None, None)
             before = targets.get(key_text(one.key), [])
@@ -490,17 +490,17 @@ class Merging:
         if has_changed and self.complete_ms is not None:
             counts.update(
                 (What.LATE, str(hour))
-                for hour in self._late_hours(step, self.complete_ms // HOUR_MS * HOUR_MS)
+                for hour in self._late_hours(found, self.complete_ms // HOUR_MS * HOUR_MS)
             )
 
-    def _late_hours(self, step: Merged, end_ms: int) -> Iterator[int]:
+    def _late_hours(self, found: Merged, end_ms: int) -> Iterator[int]:
         """The hour of each late change that these rows changed by. A time of zero is none.
 
         What newer changes said before says nothing new, but to a history or to a key that continues
         another one.
         """
-        says_all = self.tracked is not None or len(step.keys) > 1
-        for change, outcome in step.change_outcomes:
+        says_all = self.tracked is not None or len(found.keys) > 1
+        for change, outcome in found.change_outcomes:
             if (
                 change.event_ms
                 and change.event_ms < end_ms
@@ -509,14 +509,20 @@ class Merging:
                 yield change.event_ms // HOUR_MS
 
     def _row(
-        self, step: KeyStep, targets: Sequence[StateRow], types: Mapping[str, pa.DataType]
+        self, merged_key: MergedKey, targets: Sequence[StateRow], types: Mapping[str, pa.DataType]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """What the row of a key needs."""
-        row_state = step.row_state
-        given = self.defaults.given(step.source, row_state.upserted or BEFORE_ALL, row_state.end)
-        after = self._columns({**given, **step.after}, types) if step.after is not None else None
-        now = row_state_text(row_state, step.source)
-        need = need_of(step.before, after, bool(targets) and targets[0].order == now)
+        row_state = merged_key.row_state
+        given = self.defaults.given(
+            merged_key.source, row_state.upserted or BEFORE_ALL, row_state.end
+        )
+        after = (
+            self._columns({**given, **merged_key.after}, types)
+            if merged_key.after is not None
+            else None
+        )
+        now = row_state_text(row_state, merged_key.source)
+        need = need_of(merged_key.before, after, bool(targets) and targets[0].order == now)
         if self.soft is not None:
             need = soft_need(
                 need, bool(targets) and has_ended(targets[0].order), row_state.ended is not None
@@ -529,19 +535,19 @@ class Merging:
             )
             yield (
                 need,
-                {**after, **own} if after is not None else self._key_columns(step.key, types),
+                {**after, **own} if after is not None else self._key_columns(merged_key.key, types),
             )
 
     def _history(
         self,
-        step: KeyStep,
+        merged_key: MergedKey,
         targets: Sequence[StateRow],
         histories: Histories,
         types: Mapping[str, pa.DataType],
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """What the rows of a key's history need, by the order that each begins at."""
         assert self.tracked is not None
-        found = history(histories, step.key, track=self.tracked.track)
+        found = history(histories, merged_key.key, track=self.tracked.track)
         old = {
             span.start_seq: (row, span)
             for row in targets
@@ -549,10 +555,10 @@ class Merging:
         }
         for one in found.rows:
             row, span = old.pop(one.start_seq, (None, None))
-            given = self.defaults.given(step.source, one.start_seq, one.end_seq or AFTER_ALL)
+            given = self.defaults.given(merged_key.source, one.start_seq, one.end_seq or AFTER_ALL)
             after, now = (
                 self._columns({**given, **one.columns}, types),
-                row_state_text(step.row_state, step.source) if one.is_open else None,
+                row_state_text(merged_key.row_state, merged_key.source) if one.is_open else None,
             )
             now_span = Span(one.start_seq, one.start_at, one.end_seq, one.end_at)
             before = None if row is None else row_of(row.columns or "{}")
@@ -562,7 +568,10 @@ class Merging:
                 {**after, HIDDEN: now, **span_columns(now_span)},
             )
         for start in old:
-            yield Need.DELETE, {**self._key_columns(step.key, types), START_SEQ: order_text(start)}
+            yield (
+                Need.DELETE,
+                {**self._key_columns(merged_key.key, types), START_SEQ: order_text(start)},
+            )
 
     def _columns(self, row: Row, types: Mapping[str, pa.DataType]) -> dict[str, Any]:
         return {

@@ -34,7 +34,7 @@ from lakechime_dagster.cdc.spark_remembered import (
     STATE_COLUMNS,
     Seen,
     columns_in,
-    place_row,
+    position_row,
     seen_before,
 )
 from lakechime_dagster.cdc.spark_rows import Computing, Rows
@@ -87,8 +87,8 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Came:
-    """How far a line has come by a step; `may_go_back` where some position may be lower than one
-    before it.
+    """How far a line has come by an execution; `may_go_back` where some position may be lower than
+    one before it.
     """
 
     newest: Position
@@ -146,10 +146,10 @@ def _seen(parts: Mapping[str, Sequence[Any]]) -> Seen:
 
 
 def _lines(runs: Iterable[Any], before: Seen) -> dict[Line, Came]:
-    places = {
-        (source, *partition): place
+    positions = {
+        (source, *partition): position
         for source, one in before.epochs.items()
-        for partition, (_, place) in one.places.items()
+        for partition, (_, position) in one.positions.items()
     }
     lines: dict[Line, list[Run]] = {}
     for line, first, last, least, newest, least_new, goes_back, newest_ms in runs:
@@ -166,18 +166,18 @@ def _lines(runs: Iterable[Any], before: Seen) -> dict[Line, Came]:
         )
         lines.setdefault(run.line, []).append(run)
     return {
-        line: _came(sorted(mine, key=lambda run: run.first), places.get(line, ()))
+        line: _came(sorted(mine, key=lambda run: run.first), positions.get(line, ()))
         for line, mine in lines.items()
     }
 
 
-def _came(runs: Sequence[Run], place: Position) -> Came:
+def _came(runs: Sequence[Run], position: Position) -> Came:
     """All runs of a line, in their order; where two of them overlap nobody knows whether it went
     back.
     """
     newest, last, may_go_back = Position(), (-1, -1), False
     for run in runs:
-        is_below = run.least < newest or (run.least_new is not None and run.least_new < place)
+        is_below = run.least < newest or (run.least_new is not None and run.least_new < position)
         may_go_back = may_go_back or run.goes_back or is_below or run.first <= last
         newest, last = max(newest, run.newest), max(last, run.last)
     times = [run.newest_ms for run in runs if run.newest_ms is not None]
@@ -258,26 +258,26 @@ Message = tuple[str, int, int]  # topic id, partition and offset
 
 @dataclass(frozen=True, kw_only=True)
 class Ordered:
-    """The changes of a step in their epochs, what they report, and what is to be remembered of how
-    far these have come.
+    """The changes of an execution in their epochs, what they report, and what is to be remembered
+    of how far these have come.
     """
 
     rows: Rows
     seen: Seen
-    places: tuple[StateRow, ...]
+    positions: tuple[StateRow, ...]
 
 
 def in_epochs(
     spark: SparkSession, name: str, rows: Rows, bronze: DataFrame, before: Seen
 ) -> Ordered:
-    """The changes of a step, each in its epoch; what was delivered again is counted and goes no
-    further.
+    """The changes of an execution, each in its epoch; what was delivered again is counted and goes
+    no further.
 
     Args:
         spark: The session.
         name: The table, for errors.
         rows: The rows of `PARSED_DDL`, which are kept.
-        bronze: The bronze table up to the end of the step.
+        bronze: The bronze table up to the end of the execution.
         before: What was remembered, how far the epochs of each source had come among it.
 
     Raises:
@@ -297,15 +297,18 @@ def in_epochs(
     if renumbering.changes_any:
         rows = rows.on_batches(renumbering, PARSED_DDL)
         look = Looked(looked(rows, before).seen, look.lines)
-    return Ordered(rows=rows, seen=look.seen, places=tuple(_places(before, after, look.lines)))
+    return Ordered(
+        rows=rows, seen=look.seen, positions=tuple(_positions(before, after, look.lines))
+    )
 
 
 def _moved(epochs: Epochs, line: Line, newest: Position) -> Epochs:
     """The same with a partition that only went forward."""
     partition = line[1:]
-    epoch, place = epochs.places.get(partition, (0, ()))
+    epoch, position = epochs.positions.get(partition, (0, ()))
     return Epochs(
-        opened=epochs.opened, places={**epochs.places, partition: (epoch, max(place, newest))}
+        opened=epochs.opened,
+        positions={**epochs.positions, partition: (epoch, max(position, newest))},
     )
 
 
@@ -348,13 +351,13 @@ class OfLines:
 def _goes_back(line: Line, changes: Iterable[Change], before: Seen) -> bool:
     """Whether a position is lower than one before it, or than where its line had come."""
     source, *_ = line
-    place, offset = (
-        before.epochs.get(source, Epochs()).places.get(line[1:], (0, ()))[1],
+    position, offset = (
+        before.epochs.get(source, Epochs()).positions.get(line[1:], (0, ()))[1],
         before.offsets.get(line, -1),
     )
     newest = Position()
     for change in changes:
-        known = max(newest, place) if change.order.offset > offset else newest
+        known = max(newest, position) if change.order.offset > offset else newest
         if change.order.position < known:
             return True
         newest = max(newest, change.order.position)
@@ -456,7 +459,7 @@ def _evidence(
         for one in changes
         if (one.order.topic, one.order.partition) == line and one.order.offset < order.offset
     ]
-    newest = max([one.position for one in earlier] + [epochs.places.get(line, (0, ()))[1]])
+    newest = max([one.position for one in earlier] + [epochs.positions.get(line, (0, ()))[1]])
     return (
         f"{name}: in partition {order.partition} of {order.topic} the position of {source} goes "
         f"back from {list(newest)} to "
@@ -474,7 +477,7 @@ def _renumbering(
     begins = {
         _line(source, partition): {(0, epoch)}
         for source, one in epochs.items()
-        for partition, (epoch, _) in one.places.items()
+        for partition, (epoch, _) in one.positions.items()
     }
     again: set[Message] = set()
     for source, assignment in assignments.items():
@@ -541,15 +544,15 @@ class Renumbering:
             yield outcome, *row, *others, topic, partition, offset, reason, message
 
 
-def _places(
+def _positions(
     before: Seen, after: Mapping[str, Epochs], lines: Mapping[Line, Came]
 ) -> Iterable[StateRow]:
-    """What of the places and the opened epochs is new."""
+    """What of the positions and the opened epochs is new."""
     for source, epochs in after.items():
         known = before.epochs.get(source, Epochs())
         if epochs.opened > known.opened:
             yield opened_row(source, epochs.opened)
-        for partition, place in epochs.places.items():
+        for partition, position in epochs.positions.items():
             line = _line(source, partition)
             came = lines.get(line)
             offset = max(-1 if came is None else came.offset, before.offsets.get(line, -1))
@@ -558,8 +561,8 @@ def _places(
                 for one in (came and came.newest_ms, before.newest_ms.get(source))
                 if one is not None
             ]
-            if place != known.places.get(partition) or offset != before.offsets.get(line):
-                yield place_row(source, partition, place, offset, max(times, default=None))
+            if position != known.positions.get(partition) or offset != before.offsets.get(line):
+                yield position_row(source, partition, position, offset, max(times, default=None))
 
 
 def _line(source: str, partition: tuple[str, int]) -> Line:
@@ -591,12 +594,12 @@ Counted = Mapping[tuple[str, str | None], int]  # rows by what they are, and the
 
 @dataclass(frozen=True)
 class Parsed:
-    """The messages of a step, and what was known before it.
+    """The messages of an execution, and what was known before it.
 
     Attributes:
         read: How they were read.
         rows: Their changes (`PARSED_DDL`), each change in its epoch.
-        before: What was remembered before the step; None of a table that begins.
+        before: What was remembered before the execution; None of a table that begins.
         seen: What of the messages concerns more than their own keys.
         known: The same of what was remembered.
         has_more: The source held more than was read of it: what follows may be older, and belong to
@@ -663,7 +666,7 @@ class Parsed:
             *seen.truncations,
             *self.ended,
             *self.marks,
-            *seen.places,
+            *seen.positions,
             *seen.beats,
             *seen.columns,
             *seen.tables,
@@ -746,8 +749,8 @@ class Parsing:
         spark: The session.
         job: How messages are read.
         state: The table of what is remembered.
-        decided: The commit by which another attempt remembered the step.
-        step: Its number.
+        decided: The commit by which another attempt remembered the execution.
+        number: Its number.
         open_log: Gives the log of a table.
         compute: By whom plain functions are called.
     """
@@ -756,7 +759,7 @@ class Parsing:
     job: CDCJob
     state: Target
     decided: Committed | None
-    step: int
+    number: int
     open_log: OpenLog
     compute: Computing
 
@@ -788,7 +791,7 @@ class Parsing:
             )
         seen = replace(
             found,
-            places=ordered.places,
+            positions=ordered.positions,
             columns=columns_in(found, known),
             tables=tuple(one.row for one in tables),
         )
@@ -796,16 +799,16 @@ class Parsing:
         return Parsed(read, rows, before, seen, known, has_more=fed is not None and fed.has_more)
 
     def _tables(self, known: Seen) -> list[TableSchema]:
-        """What a step adds to what is known of the columns of the database's tables, the same for
-        every attempt.
+        """What an execution adds to what is known of the columns of the database's tables, the same
+        for every attempt.
 
         A table that is rebuilt keeps the readings of the one before.
         """
         if self.decided is not None:
-            of_step = pinned(self.spark, self.state.location, int(self.decided.version)).where(
-                F.col("step") == self.step
+            of_execution = pinned(self.spark, self.state.location, int(self.decided.version)).where(
+                F.col("number") == self.number
             )
-            return remembered_schemas(of_step)
+            return remembered_schemas(of_execution)
         is_rebuilt = not known.tables and self.state.log.exists()
         earlier = (
             remembered_schemas(pinned(self.spark, self.state.location, self.state.log.version))
@@ -833,8 +836,8 @@ class Parsing:
         return self.compute.rows(rows, are_few=True).on_batches(reading, PARSED_DDL)
 
     def _state_before(self) -> Rows | None:
-        """What was remembered before the step: by the version that the attempt which decided it
-        read, else by the newest.
+        """What was remembered before the execution: by the version that the attempt which decided
+        it read, else by the newest.
         """
         version = self.version_before()
         if version is None:
@@ -845,8 +848,8 @@ class Parsing:
         return compute.of_version(self.state.log, version, STATE_DDL)
 
     def version_before(self) -> int | None:
-        """The version of what was remembered that the step is computed from; None where there was
-        none.
+        """The version of what was remembered that the execution is computed from; None where there
+        was none.
         """
         if self.decided is not None:
             return self.decided.commit_metadata.facts.get(AS_OF)
@@ -878,7 +881,7 @@ def known_until(job: CDCJob, parsed: Parsed) -> int | None:
     newest = known.beaten(
         {**known.newest_ms, **seen.newest_ms}
     )  # of a source in both the one of now is the later one
-    sources = {row.source for row in (*known.places, *seen.places) if row.op != OPENED}
+    sources = {row.source for row in (*known.positions, *seen.positions) if row.op != OPENED}
     if (
         job.merge.max_transaction is None
         or parsed.has_more

@@ -96,8 +96,8 @@ def write_rows(
     may_complete_empty: bool,
     has_deletion_vectors: bool,
 ) -> Committed | None:
-    """Bring the table of these columns to the merged rows, and say whose commit the step holds;
-    None where it holds all already.
+    """Bring the table of these columns to the merged rows, and say whose commit the execution
+    holds; None where it holds all already.
 
     Where it `is_new`, what the table held before is replaced. Where columns were widened, all rows
     are rewritten: no reader needs to know how Delta widens a column in place. Rows that are all new
@@ -175,22 +175,22 @@ def _rewritten(
 
 
 STATE_STATISTICS = {
-    LISTED: "step,role,source,transaction,ts_ms"
+    LISTED: "number,role,source,transaction,ts_ms"
 }  # not of the values and keys of rows
 
 
 def refresh_cdc(
     spark: SparkSession, job: CDCJob, commit_metadata: CommitMetadata, open_log: OpenLog
 ) -> TableResult:
-    """One attempt at one step: merge the changes of the range and commit the outcome with the
+    """One attempt at one execution: merge the changes of the range and commit the outcome with the
     commit metadata, at most once ever.
 
-    An attempt that finds the step remembered by another one takes that one's range.
+    An attempt that finds the execution remembered by another one takes that one's range.
 
     Args:
         spark: The session; its confs are as before when this returns.
         job: What to read and how to merge.
-        commit_metadata: Consumer, step, attempt and the end that the commits will record.
+        commit_metadata: Consumer, number, attempt and the end that the commits will record.
         open_log: Gives the log of a table by location and table name, such as
             `formats.delta.DeltaLog`.
 
@@ -214,16 +214,18 @@ def refresh_cdc(
     state = Target(name=job.name + STATE, location=location, log=log_of(location, job.name + STATE))
     while True:
         last = newest_commit(target, commit_metadata)
-        if last and last.commit_metadata.step == commit_metadata.step:
+        if last and last.commit_metadata.number == commit_metadata.number:
             return skipped(last)
         job = job.after(
-            empty_steps=commit_metadata.step - 1 - (last.commit_metadata.step if last else 0)
+            empty_executions=commit_metadata.number
+            - 1
+            - (last.commit_metadata.number if last else 0)
         )
         decided = newest_commit(state, commit_metadata)
         decided = (
             decided
             if decided
-            and decided.commit_metadata.step == commit_metadata.step
+            and decided.commit_metadata.number == commit_metadata.number
             and not decided.is_commit_metadata_lost
             else None
         )
@@ -231,8 +233,8 @@ def refresh_cdc(
             return _nothing_new(spark, job, commit_metadata, target, state)
         if decided is not None:
             commit_metadata = replace(commit_metadata, end=decided.commit_metadata.end)
-        with Step(spark, job, commit_metadata, target, state, decided, open_log) as step:
-            result = step.run()
+        with CDCRefresh(spark, job, commit_metadata, target, state, decided, open_log) as refresh:
+            result = refresh.run()
         if result is not None:
             return result
 
@@ -258,11 +260,11 @@ def _nothing_new(
 
 
 @dataclass
-class Step:
+class CDCRefresh:
     """The frames of one attempt, which are computed here where its messages are few; what it keeps
     is let go when it ends.
 
-    `decided` is the commit by which another attempt remembered the step.
+    `decided` is the commit by which another attempt remembered the execution.
     """
 
     spark: SparkSession
@@ -276,17 +278,17 @@ class Step:
     def __post_init__(self) -> None:
         self._compute: Computing = InWorkers(self.spark)
         self._phase = Phases(self.spark, self.job.name)
-        self._complete_ms: int | None = None  # up to when hours were complete before the step
+        self._complete_ms: int | None = None  # up to when hours were complete before the execution
 
-    def __enter__(self) -> "Step":
+    def __enter__(self) -> "CDCRefresh":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._compute.close()
 
     def run(self) -> TableResult | None:
-        """The attempt's result; None when another attempt remembered the step first, with another
-        end.
+        """The attempt's result; None when another attempt remembered the execution first, with
+        another end.
         """
         with self._phase("read"):
             read = self._read()
@@ -334,7 +336,7 @@ class Step:
 
     @cached_property
     def _table(self) -> DataFrame | None:
-        """The table before the step; None where there is none."""
+        """The table before the execution; None where there is none."""
         return self.target.read(self.spark) if self.target.log.exists() else None
 
     @cached_property
@@ -349,7 +351,7 @@ class Step:
             self.job,
             self.state,
             self.decided,
-            self.commit_metadata.step,
+            self.commit_metadata.number,
             self.open_log,
             self._compute,
         )
@@ -380,7 +382,7 @@ class Step:
         )
 
     def _check_replacing(self, read: RangeRead) -> None:
-        """Hold the consumer where the table would be rebuilt, and nobody asked for that or knows
+        """Block the consumer where the table would be rebuilt, and nobody asked for that or knows
         that it can be.
         """
         name, location = self.job.name, self.job.location
@@ -404,7 +406,7 @@ class Step:
             self._check_kept(self._table.columns)
 
     def _check_kept(self, columns: Collection[str]) -> None:
-        """Hold the consumer where the table keeps what was deleted otherwise than is declared, but
+        """Block the consumer where the table keeps what was deleted otherwise than is declared, but
         for one that begins to keep it.
         """
         name, has = self.job.name, {*SPAN, DELETED_AT} & {*columns}
@@ -484,8 +486,8 @@ class Step:
         return max((one for one in (remembered, self._watermark) if one is not None), default=None)
 
     def _with_watermark(self, complete: tuple[int, int] | None) -> CommitMetadata:
-        """The commit metadata that says up to when the table is complete; a step that says nothing
-        new repeats what was known.
+        """The commit metadata that says up to when the table is complete; an execution that says
+        nothing new repeats what was known.
         """
         if complete is None:
             return replace(self.commit_metadata, watermark=self._watermark)
@@ -572,7 +574,7 @@ class Step:
         return keys.union(linked).distinct("key").kept()
 
     def _check_deletions(self, merge: Merge) -> None:
-        """Hold the consumer where a complete snapshot lacks too many of the table's rows."""
+        """Block the consumer where a complete snapshot lacks too many of the table's rows."""
         deleted, before = merge.deleted, merge.deleted + merge.rows(Need.UPDATE, Need.NOTHING)
         if deleted > self.job.merge.max_delete_ratio * before:
             raise ConsumerBlockedError(
@@ -601,8 +603,8 @@ class Step:
     # Writing
 
     def _remember(self, parsed: Parsed, merge: Merge) -> Committed:
-        """Commit what is to be remembered, be it nothing: the range of each step is found here,
-        whatever became of the ledger.
+        """Commit what is to be remembered, be it nothing: the range of each execution is found
+        here, whatever became of the ledger.
 
         Now and then what need not be remembered any more is forgotten, though not while the source
         holds more, whose times are unknown.
@@ -629,7 +631,7 @@ class Step:
                 *kept,
             )
             write = replace_all
-        frame = rows.shaped(ddl_of(COLUMNS), values={"step": self.commit_metadata.step}).frame
+        frame = rows.shaped(ddl_of(COLUMNS), values={"number": self.commit_metadata.number}).frame
         create_if_missing(self.spark, self.state, frame.schema, STATE_STATISTICS)
         commit_metadata = replace(
             self.commit_metadata, facts={**self.commit_metadata.facts, AS_OF: version}

@@ -36,11 +36,11 @@ from lakechime_dagster.cdc.state import (
 from lakechime_dagster.cdc.wire import order_of, order_text
 from lakechime_dagster.spark.session import CHUNK, Batches, arrow_of, record_batches, rows_of
 
-STATE_COLUMNS = [name for name in COLUMNS if name != "step"]
+STATE_COLUMNS = [name for name in COLUMNS if name != "number"]
 OF_SOURCES = {
     Role.TRUNCATION: "truncations",
     Role.MARK: "marks",
-    Role.PLACE: "places",
+    Role.POSITION: "positions",
     Role.LOW_WATERMARK: "low_watermarks",
     Role.BEAT: "beats",
     Role.COLUMNS: "columns",
@@ -53,9 +53,10 @@ class Seen:
     """Schemas, key changes, truncations, heartbeats, the first and last rows of snapshots; the low
     watermarks and epochs that are known.
 
-    `used` are the names of a step's schemas by source, with the oldest change of each, `columns`
-    since when sources have those that are remembered, `tables` the columns of the database's tables
-    where messages do not bring them. `outcomes` counts the messages whose outcome is known at once.
+    `used` are the names of an execution's schemas by source, with the oldest change of each,
+    `columns` since when sources have those that are remembered, `tables` the columns of the
+    database's tables where messages do not bring them. `outcomes` counts the messages whose outcome
+    is known at once.
     """
 
     schemas: tuple[Schema, ...] = ()
@@ -64,14 +65,14 @@ class Seen:
     links: tuple[tuple[str, str], ...] = ()
     truncations: tuple[StateRow, ...] = ()
     marks: tuple[StateRow, ...] = ()
-    places: tuple[StateRow, ...] = ()
+    positions: tuple[StateRow, ...] = ()
     beats: tuple[StateRow, ...] = ()
     low_watermarks: tuple[StateRow, ...] = ()
     tables: tuple[StateRow, ...] = ()
     outcomes: Mapping[str, int] = field(default_factory=dict)
 
     def spelled(self, names: Mapping[str, str]) -> "Seen":
-        """The same with other names for some columns of the step's schemas."""
+        """The same with other names for some columns of the execution's schemas."""
         now = {schema.name: schema.spelled(names) for schema in self.schemas}
         used: dict[tuple[str, str], Order] = {}
         for (source, name), order in self.used.items():
@@ -82,7 +83,7 @@ class Seen:
         )
 
     def columns_met(self) -> list[list[str]]:
-        """The columns of the step's schemas, those first that have the oldest change."""
+        """The columns of the execution's schemas, those first that have the oldest change."""
         oldest: dict[str, Order] = {}
         for (_, name), order in self.used.items():
             oldest[name] = min(order, oldest.get(name, order))
@@ -105,12 +106,12 @@ class Seen:
     def added_to(
         self, known: "Seen", ended: Sequence[StateRow], marks: Sequence[StateRow]
     ) -> "Seen":
-        """What was known, and of this step what is to be remembered."""
+        """What was known, and of this execution what is to be remembered."""
         return replace(
             known,
             truncations=(*known.truncations, *self.truncations, *ended),
             marks=(*known.marks, *marks),
-            places=(*known.places, *self.places),
+            positions=(*known.positions, *self.positions),
             links=(*known.links, *self.links),
             beats=(*known.beats, *self.beats),
             columns=(*known.columns, *self.columns),
@@ -121,17 +122,18 @@ class Seen:
     def epochs(self) -> dict[str, Epochs]:
         """How far the epochs of each source have come."""
         found: dict[str, Epochs] = {}
-        for row in self.places:
+        for row in self.positions:
             order, epochs = order_of(row.order), found.get(row.source, Epochs())
             if row.op == OPENED:
                 found[row.source] = Epochs(
-                    opened=max(epochs.opened, order.epoch), places=epochs.places
+                    opened=max(epochs.opened, order.epoch), positions=epochs.positions
                 )
                 continue
             partition = order.topic, order.partition
-            place = max(epochs.places.get(partition, (0, ())), (order.epoch, order.position))
+            position = max(epochs.positions.get(partition, (0, ())), (order.epoch, order.position))
             found[row.source] = Epochs(
-                opened=max(epochs.opened, order.epoch), places={**epochs.places, partition: place}
+                opened=max(epochs.opened, order.epoch),
+                positions={**epochs.positions, partition: position},
             )
         return found
 
@@ -139,7 +141,7 @@ class Seen:
     def offsets(self) -> dict[tuple[str, str, int], int]:
         """Of each source the offset up to which each partition has come."""
         found: dict[tuple[str, str, int], int] = {}
-        for row in self.places:
+        for row in self.positions:
             order = order_of(row.order)
             if row.op != OPENED:
                 line = row.source, order.topic, order.partition
@@ -150,7 +152,7 @@ class Seen:
     def newest_ms(self) -> dict[str, int]:
         """Of each source the newest time that it reported."""
         found: dict[str, int] = {}
-        for row in self.places:
+        for row in self.positions:
             if row.ts_ms is not None:
                 found[row.source] = max(row.ts_ms, found.get(row.source, row.ts_ms))
         return found
@@ -159,7 +161,7 @@ class Seen:
         """The newest time of each source, or that to which a heartbeat says that its log had come.
 
         Of what was remembered only: the messages that came before a heartbeat lie in partitions
-        whose ends were asked after it was read, which a later step knows of its messages.
+        whose ends were asked after it was read, which a later execution knows of its messages.
         """
         beats = [Beat(row.source, row.ts_ms) for row in self.beats if row.ts_ms is not None]
         return {
@@ -177,18 +179,22 @@ class Seen:
         return found
 
 
-def place_row(
+def position_row(
     source: str,
     partition: Partition,
-    place: tuple[int, Position],
+    position: tuple[int, Position],
     offset: int,
     newest_ms: int | None,
 ) -> StateRow:
     """How far a partition has come, and the newest time that it reported."""
     order = Order(
-        epoch=place[0], position=place[1], topic=partition[0], partition=partition[1], offset=offset
+        epoch=position[0],
+        position=position[1],
+        topic=partition[0],
+        partition=partition[1],
+        offset=offset,
     )
-    return StateRow(Role.PLACE.value, None, source, order_text(order), ts_ms=newest_ms)
+    return StateRow(Role.POSITION.value, None, source, order_text(order), ts_ms=newest_ms)
 
 
 def seen_before(state: Rows) -> Seen:
@@ -209,7 +215,7 @@ def seen_before(state: Rows) -> Seen:
 
 
 def columns_in(seen: Seen, known: Seen) -> tuple[StateRow, ...]:
-    """Since when sources have the columns of schemas of a step of which nothing was known
+    """Since when sources have the columns of schemas of an execution of which nothing was known
     before.
     """
     before = {(row.source, row.op or "") for row in known.columns}
@@ -287,7 +293,14 @@ def collected_state(
         arrow_of(STATE_DDL), orders_of(seen.truncations), low_watermarks, tracked, soft
     )
     kept = together.on_batches(collecting, STATE_DDL, by="group", keep=False)
-    whole = [*seen.places, *seen.beats, *seen.truncations, *seen.marks, *seen.columns, *seen.tables]
+    whole = [
+        *seen.positions,
+        *seen.beats,
+        *seen.truncations,
+        *seen.marks,
+        *seen.columns,
+        *seen.tables,
+    ]
     return kept.union(workers.made(list(compacted(whole, low_watermarks)), STATE_DDL))
 
 

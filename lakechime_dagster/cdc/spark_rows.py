@@ -168,8 +168,8 @@ class Here:
     """In this process, where rows are few: Spark is asked for those that lie in tables, and for
     nothing more.
 
-    Nor does it keep plans: it would plan each one again that reads a table to which a step commits.
-    Rows that turn out to be more than `MOST` are left to the workers.
+    Nor does it keep plans: it would plan each one again that reads a table to which an execution
+    commits. Rows that turn out to be more than `MOST` are left to the workers.
     """
 
     workers: InWorkers
@@ -347,10 +347,10 @@ class Brought:
         )
 
     def translated(self, name: str, values: Mapping[str, str]) -> Rows:
-        place, now = self.table.schema.get_field_index(name), self.table[name]
+        index, now = self.table.schema.get_field_index(name), self.table[name]
         there = pa.array([values.get(one, one) for one in now.to_pylist()], now.type)
         return replace(
-            self, table=self.table.set_column(place, self.table.schema.field(place), there)
+            self, table=self.table.set_column(index, self.table.schema.field(index), there)
         )
 
     def distinct(self, name: str) -> Rows:

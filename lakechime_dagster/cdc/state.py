@@ -14,7 +14,7 @@ from lakechime_dagster.cdc import history
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.change import BEFORE_READ, Change, Key, Operation, Order, Position
 from lakechime_dagster.cdc.history import Tracked
-from lakechime_dagster.cdc.incremental_merge import KeyStep, Known, merged
+from lakechime_dagster.cdc.incremental_merge import Known, MergedKey, merged
 from lakechime_dagster.cdc.merge import (
     AFTER_ALL,
     BEFORE_ALL,
@@ -102,12 +102,12 @@ class Epochs:
 
     Attributes:
         opened: The newest epoch that may be entered.
-        places: By partition the epoch that it is in and the newest position there; a partition
+        positions: By partition the epoch that it is in and the newest position there; a partition
             enters an epoch by itself.
     """
 
     opened: int = 0
-    places: Mapping[Partition, tuple[int, Position]] = field(default_factory=dict)
+    positions: Mapping[Partition, tuple[int, Position]] = field(default_factory=dict)
 
     def confirmed(self) -> "Epochs":
         """With one more epoch that may be entered."""
@@ -152,11 +152,16 @@ def assigned(
 def _assigned(
     epochs: Epochs, changes: Sequence[Change], was_seen: Callable[[Change], bool]
 ) -> Assignment:
-    places, done, again, held = dict(epochs.places), list[Change](), list[Change](), list[Change]()
+    positions, done, again, held = (
+        dict(epochs.positions),
+        list[Change](),
+        list[Change](),
+        list[Change](),
+    )
     closed = set[Partition]()
     for change in changes:
         partition = change.order.topic, change.order.partition
-        epoch, newest = places.get(partition, (0, ()))
+        epoch, newest = positions.get(partition, (0, ()))
         position = change.order.position
         if partition in closed:
             held.append(change)
@@ -166,15 +171,15 @@ def _assigned(
             closed.add(partition)
             held.append(change)
         else:
-            place = (
+            reached = (
                 (epoch + 1, position)
                 if position and position < newest
                 else (epoch, position or newest)
             )
-            places[partition] = place
-            done.append(replace(change, order=change.order._replace(epoch=place[0])))
+            positions[partition] = reached
+            done.append(replace(change, order=change.order._replace(epoch=reached[0])))
     return Assignment(
-        epochs=replace(epochs, places=places),
+        epochs=replace(epochs, positions=positions),
         changes=tuple(done),
         delivered_again=tuple(again),
         held=tuple(held),
@@ -191,10 +196,11 @@ class Role(StrEnum):
         CHANGE: A change of a key.
         TRUNCATION: A truncation of a source.
         MARK: A snapshot's first or last row, as a change without columns.
-        PLACE: How far a partition of a source has come, or which epoch of a source may be entered.
+        POSITION: How far a partition of a source has come, or which epoch of a source may be
+        entered.
         BEAT: How far the log of a server had come.
         COLUMNS: Since when a source has the columns of a schema (`defaults.Schema`).
-        SCHEMA: The columns of a database's table at a place of its log
+        SCHEMA: The columns of a database's table at a reached of its log
             (`table_schema.TableSchema`).
         LOW_WATERMARK: The order of a source below which it is forgotten which rows were deleted.
     """
@@ -205,7 +211,7 @@ class Role(StrEnum):
     CHANGE = "change"
     TRUNCATION = "truncation"
     MARK = "mark"
-    PLACE = "place"
+    POSITION = "reached"
     BEAT = "beat"
     COLUMNS = "columns"
     SCHEMA = "schema"
@@ -236,7 +242,7 @@ class StateRow(NamedTuple):
 
 
 COLUMNS = {
-    "step": "bigint",  # which remembered it
+    "number": "bigint",  # which remembered it
     "role": "string",
     "key": "string",
     "source": "string",
@@ -316,12 +322,14 @@ def known_of(rows: Iterable[StateRow]) -> Known | None:
 
 
 def remembered(
-    step: KeyStep, known: Known | None, row_of_change: Callable[[Change], StateRow] = change_row
+    merged_key: MergedKey,
+    known: Known | None,
+    row_of_change: Callable[[Change], StateRow] = change_row,
 ) -> list[StateRow]:
-    """What is to be remembered of a key after a step: its new changes, and before the first of them
-    what was known.
+    """What is to be remembered of a key after an execution: its new changes, and before the first
+    of them what was known.
     """
-    rows = [row_of_change(change) for change in step.added]
+    rows = [row_of_change(change) for change in merged_key.added]
     if (
         not rows
         or known is None
@@ -329,7 +337,7 @@ def remembered(
         or not (known.base.upserted or known.base.deleted > BEFORE_ALL)
     ):
         return rows
-    return [base_row(step.key, known.source, known.base, known.waiting, known.span), *rows]
+    return [base_row(merged_key.key, known.source, known.base, known.waiting, known.span), *rows]
 
 
 def base_row(
@@ -359,11 +367,11 @@ def _names(omitted: str | None) -> tuple[str, ...]:
     return () if omitted is None else tuple(orjson.loads(omitted))
 
 
-OPENED = "opened"  # of a row of Role.PLACE that says which epoch of its source may be entered
+OPENED = "opened"  # of a row of Role.POSITION that says which epoch of its source may be entered
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartitionPlace:
+class PartitionPosition:
     """How far a partition of a source has come: its epoch, the newest position there, and the
     offset up to which that is known.
     """
@@ -378,14 +386,14 @@ class PartitionPlace:
 
 def opened_row(source: str, epoch: int) -> StateRow:
     """That an epoch of a source may be entered."""
-    return StateRow(Role.PLACE.value, None, source, order_text(Order(epoch=epoch)), op=OPENED)
+    return StateRow(Role.POSITION.value, None, source, order_text(Order(epoch=epoch)), op=OPENED)
 
 
-def places_of(rows: Iterable[StateRow]) -> list[PartitionPlace]:
-    """The newest place of each partition, in the order of sources and topics."""
+def positions_of(rows: Iterable[StateRow]) -> list[PartitionPosition]:
+    """The newest position of each partition, in the order of sources and topics."""
     newest: dict[tuple[str, str, int], tuple[int, Position, int]] = {}
     for row in rows:
-        if row.role == Role.PLACE and row.op != OPENED:
+        if row.role == Role.POSITION and row.op != OPENED:
             order = order_of(row.order)
             line = row.source, order.topic, order.partition
             epoch, position, offset = newest.get(line, (0, (), -1))
@@ -394,7 +402,7 @@ def places_of(rows: Iterable[StateRow]) -> list[PartitionPlace]:
                 max(offset, order.offset),
             )
     return [
-        PartitionPlace(
+        PartitionPosition(
             source=source,
             topic=topic,
             partition=partition,
@@ -410,7 +418,7 @@ def opened_epochs(rows: Iterable[StateRow]) -> dict[str, int]:
     """By source the newest epoch that may be entered."""
     opened: dict[str, int] = {}
     for row in rows:
-        if row.role == Role.PLACE:
+        if row.role == Role.POSITION:
             opened[row.source] = max(opened.get(row.source, 0), order_of(row.order).epoch)
     return dict(sorted(opened.items()))
 
@@ -525,16 +533,18 @@ def waiting_keys(rows: Iterable[StateRow]) -> list[Key]:
     known = {
         key: found for key, of_key in by_key.items() if (found := known_of(of_key)) is not None
     }
-    return [step.key for step in merged(known, (), truncated, {}).keys if step.waits]
+    return [
+        merged_key.key for merged_key in merged(known, (), truncated, {}).keys if merged_key.waits
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableSchema:
-    """The columns that a database's table had at a place of its log.
+    """The columns that a database's table had at a position of its log.
 
     Attributes:
         table: Its name with that of its database, in PostgreSQL its schema, as messages have them.
-        order: The place of the log.
+        order: The position in the log.
         columns: By name the type in the database's words, in the table's order.
         dialect: The database's.
     """
@@ -585,7 +595,7 @@ def low_watermark_before(young: Order) -> Order | None:
     """
     if not young.position:
         return None
-    if len(young.position) == 2:  # PostgreSQL: its transaction's place, then its own
+    if len(young.position) == 2:  # PostgreSQL: its transaction's position, then its own
         return Order(epoch=young.epoch, position=young.position[:1])
     return Order(epoch=young.epoch, position=young.position, rank=BEFORE_READ)
 
@@ -660,7 +670,7 @@ def _missing(known: Known, window: Window) -> frozenset[str]:
 
 
 def compacted(rows: Iterable[StateRow], low_watermarks: Mapping[str, Order]) -> list[StateRow]:
-    """Of what is remembered of whole sources what still matters: newest places, low watermarks,
+    """Of what is remembered of whole sources what still matters: newest positions, low watermarks,
     late truncations, open snapshots.
     """
     newest: dict[tuple[str, ...], StateRow] = {}
@@ -670,7 +680,7 @@ def compacted(rows: Iterable[StateRow], low_watermarks: Mapping[str, Order]) -> 
     for row in rows:
         order = order_of(row.order)
         match row.role:
-            case Role.PLACE.value:
+            case Role.POSITION.value:
                 name = row.source, row.op or "", order.topic, str(order.partition)
                 if name not in newest or order_of(newest[name].order) < order:
                     newest[name] = row
@@ -688,7 +698,7 @@ def compacted(rows: Iterable[StateRow], low_watermarks: Mapping[str, Order]) -> 
             case _:
                 pass
     opened, _ = Snapshots().with_changes(map(change_of, marks))
-    open_ones = {place for place, ends in opened.ends.items() if len(ends) == 1}
+    open_ones = {position for position, ends in opened.ends.items() if len(ends) == 1}
     for row in marks:
         order = order_of(row.order)
         if (row.source, Order(order.epoch, order.position, BEFORE_READ)) in open_ones:

@@ -205,7 +205,7 @@ def document(planned: "BackfillPlan") -> dict[str, Any]:
         "pending": dict(requests.pending),
         "refused": dict(requests.refused),
         "unaffected": {**planned.found.unaffected, **requests.unaffected},
-        "unsure": [name for name, hit in planned.found.tables.items() if not hit.is_sure],
+        "unsure": [name for name, one in planned.found.tables.items() if not one.is_sure],
         "consumers": len(requests.requests),
         "consumers_of_everything": len(planned.everything.requests),
     }

@@ -107,7 +107,7 @@ def show(
         return
     epochs = epochs_of(replica)
     positions = [
-        record(one, "source topic partition epoch position offset") for one in epochs.places
+        record(one, "source topic partition epoch position offset") for one in epochs.positions
     ]
     document = _document(replica)
     if as_json:
@@ -332,7 +332,7 @@ def _show_quarantine(replica: "Replica", limit: int, as_json: bool) -> None:
         print_json({"table": name, "total": total, "refused": refused})
         return
     print_documents(
-        refused, "step topic partition offset reason", empty=f"{name} has refused nothing"
+        refused, "number topic partition offset reason", empty=f"{name} has refused nothing"
     )
     if total > len(refused):
         say(f"{count(total - len(refused), 'older one')} not shown; --limit shows more")
@@ -370,7 +370,7 @@ def epoch(
             "--source",
             f"{shown(source)} is not asked about: {name} asks about {epochs.asks or 'no source'}",
         )
-    if epochs.step is None:
+    if epochs.execution is None:
         consumer = replica.consumer(name)
         why = (
             f"is BLOCKED: {consumer.state_reason}"

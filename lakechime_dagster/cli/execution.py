@@ -181,7 +181,7 @@ def _open(platform: "Platform", execution_id: str) -> "Execution":
 
 
 def _named(execution: "Execution") -> str:
-    return f"execution {execution.step} of {execution.consumer.subscription} {execution.consumer.key}".strip()
+    return f"execution {execution.number} of {execution.consumer.subscription} {execution.consumer.key}".strip()
 
 
 def _document(execution: "Execution") -> dict[str, Any]:
@@ -189,7 +189,7 @@ def _document(execution: "Execution") -> dict[str, Any]:
         "attempt run_id partition_key claimed_ts completed_ts lease_until next_attempt_ts version "
         "reason state cause"
     )
-    return record(execution, "execution_id", number=execution.step) | record(
+    return record(execution, "execution_id", number=execution.number) | record(
         execution,
         facts,
         trigger=execution.consumer.subscription,

@@ -138,11 +138,11 @@ def _path(
     if found is None:
         raise NotFoundError(f"no path leads from {start} to {end}, as far as is known")
     if as_json:
-        print_json({"from": str(start), "to": str(end), "path": _steps(found)})
+        print_json({"from": str(start), "to": str(end), "path": _edges(found)})
     else:
         print_table(
             ("from", "by", "to"),
-            [(step.source, ", ".join(step.kinds), step.target) for step in found],
+            [(edge.source, ", ".join(edge.kinds), edge.target) for edge in found],
             empty="",
         )
 
@@ -240,7 +240,7 @@ def _table(lineage: "AskedLineage", one: "ReachedTable", facts: "TableFacts") ->
             {"name": each.name, "kind": each.certainty.name.lower(), "layer": each.layer}
             for each in one.columns
         ],
-        "path": _steps(one.path),
+        "path": _edges(one.path),
         **record(
             facts,
             "owners jobs",
@@ -251,10 +251,10 @@ def _table(lineage: "AskedLineage", one: "ReachedTable", facts: "TableFacts") ->
     }
 
 
-def _steps(path: "Iterable[PathEdge]") -> list[dict[str, Any]]:
+def _edges(path: "Iterable[PathEdge]") -> list[dict[str, Any]]:
     return [
-        {"source": str(step.source), "kinds": step.kinds, "target": str(step.target)}
-        for step in path
+        {"source": str(edge.source), "kinds": edge.kinds, "target": str(edge.target)}
+        for edge in path
     ]
 
 
@@ -270,7 +270,7 @@ def _print_tables(lineage: "AskedLineage", found: "ReachedTables", empty: str) -
             owners=facts[one.table].owners,
             last_seen=when(facts[one.table].last_ms)
             + " (stale)" * lineage.is_stale(facts[one.table]),
-            by_way_of=" → ".join(dict.fromkeys(step.target.table for step in one.path[:-1])),
+            by_way_of=" → ".join(dict.fromkeys(edge.target.table for edge in one.path[:-1])),
         )
         for one in found.tables
     ]
@@ -335,9 +335,9 @@ Table = Annotated[
 As = Annotated[
     Form, typer.Option("--format", help="JobEvents of OpenLineage, or lakechime.lineage_flat.")
 ]
-Steps = Annotated[
+Radius = Annotated[
     int,
-    typer.Option("--depth", min=1, max=MAX_LIMIT, help="So many steps up and down from the table."),
+    typer.Option("--depth", min=1, max=MAX_LIMIT, help="So many edges up and down from the table."),
 ]
 ColumnRows = Annotated[
     int,
@@ -459,7 +459,7 @@ def _read_logs(table: str | None, as_json: bool) -> None:
 def export(
     table: Table = None,
     form: As = Form.OPENLINEAGE,
-    depth: Steps = 2,
+    depth: Radius = 2,
     column_rows: ColumnRows = 2_000_000,
     as_json: Json = False,
 ) -> None:

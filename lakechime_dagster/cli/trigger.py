@@ -219,7 +219,7 @@ def resume(
     A consumer that is blocked because its source lost messages continues with those that exist; an
     execution that asked for a person is retried with all newer events.
     """
-    from lakechime_dagster.runtime.platform import ends_of_held
+    from lakechime_dagster.runtime.platform import ends_of_blocked
     from lakechime_dagster.runtime.sources import checkpoint_kept
     from lakechime_dagster.triggers.interventions import Interventions
 
@@ -231,7 +231,7 @@ def resume(
     moved: Moved = []
     ends = {}
     if subscription := _declared_or_none(module).get(name):
-        ends = ends_of_held(platform, subscription, row)
+        ends = ends_of_blocked(platform, subscription, row)
         if checkpoint_at := checkpoint_kept(platform, subscription, row):
             moved = interventions.seek(row, None, by, checkpoint_at, dry_run=True)
     if not dry_run:
@@ -411,7 +411,7 @@ def _first_consumer(
         key="",
         state=ConsumerState.ACTIVE,
         state_reason="",
-        completed=committed.commit_metadata.step if committed else 0,
+        completed=committed.commit_metadata.number if committed else 0,
         checkpoint=committed.commit_metadata.end if committed else row.start,
         fired=committed is not None,
         created_ts=row.activated_ts,

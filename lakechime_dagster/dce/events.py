@@ -74,7 +74,7 @@ MAX_SEQ = 2**63 - 1
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """The place of an event in commit order: (transaction, sequence), as events became visible.
+    """The position of an event in commit order: (transaction, sequence), as events became visible.
 
     A reader that has seen position p is never later shown a new event at or below p. SQLite
     leaves `tx_id` at 0. On the wire it is an opaque string.

@@ -70,21 +70,21 @@ def rows(table: str) -> pa.Table:
 
 def rows_of(table: str, day: dt.date, hour: int) -> pa.Table:
     """The rows of one partition; none for an hour in which nothing happened."""
-    start, stop = _places(table).get((day, hour), (0, 0))
+    start, stop = _positions(table).get((day, hour), (0, 0))
     return rows(table).slice(start, stop - start)
 
 
 @cache
-def _places(table: str) -> dict[tuple[dt.date, int], tuple[int, int]]:
+def _positions(table: str) -> dict[tuple[dt.date, int], tuple[int, int]]:
     """Where each partition begins and ends among the ordered rows."""
-    places: dict[tuple[dt.date, int], tuple[int, int]] = {}
+    positions: dict[tuple[dt.date, int], tuple[int, int]] = {}
     counts = rows(table).group_by(["flight_date", "hour"]).aggregate([([], "count_all")])
     start = 0
     for row in counts.sort_by(ORDER).to_pylist():  # the groups come in any order
         stop = start + row["count_all"]
-        places[row["flight_date"], row["hour"]] = (start, stop)
+        positions[row["flight_date"], row["hour"]] = (start, stop)
         start = stop
-    return places
+    return positions
 
 
 def _read(file: str, schema: pa.Schema) -> pa.Table:

@@ -200,18 +200,18 @@ def content_of(partition: Partition, content: Content) -> pa.Table:
         case Content.HELD_BACK:
             return rows.filter(pc.field("origin") != HELD_ORIGIN)
         case Content.MISREAD:
-            place = rows.schema.get_field_index("temp")
+            index = rows.schema.get_field_index("temp")
             return rows.set_column(
-                place,
-                rows.schema.field(place),
+                index,
+                rows.schema.field(index),
                 pc.add(rows["temp"], MISREAD_BY),  # pyright: ignore[reportAttributeAccessIssue]
             )
         case Content.POISONED:
-            place = rows.schema.get_field_index("carrier")
+            index = rows.schema.get_field_index("carrier")
             poison = rows.slice(0, 1)
             nothing = pa.nulls(poison.num_rows, pa.string())
             return pa.concat_tables(
-                [rows, poison.set_column(place, rows.schema.field(place), nothing)]
+                [rows, poison.set_column(index, rows.schema.field(index), nothing)]
             )
 
 

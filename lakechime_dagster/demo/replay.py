@@ -154,19 +154,19 @@ class Replayer:
                 self._write_events(tick)
             due = time.monotonic()
             while self.state.ticks < last and not halt.is_set():
-                progress(self.step())
+                progress(self.advance())
                 due += 0 if hours_per_second is None else 1 / hours_per_second
                 halt.wait(max(0.0, due - time.monotonic()))
         return self.state
 
-    def step(self) -> Progress:
+    def advance(self) -> Progress:
         """Do one tick, and keep that it is done."""
         tick = self.state.ticks
         rows = commits = 0
         notes: list[str] = []
         for index, action in enumerate(self.plan.actions(tick)):
             if isinstance(action, Complete):
-                self._mark(action.partition)
+                self._complete(action.partition)
                 continue
             written = action.rows
             if written.num_rows:
@@ -260,16 +260,16 @@ class Replayer:
         captured = log.changes_after(Seen(table, record.table_uid, record.seen, self._cluster))
         self._store.register(captured.events, seen=[captured.seen])
 
-    def _mark(self, partition: Partition) -> None:
+    def _complete(self, partition: Partition) -> None:
         table, day, hour = partition
-        mark = DataChangeEvent(
+        marker = DataChangeEvent(
             table=table,
             partition=(day.isoformat(), hour),
             tags=COMPLETE_TAGS,
             cluster=self._cluster,
             event_key=f"complete/{day}/{hour}",
         )
-        self._store.register([mark])
+        self._store.register([marker])
 
     def _open(self, table: str) -> DeltaTable | None:
         """The table as it is now, or None before its first commit."""

@@ -414,7 +414,7 @@ class DeltaLog:
         """The statement that every commit up to a version has been registered."""
         return Seen(self.table, uid or self.uid, SnapshotId(str(version)), self.cluster)
 
-    def committed(self, consumer: ConsumerId, step: int) -> Committed | None:
+    def committed(self, consumer: ConsumerId, number: int) -> Committed | None:
         """The commit of this execution of the consumer, or None when it has not committed (a later
         one may have).
 
@@ -424,20 +424,20 @@ class DeltaLog:
         """
         state = self._open_or_none()
         reached = None if state is None else state.transaction_version(str(consumer))
-        if state is None or reached is None or reached < step:
+        if state is None or reached is None or reached < number:
             return None
         for commit in self._commits_backwards(state):
             reached = commit.transactions.get(str(consumer))
-            if reached == step:
+            if reached == number:
                 commit_metadata = CommitMetadata.from_text(commit.user_metadata)
                 return (
                     _committed(commit.version, commit_metadata)
                     if commit_metadata
-                    else _commit_metadata_lost(commit.version, consumer, step)
+                    else _commit_metadata_lost(commit.version, consumer, number)
                 )
-            if (reached is not None and reached < step) or commit.version == 0:
+            if (reached is not None and reached < number) or commit.version == 0:
                 return None
-        return _commit_metadata_lost(state.version(), consumer, step)
+        return _commit_metadata_lost(state.version(), consumer, number)
 
     def last_committed(self, consumer: ConsumerId) -> Committed | None:
         """The newest commit of a consumer: from where a consumer that the ledger does not know goes
@@ -528,7 +528,7 @@ class DeltaLog:
                 self.folder,
                 folder,
                 commit_metadata.txn_app_id,
-                commit_metadata.step,
+                commit_metadata.number,
                 facts,
             )
 
@@ -805,8 +805,8 @@ def _committed(version: int, commit_metadata: CommitMetadata) -> Committed:
     return Committed(version=SnapshotId(str(version)), commit_metadata=commit_metadata)
 
 
-def _commit_metadata_lost(version: int, consumer: ConsumerId, step: int) -> Committed:
-    commit_metadata = CommitMetadata(consumer=consumer, step=step, attempt=0, end=Checkpoint())
+def _commit_metadata_lost(version: int, consumer: ConsumerId, number: int) -> Committed:
+    commit_metadata = CommitMetadata(consumer=consumer, number=number, attempt=0, end=Checkpoint())
     return Committed(
         version=SnapshotId(str(version)),
         commit_metadata=commit_metadata,

@@ -221,7 +221,7 @@ MAX_TITLE = 200  # characters; more is cut by some services
 class AffectedTable:
     """A table that a change affects.
 
-    `layer` counts the steps from the changed table, which is layer 0. `columns` are the affected
+    `layer` counts the edges from the changed table, which is layer 0. `columns` are the affected
     ones; None says that they are unknown, an empty tuple that rows may change and no value.
     `is_sure` is false where lineage on the way is unknown.
     """

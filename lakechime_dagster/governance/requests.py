@@ -50,7 +50,7 @@ class Subject:
         return frozenset(category for category, _ in self.values)
 
 
-class Place(NamedTuple):
+class TaggedPath(NamedTuple):
     """A column, or a path into one: a field of a struct by its dotted name, a path in a JSON text
     as `payload:$.user.email`, where `$..email` is a field of that name at any depth.
     """
@@ -61,14 +61,14 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Searched:
-    """A table in which subjects are searched; a row is theirs if one of the places has a value of
+    """A table in which subjects are searched; a row is theirs if one of the paths has a value of
     theirs.
 
     `texts` are columns that hold JSON: rows in which one cannot be parsed are counted.
     """
 
     table: str
-    places: tuple[Place, ...]
+    paths: tuple[TaggedPath, ...]
     texts: tuple[str, ...] = ()
 
 
@@ -126,35 +126,35 @@ def searched_tables(
         types: The categories of the tables of events' types.
         rescued: Their column for values without a column.
     """
-    places: dict[str, list[Place]] = {}
+    paths: dict[str, list[TaggedPath]] = {}
     for one in tagged:
         if (
             one.ref.column is not None
             and not one.ref.column.startswith("$")
             and one.reach is Reach.PERSONAL
         ):
-            places.setdefault(one.ref.table, []).append(Place(one.ref.column, one.category))
+            paths.setdefault(one.ref.table, []).append(TaggedPath(one.ref.column, one.category))
     messages = {table.bronze.name for table in lake.tables if isinstance(table, CDCTable)}
     streams = {group.stream.table.name for group in lake.groups}
     found: list[Searched] = []
     for table in lake.tables:
-        own = tuple(places.get(table.name, ()))
+        own = tuple(paths.get(table.name, ()))
         if not own or table.name in messages or table.name in types:
             continue
-        texts = {place.name.partition(":")[0] for place in own if ":" in place.name} | (
+        texts = {path.name.partition(":")[0] for path in own if ":" in path.name} | (
             {"payload"} if table.name in streams else set()
         )
-        found.append(Searched(table=table.name, places=own, texts=tuple(sorted(texts))))
+        found.append(Searched(table=table.name, paths=own, texts=tuple(sorted(texts))))
         if isinstance(table, LakeTable):
             found.append(_refused_rows(table.name, own))
         elif isinstance(table, CDCTable):
             found += _beside(table, own)
     for name, categories in types.items():
         own = (
-            *places.get(name, ()),
-            *(Place(rescued, category) for category in sorted(categories)),
+            *paths.get(name, ()),
+            *(TaggedPath(rescued, category) for category in sorted(categories)),
         )
-        found.append(Searched(table=name, places=own, texts=(rescued,)))
+        found.append(Searched(table=name, paths=own, texts=(rescued,)))
     return tuple(sorted(found, key=lambda one: one.table))
 
 
@@ -218,36 +218,36 @@ def _is_of_part(one: Tagged) -> bool:
     )
 
 
-def _refused_rows(table: str, places: Iterable[Place]) -> Searched:
+def _refused_rows(table: str, paths: Iterable[TaggedPath]) -> Searched:
     """Rows of a computed table that it refused, as JSON texts."""
-    within = tuple(place._replace(name=f"row:$.{place.name.replace(':$', '')}") for place in places)
-    return Searched(table=table + QUARANTINE, places=within, texts=("row",))
+    within = tuple(path._replace(name=f"row:$.{path.name.replace(':$', '')}") for path in paths)
+    return Searched(table=table + QUARANTINE, paths=within, texts=("row",))
 
 
-def _beside(table: CDCTable, places: Iterable[Place]) -> Iterator[Searched]:
+def _beside(table: CDCTable, paths: Iterable[TaggedPath]) -> Iterator[Searched]:
     """The messages of a CDC table, its state and what it refused; a field may stand anywhere in
     them.
     """
     source_names = {folded(here): name for name, here in table.names.items()}
     keys = {folded(one) for one in table.keys}
-    messages, state, refused = list[Place](), list[Place](), list[Place]()
-    for place in places:
-        column = column_of(place.name)
+    messages, state, refused = list[TaggedPath](), list[TaggedPath](), list[TaggedPath]()
+    for path in paths:
+        column = column_of(path.name)
         for name in sorted({column, source_names.get(folded(column), column)}):
             anywhere = f"{ANYWHERE}{name}"
             messages += [
-                place._replace(name=f"value:{anywhere}"),
-                place._replace(name=f"key:{anywhere}"),
+                path._replace(name=f"value:{anywhere}"),
+                path._replace(name=f"key:{anywhere}"),
             ]
-            state.append(place._replace(name=f"columns:{anywhere}"))
-            refused.append(place._replace(name=f"row:{anywhere}"))
+            state.append(path._replace(name=f"columns:{anywhere}"))
+            refused.append(path._replace(name=f"row:{anywhere}"))
         if folded(column) in keys:
-            messages.append(place._replace(name="row_key"))
-            state += [place._replace(name="key"), place._replace(name="continues")]
-            refused.append(place._replace(name="row:$.key"))
-    yield Searched(table=table.bronze.name, places=tuple(messages), texts=("value",))
-    yield Searched(table=table.name + STATE, places=tuple(state), texts=("columns",))
-    yield Searched(table=table.name + QUARANTINE, places=tuple(refused), texts=("row",))
+            messages.append(path._replace(name="row_key"))
+            state += [path._replace(name="key"), path._replace(name="continues")]
+            refused.append(path._replace(name="row:$.key"))
+    yield Searched(table=table.bronze.name, paths=tuple(messages), texts=("value",))
+    yield Searched(table=table.name + STATE, paths=tuple(state), texts=("columns",))
+    yield Searched(table=table.name + QUARANTINE, paths=tuple(refused), texts=("row",))
 
 
 class _LineError(Exception):
@@ -428,9 +428,9 @@ def answer(
     unread = _unread(lake, tagged, searched)
     for given in sorted(
         {one.categories for one in subjects}, key=sorted
-    ):  # who give the same categories are found at the same places
-        for place in out_of_reach(tagged, given, unread):
-            lines.setdefault(place, []).extend(
+    ):  # who give the same categories are found at the same paths
+        for path in out_of_reach(tagged, given, unread):
+            lines.setdefault(path, []).extend(
                 one.line for one in subjects if one.categories == given
             )
     return Answer(

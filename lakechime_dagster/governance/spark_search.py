@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from lakechime_dagster.errors import TableUnreadableError
-from lakechime_dagster.governance.requests import Place, Searched, Subject
+from lakechime_dagster.governance.requests import Searched, Subject, TaggedPath
 from lakechime_dagster.silver.event import ELEMENT, ROOT, field_path
 from lakechime_dagster.spark.driver import SparkFailedError, described
 from lakechime_dagster.spark.refresh import AS_TEXT
@@ -34,7 +34,7 @@ from lakechime_dagster.spark.session import Batches, column, on_batches, record_
 from lakechime_dagster.tables.events import is_matched
 from lakechime_dagster.tables.names import folded
 
-UNREADABLE = -1  # as the place of a row with a text that cannot be read
+UNREADABLE = -1  # as the path of a row with a text that cannot be read
 LEAVES = pa.schema(
     [("id", pa.int64()), ("at", pa.int32()), ("value", pa.string()), ("row", pa.string())]
 )
@@ -161,7 +161,7 @@ NOBODY = 0  # as the subject of the rows that cannot be read
 @dataclass(frozen=True, kw_only=True)
 class Match:
     """A row of a table with the subject whose it is, by the number of the line that gave it, and
-    the places that say so.
+    the paths that say so.
 
     Of the rows in which something cannot be read there is one in all, of `NOBODY`, without a row.
     """
@@ -201,18 +201,18 @@ def matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
 
 def _matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
     rows = keys.sparkSession.read.format("delta").load(location)
-    places = list(dict.fromkeys(one.places))
-    columns = _columns(rows.schema, places, one.texts)
+    paths = list(dict.fromkeys(one.paths))
+    columns = _columns(rows.schema, paths, one.texts)
     if not columns:
         return
-    patterns = tuple(pattern_of(place.name, rows.schema) for place in places)
+    patterns = tuple(pattern_of(path.name, rows.schema) for path in paths)
     searched = F.to_json(F.struct(*map(column, columns)), AS_TEXT)
     whole = F.to_json(F.struct(*map(column, rows.columns)), AS_TEXT)
     numbered = rows.select(
         F.monotonically_increasing_id().alias("id"), searched.alias("searched"), whole.alias("row")
     )
     found = on_batches(numbered, Leaves(patterns, one.texts), LEAVES_DDL)
-    joined = found.join(F.broadcast(_needles(keys, places, rows.schema)), ["at", "value"])
+    joined = found.join(F.broadcast(_needles(keys, paths, rows.schema)), ["at", "value"])
     by = F.sort_array(F.collect_set("at")).alias("by")
     several = joined.groupBy(
         "subject", F.when(F.col("subject") != NOBODY, F.col("id")).alias("row_id")
@@ -220,13 +220,13 @@ def _matches(keys: DataFrame, one: Searched, location: str) -> Iterator[Match]:
     for row in several.agg(
         by, F.first("row").alias("row"), F.count_distinct("id").alias("rows")
     ).toLocalIterator():
-        names = tuple(dict.fromkeys(places[at].name for at in row["by"] if at != UNREADABLE))
+        names = tuple(dict.fromkeys(paths[at].name for at in row["by"] if at != UNREADABLE))
         yield Match(subject=row["subject"], by=names, row=row["row"] or "", rows=row["rows"])
 
 
-def _columns(schema: StructType, places: Sequence[Place], texts: Sequence[str]) -> list[str]:
+def _columns(schema: StructType, paths: Sequence[TaggedPath], texts: Sequence[str]) -> list[str]:
     """The columns that are searched, and the bytes of those that may hold no text."""
-    outer = [place.name.partition(":")[0] for place in places]
+    outer = [path.name.partition(":")[0] for path in paths]
     wanted = {
         folded(name)
         for whole in (*outer, *texts)
@@ -243,19 +243,19 @@ def _kind(error: BaseException | None) -> str:
     return type(error).__name__
 
 
-def _needles(keys: DataFrame, places: Sequence[Place], schema: StructType) -> DataFrame:
-    """By place the values of each subject, as the JSON text of a row has them."""
+def _needles(keys: DataFrame, paths: Sequence[TaggedPath], schema: StructType) -> DataFrame:
+    """By path the values of each subject, as the JSON text of a row has them."""
     nobody = keys.sparkSession.createDataFrame(
         [(NOBODY, UNREADABLE, "")], "subject int, at int, value string"
     )
     several = [nobody]
-    for at, place in enumerate(places):
-        _, kind = _resolved(schema, place.name)
+    for at, path in enumerate(paths):
+        _, kind = _resolved(schema, path.name)
         typed = F.col("value").try_cast(_single(kind))
         value = F.get_json_object(F.to_json(F.struct(typed.alias("value")), AS_TEXT), "$.value")
-        of_place = keys.where(F.col("category") == place.category)
+        of_path = keys.where(F.col("category") == path.category)
         several.append(
-            of_place.select("subject", F.lit(at).alias("at"), value.alias("value"))
+            of_path.select("subject", F.lit(at).alias("at"), value.alias("value"))
             .where("value IS NOT NULL")
             .distinct()
         )
@@ -273,11 +273,11 @@ def _single(kind: DataType | None) -> DataType:
             return kind if isinstance(kind, SINGLE) else StringType()
 
 
-def pattern_of(place: str, schema: StructType) -> str:
-    """The pattern of paths of a place: `payload:$.items[].to` is at `/payload/items[]/to`,
+def pattern_of(path_name: str, schema: StructType) -> str:
+    """The pattern of paths of a name: `payload:$.items[].to` is at `/payload/items[]/to`,
     `value:$..email` at `/value*/email`.
     """
-    outer, _, inner = place.partition(":")
+    outer, _, inner = path_name.partition(":")
     path, _ = _resolved(schema, outer)
     for name in (
         inner.removeprefix("$").replace("[*]", ELEMENT).removeprefix(".").split(".")

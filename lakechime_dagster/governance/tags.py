@@ -133,8 +133,8 @@ def leaks(
     """What is surely wrong: values in columns of the lake's tables that are not tagged, and
     anything personal in public ones.
 
-    A pseudonym needs no tag of its own, and has no place in a public table. A partition level with
-    values is wrong, tagged or not. `levels` are those of the lake's tables, by table.
+    A pseudonym needs no tag of its own, and is not allowed in a public table. A partition level
+    with values is wrong, tagged or not. `levels` are those of the lake's tables, by table.
     """
     known: dict[str, list[str]] = {}
     for ref in tags:
@@ -220,7 +220,7 @@ def within_reach(lake: Lake) -> frozenset[str]:
 
 
 def _of_messages(table: CDCTable) -> Iterator[tuple[str, str]]:
-    """Fields as lineage names them, and the texts in which they stand at a place that the envelope
+    """Fields as lineage names them, and the texts in which they stand at a path that the envelope
     decides on.
     """
     there = {folded(here): name for name, here in table.names.items()}

@@ -194,8 +194,10 @@ def reached_tables(
     certainty = np.zeros(len(network), np.int8)
     for one in reversed(classes):
         certainty[found[one].nodes] = one
-    is_hit = found[widest].layers > 0
-    tables = _Tables(network, found[widest].nodes[is_hit], found[widest].layers[is_hit], certainty)
+    is_affected = found[widest].layers > 0
+    tables = _Tables(
+        network, found[widest].nodes[is_affected], found[widest].layers[is_affected], certainty
+    )
     chosen = tables.chosen(kind)
     shown = chosen if limit is None else chosen[:limit]
     ways = Paths(network, found[widest], widest, upstream=upstream) if with_paths else None
@@ -279,14 +281,14 @@ class _Tables:
         self._end = np.append(self._first[1:], len(nodes))
 
     def chosen(self, kind: Certainty | None) -> list[int]:
-        """The places of the data sets of that certainty, by layer and name."""
+        """The indexes of the data sets of that certainty, by layer and name."""
         if not len(self._nodes):
             return []
         layers = np.minimum.reduceat(self._layers, self._first)
         best = np.minimum.reduceat(self._certainty[self._nodes], self._first)
-        places = np.arange(len(self._tables)) if kind is None else np.flatnonzero(best == kind)
+        indexes = np.arange(len(self._tables)) if kind is None else np.flatnonzero(best == kind)
         return sorted(
-            places.tolist(),
+            indexes.tolist(),
             key=lambda at: (int(layers[at]), self._network.labels[self._tables[at]]),
         )
 

@@ -30,7 +30,7 @@ from lakechime_dagster.triggers.consumers import (
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import FireKey, PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import PartitionKey, PartitionTrigger, SnapshotTrigger
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,12 +263,16 @@ class AffectedPartitions:
     unknown: set[str] = field(default_factory=set)
 
     def keys(
-        self, table: str, subscription: Subscription, inputs: Sequence[str], keys: Sequence[FireKey]
-    ) -> list[FireKey]:
+        self,
+        table: str,
+        subscription: Subscription,
+        inputs: Sequence[str],
+        keys: Sequence[PartitionKey],
+    ) -> list[PartitionKey]:
         """Those of a table's keys that are affected through these inputs; without inputs those
         whose own partition is within the window.
         """
-        within = [key for key in keys if self._is_hit(subscription, key, inputs)]
+        within = [key for key in keys if self._is_affected(subscription, key, inputs)]
         made = [made_by(subscription, key) for key in within]
         if None in made:
             self.unknown.add(table)
@@ -285,7 +289,9 @@ class AffectedPartitions:
         self.known[table] = frozenset()
         return True
 
-    def _is_hit(self, subscription: Subscription, key: FireKey, inputs: Sequence[str]) -> bool:
+    def _is_affected(
+        self, subscription: Subscription, key: PartitionKey, inputs: Sequence[str]
+    ) -> bool:
         """A key is affected by its partitions of what is affected, else by any of its; one that
         names no day or time is.
         """
@@ -304,7 +310,7 @@ class AffectedPartitions:
         return self.window.holds(canonical, self.levels.get(table, PartitionLevels()))
 
 
-def made_by(subscription: Subscription, key: FireKey) -> str | None:
+def made_by(subscription: Subscription, key: PartitionKey) -> str | None:
     """The canonical partition that a key makes, None where it stands for none."""
     partition = subscription.partition_of(key)
     return None if partition is None else canonical_partition(partition, subscription.target_levels)  # pyright: ignore[reportArgumentType]
@@ -333,8 +339,8 @@ class SubscriptionFacts:
 
     subscription: Subscription
     consumers: Mapping[str, ConsumerFact]
-    keys: Sequence[FireKey] = ()
-    upcoming: Sequence[FireKey] = ()
+    keys: Sequence[PartitionKey] = ()
+    upcoming: Sequence[PartitionKey] = ()
     ready: frozenset[str] = frozenset()
 
 
@@ -433,7 +439,7 @@ class _Planning:
             )
 
     def _add_later(
-        self, subscription: Subscription, wanted: TableToRecompute, key: FireKey
+        self, subscription: Subscription, wanted: TableToRecompute, key: PartitionKey
     ) -> None:
         """Let a key that is not complete wait for the requests of what it reads, if there are any:
         it may ignore what comes late.
@@ -456,7 +462,7 @@ class _Planning:
         table: LakeTable,
         wanted: TableToRecompute,
         facts: SubscriptionFacts,
-        key: FireKey | None,
+        key: PartitionKey | None,
     ) -> None:
         text = key.text if key is not None else ""
         consumer = facts.consumers.get(text, NEVER_RAN)
@@ -496,9 +502,9 @@ class _Planning:
             return "all of it"
         return f"by {table.refresh}, {self.window.describe()}"
 
-    def _awaited(self, inputs: Sequence[str], key: FireKey | None) -> tuple[int, ...]:
-        """The requests of the inputs; for a fire key those of an input's partitions alone that it
-        waits for, where it names them.
+    def _awaited(self, inputs: Sequence[str], key: PartitionKey | None) -> tuple[int, ...]:
+        """The requests of the inputs; for a partition key those of an input's partitions alone that
+        it waits for, where it names them.
         """
         found: list[int] = []
         for table in inputs:
@@ -573,7 +579,7 @@ def plan(
         )
     asked = replace(asked, window=with_time_column(lake, asked))
     refs = asked.columns or tuple(ColumnRef(name) for name in asked.tables)
-    found = _chosen(lake, asked) if asked.tables else readers_hit(platform, lake, asked)
+    found = _chosen(lake, asked) if asked.tables else affected_readers(platform, lake, asked)
     facts = cache(lambda table: _facts(platform, subscriptions[table]))
     everything = rerun(lake.graph(), (), refs)
     return BackfillPlan(
@@ -643,7 +649,7 @@ def with_time_column(lake: Lake, asked: Asked) -> Window:
     raise InvalidValueError("time column", "none", remedy)
 
 
-def readers_hit(platform: Platform, lake: Lake, asked: Asked) -> Rerun:
+def affected_readers(platform: Platform, lake: Lake, asked: Asked) -> Rerun:
     """The tables that the columns of a question affect, by the code of now."""
     planned = planned_statements(lake).values()
     return rerun(

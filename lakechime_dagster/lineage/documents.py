@@ -362,8 +362,8 @@ def _of_output(one: Dataset, known: Known, names: Names) -> Statement:
 def _sources(
     given: InputField, transformations: list[Transformation], known: Known, names: Names
 ) -> Iterator[Source]:
-    place = (given.namespace, given.name)
-    table = known.get(place) or names.of_dataset(*place) or external(*place)
+    key = (given.namespace, given.name)
+    table = known.get(key) or names.of_dataset(*key) or external(*key)
     for one in transformations or [Transformation(type="INDIRECT", subtype="FILTER")]:
         yield Source(ColumnRef(table, given.field or None), _kind(one), bool(one.masking))
 

@@ -25,7 +25,7 @@ from lakechime_dagster.lineage.reports import RunReport
 from lakechime_dagster.lineage.runs import names_of
 from lakechime_dagster.lineage.sql_queries import SqlSchema
 from lakechime_dagster.lineage.sql_statements import SqlReader
-from lakechime_dagster.lineage.store import place_of_way
+from lakechime_dagster.lineage.store import checkpoint_of_way
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.tables.lake import Lake, QueryLog
 
@@ -221,10 +221,10 @@ class LineageIngest:
         return found
 
     def keep(
-        self, reports: Sequence[RunReport], way: str, refused: int, place: str | None = None
+        self, reports: Sequence[RunReport], way: str, refused: int, checkpoint: str | None = None
     ) -> Taken:
         """Keep reports, with up to where the way was read."""
-        return self._ingest.take(reports, way, self._names(), refused, place)
+        return self._ingest.take(reports, way, self._names(), refused, checkpoint)
 
     def _names(self) -> Names:
         with self._lock:
@@ -282,7 +282,7 @@ def read_query_log(
     With `through` no commit after that one is read, while the table is still the one of which it
     is.
 
-    The place is a version of the table, kept in the transaction that keeps what its commit
+    The checkpoint is a version of the table, kept in the transaction that keeps what its commit
     reported; a recreated table is read from its beginning, which changes nothing of what it
     reported before.
 
@@ -297,9 +297,9 @@ def read_query_log(
     if log.state() is None:
         return total
     uid = str(log.uid)
-    kept = place_of_way(platform.store.engine, one.table)
-    place = json.loads(kept) if kept else {}
-    after = place.get("version") if place.get("uid") == uid else None
+    kept = checkpoint_of_way(platform.store.engine, one.table)
+    checkpoint = json.loads(kept) if kept else {}
+    after = checkpoint.get("version") if checkpoint.get("uid") == uid else None
     number = 0
     last = (
         version_of(through.snapshot_id)

@@ -58,23 +58,23 @@ class Adjacency:
 
     def next_of(self, nodes: Nodes) -> Nodes:
         """Where the edges of these nodes lead, as often as there are edges."""
-        return self._targets[self._places(nodes)]
+        return self._targets[self._indexes(nodes)]
 
     def edges_of(self, nodes: Nodes) -> Edges:
         """The edges that leave these nodes."""
-        places = self._order[self._places(nodes)]
+        indexes = self._order[self._indexes(nodes)]
         return Edges(
-            self.edges.sources[places], self.edges.targets[places], self.edges.kinds[places]
+            self.edges.sources[indexes], self.edges.targets[indexes], self.edges.kinds[indexes]
         )
 
     def kinds_between(self, source: int, target: int) -> list[int]:
         """The numbers of the edges from one node to another, each once."""
-        places = self._order[self._places(np.array([source], np.int32))]
+        indexes = self._order[self._indexes(np.array([source], np.int32))]
         return sorted(
-            {int(kind) for kind in self.edges.kinds[places[self.edges.targets[places] == target]]}
+            {int(kind) for kind in self.edges.kinds[indexes[self.edges.targets[indexes] == target]]}
         )
 
-    def _places(self, nodes: Nodes) -> NDArray[np.int64]:
+    def _indexes(self, nodes: Nodes) -> NDArray[np.int64]:
         starts = self._offsets[nodes]
         counts = self._offsets[nodes + 1] - starts
         total = int(counts.sum())
@@ -333,7 +333,7 @@ class Certainty(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Reached:
-    """Nodes that were reached and the layer of each: the fewest steps from a beginning, which
+    """Nodes that were reached and the layer of each: the fewest edges from a beginning, which
     itself is of layer 0.
 
     A data set among them means all its rows, and with them each of its columns.

@@ -31,7 +31,7 @@ from lakechime_dagster.lineage.plan_dump import (
     Unknown,
     deeply,
     dump_of,
-    place_of,
+    location_of,
 )
 from lakechime_dagster.lineage.plan_expressions import read_at
 from lakechime_dagster.lineage.plan_statements import acts, statements_of
@@ -210,8 +210,8 @@ class _Digesting:
         own = self._own(node, below, known)
         output = node.output or ()
         columns = tuple(
-            (one.id, self._column(node, place, one.id, own, below, known))
-            for place, one in enumerate(output)
+            (one.id, self._column(node, location, one.id, own, below, known))
+            for location, one in enumerate(output)
         )
         return _Frame(columns, self._rows(node, below, known), tuple(one.name for one in output))
 
@@ -254,8 +254,8 @@ class _Digesting:
         if node.name == "Generate":
             said = self._deciding(node, known)
             return {
-                one.number("exprId"): _digest(said, str(place))
-                for place, one in enumerate(node.nodes("generatorOutput"))
+                one.number("exprId"): _digest(said, str(location))
+                for location, one in enumerate(node.nodes("generatorOutput"))
             }
         groups = (
             self._said(node.fields.get("groupingExpressions"), known)
@@ -269,14 +269,14 @@ class _Digesting:
             if isinstance(number := one.fields.get("exprId"), int)
         }
         others = [
-            (place, one.id)
-            for place, one in enumerate(node.output or ())
+            (location, one.id)
+            for location, one in enumerate(node.output or ())
             if one.id not in own and one.id not in known
         ]
         if node.name in BY_POSITION or not others:
             return own
         whole = _digest(self._deciding(node, known), *(one.whole(one.names) for one in below))
-        return own | {number: _digest(whole, str(place)) for place, number in others}
+        return own | {number: _digest(whole, str(location)) for location, number in others}
 
     def _made(self, named: Node, groups: str, known: Mapping[int, str]) -> str:
         """The digest of an expression; one that only gives a column another name has that of the
@@ -291,19 +291,19 @@ class _Digesting:
     def _column(
         self,
         node: Node,
-        place: int,
+        location: int,
         number: int,
         own: Mapping[int, str],
         below: list[_Frame],
         known: Mapping[int, str],
     ) -> str:
         if node.name in BY_POSITION:
-            said = [one.columns[place][1] for one in below if place < len(one.columns)]
+            said = [one.columns[location][1] for one in below if location < len(one.columns)]
             if node.name == "CTERelationRef" and said:
                 return said[0]
             return _digest(
                 node.name,
-                str(place),
+                str(location),
                 self._deciding(node, known) if node.name == "Expand" else "",
                 *said,
             )
@@ -385,8 +385,8 @@ def _folders(node: Node) -> str:
     """The folders of a leaf that reads several paths; which partitions and files are there is none
     of what it says.
     """
-    place = place_of(node.fields)
-    return ",".join(sorted(read_at(place, Names()).names)) if len(place.roots) > 1 else ""
+    location = location_of(node.fields)
+    return ",".join(sorted(read_at(location, Names()).names)) if len(location.roots) > 1 else ""
 
 
 def _has_plan(value: Field) -> bool:

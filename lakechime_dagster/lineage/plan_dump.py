@@ -174,18 +174,18 @@ def dump_of(value: Mapping[str, object]) -> Dump:
 
 
 Parts = Mapping[int, Field]
-"""Nodes that are made already, by their place in a list or by the identity of what they were read
+"""Nodes that are made already, by their position in a list or by the identity of what they were read
 from: no plan is too deep.
 """
 
 
 def _parts(listed: list[object]) -> Parts:
-    """The nodes of a dump that names them by their place in a list, where each stands behind its
+    """The nodes of a dump that names them by their position in a list, where each stands behind its
     parts.
     """
     parts: dict[int, Field] = {}
-    for place, one in enumerate(listed):
-        parts[place] = _field(one, parts)
+    for location, one in enumerate(listed):
+        parts[location] = _field(one, parts)
     return parts
 
 
@@ -330,7 +330,7 @@ CATALOG = "catalog"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class TableLocation:
     """Where a table is, as far as a plan shows it: its path, what the statement called it, or of a
     database's its namespace and name.
 
@@ -347,7 +347,7 @@ class Place:
     is_grouped: bool = False
 
     def named(self, names: Names) -> tuple[str, bool] | None:
-        """The name of the table and whether it is one of the lake; None if the place has none."""
+        """The name of the table and whether it is one of the lake; None if the location has none."""
         found = (names.at(self.path) if self.path else None) or (
             names.of(self.identifier) if self.identifier else None
         )
@@ -364,8 +364,8 @@ class Place:
         return (external(CATALOG, self.identifier), False) if self.identifier else None
 
 
-def place_of(fields: Mapping[str, Field]) -> Place:
-    """The place that a leaf, or the target of a command, has: itself, or in what it was made
+def location_of(fields: Mapping[str, Field]) -> TableLocation:
+    """The location that a leaf, or the target of a command, has: itself, or in what it was made
     with.
     """
     parts = [fields, *(part for key in _PARTS if isinstance(part := fields.get(key), Mapping))]
@@ -374,7 +374,7 @@ def place_of(fields: Mapping[str, Field]) -> Place:
     )
     read = next((part for part in parts if isinstance(part.get("roots"), tuple)), {})
     by_path = _BY_PATH.fullmatch(identifier or "")
-    return Place(
+    return TableLocation(
         path=next(
             (text for part in parts if (text := _text(part.get("path")))), by_path and by_path[1]
         ),
@@ -387,7 +387,7 @@ def place_of(fields: Mapping[str, Field]) -> Place:
 
 
 _BY_PATH = re.compile(rf"(?:{SESSION}\.)?\w+\.((?:[A-Za-z][\w+-]*:)?/.*)")
-"""A format and a path in a table's place, as in `delta.`/lake/orders``, of a table that is made
+"""A format and a path where a table's name stands, as in `delta.`/lake/orders``, of a table that is made
 just now.
 """
 

@@ -15,7 +15,7 @@ from lakechime_dagster.lineage.columns import (
     outside,
     together,
 )
-from lakechime_dagster.lineage.plan_dump import Attribute, Field, Node, Place
+from lakechime_dagster.lineage.plan_dump import Attribute, Field, Node, TableLocation
 
 if TYPE_CHECKING:
     from lakechime_dagster.lineage.plan_nodes import Reading
@@ -34,20 +34,20 @@ class DataSets:
     unknown: frozenset[str] = frozenset()
 
 
-def read_at(place: Place, names: Names) -> DataSets:
+def read_at(location: TableLocation, names: Names) -> DataSets:
     """What is read there. A folder or a file in a table's folder is of that table, as a partition
     is.
     """
-    whole = place.named(names)
-    if whole is None and not place.roots:
+    whole = location.named(names)
+    if whole is None and not location.roots:
         return DataSets()
-    if whole is not None and (whole[1] or not place.roots):
+    if whole is not None and (whole[1] or not location.roots):
         return DataSets(names=whole[:1], outside=frozenset(() if whole[1] else whole[:1]))
-    hidden = {root for root in place.roots if place.is_grouped and names.has_below(root)}
-    known = {root: names.holding(root) for root in place.roots}
+    hidden = {root for root in location.roots if location.is_grouped and names.has_below(root)}
+    known = {root: names.holding(root) for root in location.roots}
     found = {
-        root: known[root] or outside(_folder(root, place.base))
-        for root in place.roots
+        root: known[root] or outside(_folder(root, location.base))
+        for root in location.roots
         if known[root] or root not in hidden
     }
     return DataSets(

@@ -22,8 +22,8 @@ from lakechime_dagster.lineage.plan_dump import (
     Dump,
     MissingPartError,
     Node,
-    Place,
-    place_of,
+    TableLocation,
+    location_of,
 )
 from lakechime_dagster.lineage.plan_expressions import (
     Column,
@@ -207,8 +207,8 @@ def _generate(node: Node, scope: Scope) -> Frame:
     if generator.name == "Stack":  # rows of as many values each as there are columns
         arguments = generator.nodes("children")[1:]
         values = [
-            here.values(arguments[place :: len(given)]).then(Kind.TRANSFORMATION)
-            for place in range(len(given))
+            here.values(arguments[location :: len(given)]).then(Kind.TRANSFORMATION)
+            for location in range(len(given))
         ]
         made = below
     else:
@@ -556,7 +556,7 @@ class Reading:
         found = (
             DataSets(names=(leaf.text("name"),))
             if leaf.name == "Table"
-            else read_at(place_of(leaf.fields), self._names)
+            else read_at(location_of(leaf.fields), self._names)
         )
         self.tables.update(found.names)
         self.outside.update(found.outside)
@@ -566,9 +566,9 @@ class Reading:
         """Whether the rows of this number stand in a text of SQL."""
         return rows in self._stated
 
-    def named(self, place: Place) -> str | None:
+    def named(self, location: TableLocation) -> str | None:
         """The name of a data set, which is counted if it is outside the lake."""
-        name, is_known = place.named(self._names) or (None, True)
+        name, is_known = location.named(self._names) or (None, True)
         if name is not None and not is_known:
             self.outside.add(name)
         return name

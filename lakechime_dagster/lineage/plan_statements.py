@@ -18,10 +18,10 @@ from lakechime_dagster.lineage.plan_dump import (
     Dump,
     MissingPartError,
     Node,
-    Place,
+    TableLocation,
     Unknown,
     deeply,
-    place_of,
+    location_of,
 )
 from lakechime_dagster.lineage.plan_expressions import Frame, Scope
 from lakechime_dagster.lineage.plan_nodes import BATCHES, CHECKPOINTS, NODES, Checkpoints, Reading
@@ -36,7 +36,7 @@ class Write:
     is among `inputs`, or a column is made of it.
     """
 
-    place: Place
+    location: TableLocation
     columns: tuple[ColumnLineage, ...] = ()
     indirect: Value = CONSTANT
     replaces: bool = False
@@ -52,29 +52,29 @@ def columns_by_name(frame: Frame) -> tuple[ColumnLineage, ...]:
     stand.
 
     A dump lacks names that Spark makes of expressions with literals; such a column is called by its
-    place.
+    position.
     """
     return joined(
-        column.value.lineage(column.name or f"column {place}")
-        for place, column in enumerate(frame.columns, 1)
+        column.value.lineage(column.name or f"column {location}")
+        for location, column in enumerate(frame.columns, 1)
     )
 
 
-def place_written(node: Node) -> Place:
+def location_written(node: Node) -> TableLocation:
     """Where a command writes to, by those of its parameters that show it."""
-    found = [_place_in(node.fields.get(key)) for key in PLACES]
-    return Place(
+    found = [_location_in(node.fields.get(key)) for key in LOCATIONS]
+    return TableLocation(
         path=next((one.path for one in found if one.path), None),
         identifier=next((one.identifier for one in found if one.identifier), None),
     )
 
 
-def _place_in(value: object) -> Place:
+def _location_in(value: object) -> TableLocation:
     if isinstance(value, Node):
-        return place_of(next((node.fields for node in value.walk() if not node.plans()), {}))
+        return location_of(next((node.fields for node in value.walk() if not node.plans()), {}))
     if isinstance(value, str):
-        return Place(path=value)
-    return place_of(value) if isinstance(value, Mapping) else Place()
+        return TableLocation(path=value)
+    return location_of(value) if isinstance(value, Mapping) else TableLocation()
 
 
 def without(target: Value, condition: Value) -> Value:
@@ -90,7 +90,7 @@ def is_kept(expression: Node, column: int | None) -> bool:
     return expression.name == "AttributeReference" and expression.number("exprId") == column
 
 
-PLACES = (
+LOCATIONS = (
     "table",
     "targetFileIndex",
     "tahoeFileIndex",
@@ -154,7 +154,7 @@ def deleted(node: Node, reading: Reading) -> Write:
     target, condition = reading.read(node.node("table")), node.node("condition")
     indirect = reading.scope(target).value(condition).then(Kind.FILTER)
     return Write(
-        place=place_written(node),
+        location=location_written(node),
         indirect=indirect,
         replaces=condition.name == "Literal",
         looked_up=True,
@@ -163,7 +163,7 @@ def deleted(node: Node, reading: Reading) -> Write:
 
 def truncated(node: Node, reading: Reading) -> Write:
     """All rows go."""
-    return Write(place=place_written(node), replaces=True, looked_up=True)
+    return Write(location=location_written(node), replaces=True, looked_up=True)
 
 
 Assigned = Iterable[tuple[str | None, Node]]
@@ -192,7 +192,7 @@ def _merge(
             indirect.append(here.value(condition).then(Kind.FILTER))
         columns += _changes(assigned, target, here)
     return Write(
-        place=place_written(node),
+        location=location_written(node),
         columns=joined(columns),
         indirect=together(indirect),
         looked_up=True,
@@ -212,7 +212,7 @@ def _changes(assigned: Assigned, target: Frame, here: Scope) -> list[ColumnLinea
 
 def _row_level_merged(node: Node, reading: Reading) -> Write:
     """MERGE as Spark rewrites it: what rows become is in the instructions of its clauses, by the
-    place of each column.
+    position of each column.
 
     Of the target's rows those may be left out before that its own part of the condition does not
     hold for.
@@ -267,12 +267,12 @@ def _changed(node: Node, reading: Reading) -> Write:
             zip(_names(node, plan), expressions, strict=True), below, reading.scope(below)
         )
     return Write(
-        place=place_written(node), columns=joined(columns), indirect=indirect, looked_up=True
+        location=location_written(node), columns=joined(columns), indirect=indirect, looked_up=True
     )
 
 
 def _names(node: Node, plan: Node) -> list[str | None]:
-    """By the place of each column that a plan gives its name in the table that is written."""
+    """By the position of each column that a plan gives its name in the table that is written."""
     names = {folded(one.name): one.name for one in node.node("table").output or ()}
     return [names.get(folded(one.name)) for one in plan.output or ()]
 
@@ -324,7 +324,7 @@ def _of_query(node: Node, reading: Reading, *, replaces: bool) -> Write:
     """What a command writes of a query."""
     frame = reading.read(node.node("query"))
     return Write(
-        place=place_written(node),
+        location=location_written(node),
         columns=columns_by_name(frame),
         indirect=frame.deciding(),
         replaces=replaces,
@@ -388,7 +388,7 @@ def _loaded(node: Node, _: Reading) -> Write:
     """LOAD DATA: the rows of files, of whose columns the plan shows nothing."""
     replaces = node.fields.get("isOverwrite") is True and node.fields.get("partition") is None
     return Write(
-        place=Place(identifier=node.text("table")),
+        location=TableLocation(identifier=node.text("table")),
         indirect=CONSTANT.because("LOAD DATA reads files"),
         replaces=replaces,
     )
@@ -399,7 +399,7 @@ def _truncated_in_session(node: Node, _: Reading) -> Write:
     partitions.
     """
     return Write(
-        place=Place(identifier=node.text("tableName")),
+        location=TableLocation(identifier=node.text("tableName")),
         replaces=node.fields.get("partitionSpec") is None,
         looked_up=True,
     )
@@ -433,7 +433,7 @@ def _updated(node: Node, reading: Reading) -> Write:
     ]
     indirect = CONSTANT if condition is None else here.value(condition).then(Kind.FILTER)
     return Write(
-        place=place_written(node),
+        location=location_written(node),
         columns=tuple(found),
         indirect=indirect.merged(target.deciding()),
         looked_up=True,
@@ -444,9 +444,9 @@ def _deleted(node: Node, reading: Reading) -> Write:
     """DELETE assigns no column; its condition decides on the rows that stay."""
     target, condition = reading.read(node.node("target")), node.optional("condition")
     if condition is None or condition.name == "Literal":
-        return Write(place=place_written(node), replaces=True, looked_up=True)
+        return Write(location=location_written(node), replaces=True, looked_up=True)
     return Write(
-        place=place_written(node),
+        location=location_written(node),
         indirect=reading.scope(target).value(condition).then(Kind.FILTER),
         looked_up=True,
     )
@@ -476,7 +476,8 @@ def _actions(clause: Node) -> Iterator[tuple[str, Node]]:
 def _restored(node: Node, _: Reading) -> Write:
     """RESTORE: the rows of another version, of which the plan does not show the sources."""
     return Write(
-        place=place_written(node), indirect=CONSTANT.because("rows of another version of the table")
+        location=location_written(node),
+        indirect=CONSTANT.because("rows of another version of the table"),
     )
 
 
@@ -677,7 +678,7 @@ def _is_of_log(dump: Dump, plan: Node) -> bool:
 
 def _is_log(leaf: Node) -> bool:
     """Whether a leaf reads the files of a log, or what Delta keeps of them."""
-    roots = place_of(leaf.fields).roots
+    roots = location_of(leaf.fields).roots
     names = {one.name for one in leaf.output or ()}
     is_kept = leaf.name == "LogicalRDD" and any(columns <= names for columns in LOG_COLUMNS)
     return is_kept or (bool(roots) and all("/_delta_log/" in f"{root}/" for root in roots))
@@ -719,7 +720,7 @@ def _marked(marks: list[Node], reading: Reading) -> Statement:
 
 
 def _written(write: Write, reading: Reading) -> Statement:
-    target = reading.named(write.place)
+    target = reading.named(write.location)
     if target is None:
         raise MissingPartError("the plan does not show where it writes to")
     used = {

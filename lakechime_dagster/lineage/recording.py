@@ -354,13 +354,13 @@ class SqlIngest:
         way: str,
         names: Names,
         refused: int = 0,
-        place: str | None = None,
+        checkpoint: str | None = None,
     ) -> Taken:
         """Keep reports, all of them or none, what follows from them, and up to where the way was
         read.
         """
         with writing(self.engine) as connection:
-            return take_on(connection, reports, way, names, refused, place)
+            return take_on(connection, reports, way, names, refused, checkpoint)
 
 
 def take_on(
@@ -369,7 +369,7 @@ def take_on(
     way: str,
     names: Names,
     refused: int = 0,
-    place: str | None = None,
+    checkpoint: str | None = None,
 ) -> Taken:
     """The same within an open transaction that writes."""
     lake = {name.casefold() for name in names.tables}
@@ -382,7 +382,7 @@ def take_on(
     reads = [read for one in known for read in one.reads()]
     records = record_all_on(connection, found, reads) if found else 0
     keep_reads(connection, reads)
-    note_way(connection, way, len(reports), refused, len(outside), place)
+    note_way(connection, way, len(reports), refused, len(outside), checkpoint)
     return Taken(
         documents=len(reports),
         repeated=repeated,
@@ -504,7 +504,7 @@ def note_way(
     documents: int,
     refused: int,
     outside: int,
-    place: str | None = None,
+    checkpoint: str | None = None,
 ) -> None:
     """Count what was reported by a way, and keep up to where it was read; the first time is kept
     too.
@@ -519,8 +519,8 @@ def note_way(
     raised: dict[str, Any] = {
         column: schema.way.c[column] + number for column, number in counts.items()
     }
-    if place is not None:
-        raised["place"] = place
+    if checkpoint is not None:
+        raised["checkpoint"] = checkpoint
     connection.execute(
         sa.update(schema.way).where(schema.way.c.name == name).values(last_ms=now, **raised)
     )

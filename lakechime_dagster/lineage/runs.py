@@ -16,7 +16,7 @@ from lakechime_dagster.lineage.columns import (
 )
 from lakechime_dagster.lineage.plan_dump import dump_of
 from lakechime_dagster.lineage.plan_nodes import column_names, generated_columns, with_generated
-from lakechime_dagster.lineage.plan_statements import Found, place_written, statements_of
+from lakechime_dagster.lineage.plan_statements import Found, location_written, statements_of
 from lakechime_dagster.lineage.recording import LineageToKeep, SqlLineage
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.platform import Platform, open_platform
@@ -156,7 +156,7 @@ def kept_writes(
     """
     own = [one for one in found.writes if not one.dump.is_within]
     paths = {
-        one.statement.target: place_written(one.dump.plan).path
+        one.statement.target: location_written(one.dump.plan).path
         for one in own
         if one.dump.plan is not None
     }

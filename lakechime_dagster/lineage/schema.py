@@ -140,5 +140,5 @@ way = sa.Table(
     sa.Column("documents", BIG, nullable=False),
     sa.Column("refused", BIG, nullable=False),
     sa.Column("outside", BIG, nullable=False),  # data sets that the lake does not know
-    sa.Column("place", sa.Text),  # up to where it was read, of what is read by versions
+    sa.Column("checkpoint", sa.Text),  # up to where it was read, of what is read by versions
 )

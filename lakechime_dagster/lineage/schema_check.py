@@ -24,7 +24,7 @@ from lakechime_dagster.triggers.subscription import Subscription
 if TYPE_CHECKING:
     from lakechime_dagster.formats.delta import DeltaLog
 
-BLOCKED = "a column that it reads changed: "  # how the reason of such a hold begins
+BLOCKED = "a column that it reads changed: "  # how the reason of such a block begins
 BY = By(who="lakechime", reason="schema and code fit again")
 FEW = 50  # commits
 MAX_SAID = 200  # characters of a type, or of the name of a column
@@ -66,16 +66,16 @@ def _resumed(
     subscription: Subscription,
     row: SubscriptionRow,
 ) -> bool:
-    held = {
+    blocked = {
         key: consumer
         for key, consumer in platform.ledger.consumers(row).items()
-        if _is_held(consumer)
+        if _is_blocked(consumer)
     }
-    if not held:
+    if not blocked:
         return False
     people, is_resumed = Interventions(platform.ledger), False
     for execution in platform.ledger.open_executions(row):
-        consumer = held.get(execution.consumer.key)
+        consumer = blocked.get(execution.consumer.key)
         if consumer is not None and not _misfits(
             platform, lake, table, execution.consumer.deployment, execution.start, None
         ):
@@ -84,7 +84,7 @@ def _resumed(
     return is_resumed
 
 
-def _is_held(consumer: ConsumerRow) -> bool:
+def _is_blocked(consumer: ConsumerRow) -> bool:
     return consumer.state is ConsumerState.BLOCKED and consumer.state_reason.startswith(BLOCKED)
 
 
@@ -96,7 +96,7 @@ def _misfits(
     start: Checkpoint,
     end: Checkpoint | None,
 ) -> list[str]:
-    """What does not fit between two places; None as end is now."""
+    """What does not fit between two checkpoints; None as end is now."""
     statement = _recorded(platform, table, namespace)
     if statement is None:
         return []
@@ -135,8 +135,8 @@ def _read_of(statement: Statement, table: str) -> dict[str, bool]:
     return found
 
 
-def _version(place: Checkpoint | None, table: str) -> int | None:
-    source = place.sources.get(table) if place is not None else None
+def _version(checkpoint: Checkpoint | None, table: str) -> int | None:
+    source = checkpoint.sources.get(table) if checkpoint is not None else None
     return version_of(source.snapshot_id) if source is not None else None
 
 

@@ -45,9 +45,9 @@ class PlanDumper:
 
     A dump is `{"v": 1, "name", "error", "nodes": [NODE], "plan": NODE}`, with null as plan and the
     reason as `error` where there is none; one of an execution has its `id` and whether it `failed`
-    too. A NODE is `{"n": class, "f": {parameter: value}, "out": [[id, name]]}`, or `{"#": place}`
-    of one of the `nodes`, each of which stands behind its parts, so that no depth is too deep, and
-    stands there once.
+    too. A NODE is `{"n": class, "f": {parameter: value}, "out": [[id, name]]}`, or `{"#":
+    position}` of one of the `nodes`, each of which stands behind its parts, so that no depth is too
+    deep, and stands there once.
     """
 
     def __init__(self, spark: SparkSession) -> None:

@@ -123,19 +123,19 @@ class Scope:
         """What a column derives from, by the parts of its name as written: `alias.column`,
         `column`, `column.field` and the like.
         """
-        place: Scope | None = self
+        level: Scope | None = self
         passed: list[
             Relation
         ] = []  # of which the column may be one, though it is found further out
-        while place is not None:
-            found = place._of_alias(parts)
+        while level is not None:
+            found = level._of_alias(parts)
             if found is not None:
                 return found
-            found = place._of_name(parts)
+            found = level._of_name(parts)
             if found is not None:
                 return found | opaque(*(one.more for one in passed))
-            passed += [one for one in place.relations if one.more]
-            place = place.outer
+            passed += [one for one in level.relations if one.more]
+            level = level.outer
         if passed:
             return passed[0].unknown_column(parts[-1]) | opaque(*(one.more for one in passed))
         return opaque(f"column {shown('.'.join(parts))} is in none of the tables")
@@ -678,7 +678,7 @@ def _group(query: exp.Select, relation: Relation, reading: Reading, scope: Scope
 def _queries_listed(
     several: Iterable[exp.Expr], relation: Relation, reading: Reading, scope: Scope
 ) -> Value:
-    """What a list of GROUP BY or ORDER BY goes by, where a number is a column's place."""
+    """What a list of GROUP BY or ORDER BY goes by, where a number is a column's position."""
     found: list[Value] = []
     for one in several:
         node = one.this if isinstance(one, exp.Ordered) else one
@@ -981,7 +981,7 @@ def _unnest(node: exp.Unnest, scope: Scope, reading: Reading) -> _Named:
     """Each array gives one column, or several where its elements are rows."""
     taken = [reading.origin(part, scope).then(Kind.TRANSFORMATION) for part in node.expressions]
     offset = node.args.get("offset")
-    place = (
+    level = (
         [(offset.name if isinstance(offset, exp.Identifier) else "offset", CONSTANT)]
         if offset
         else []
@@ -995,7 +995,7 @@ def _unnest(node: exp.Unnest, scope: Scope, reading: Reading) -> _Named:
         ]
     more = "" if names else "the columns of UNNEST are not known"
     return _Named(
-        Relation((*columns, *place), more, rest=together(taken)),
+        Relation((*columns, *level), more, rest=together(taken)),
         (node.alias,) if node.alias else (),
     )
 
@@ -1005,12 +1005,14 @@ def _values(node: exp.Values, scope: Scope, reading: Reading) -> Relation:
         list(row.expressions) if isinstance(row, exp.Tuple) else [row] for row in node.expressions
     ]
     width = max((len(row) for row in rows), default=0)
-    places: list[list[Value]] = [[] for _ in range(width)]
+    values_at: list[list[Value]] = [[] for _ in range(width)]
     for row in rows:
         for at, value in enumerate(row):
             if not isinstance(value, exp.Literal):
-                places[at].append(reading.origin(value, scope))
-    return Relation(tuple((f"col{at + 1}", together(origins)) for at, origins in enumerate(places)))
+                values_at[at].append(reading.origin(value, scope))
+    return Relation(
+        tuple((f"col{at + 1}", together(origins)) for at, origins in enumerate(values_at))
+    )
 
 
 def _join(join: exp.Join, scope: Scope, reading: Reading) -> exp.Expr | None:

@@ -532,13 +532,13 @@ def parsed(sql: str, dialect: str) -> list[exp.Expr]:
         return [one for one in sqlglot.parse(sql, dialect=dialect) if one is not None]
     except SqlglotError as error:
         details = getattr(error, "errors", None) or [{}]
-        place = (
+        position = (
             f"at line {details[0].get('line')}, column {details[0].get('col')}"
             if details[0].get("line")
             else "somewhere"
         )
         remedy = (
-            f"does not parse as {dialect} {place}; send the executed SQL whole, with the dialect "
+            f"does not parse as {dialect} {position}; send the executed SQL whole, with the dialect "
             f"of its engine"
         )
         raise InvalidValueError("sql", f"of {len(sql):,} characters", remedy) from None

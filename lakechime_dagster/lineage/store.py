@@ -205,18 +205,18 @@ class SqlReads:
         another answer than nobody.
         """
         with reading(self.engine) as connection:
-            columns = [column for column in schema.way.c if column.name != "place"]
+            columns = [column for column in schema.way.c if column.name != "checkpoint"]
             return [
                 Way(**row._asdict())
                 for row in connection.execute(sa.select(*columns).order_by(schema.way.c.name))
             ]
 
 
-def place_of_way(engine: Engine, name: str) -> str | None:
+def checkpoint_of_way(engine: Engine, name: str) -> str | None:
     """Up to where a way was read; None where it never was."""
     with reading(engine) as connection:
         return connection.execute(
-            sa.select(schema.way.c.place).where(schema.way.c.name == name)
+            sa.select(schema.way.c.checkpoint).where(schema.way.c.name == name)
         ).scalar()
 
 

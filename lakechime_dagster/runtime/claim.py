@@ -13,13 +13,13 @@ from lakechime_dagster.runtime.resource import (
     declared_subscriptions,
     subscription_named,
 )
-from lakechime_dagster.runtime.sources import ask, hold
+from lakechime_dagster.runtime.sources import ask, block
 from lakechime_dagster.triggers.consumers import Cause, ConsumerId, ConsumerState, Execution
 from lakechime_dagster.triggers.decision import Firing
 from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import FireKey, PartitionTrigger
+from lakechime_dagster.triggers.triggers import PartitionKey, PartitionTrigger
 
 BY_HAND = "a person asked for it"
 
@@ -57,7 +57,7 @@ def adopted(
         NothingNewError: there are no new events since the consumer's checkpoint.
     """
     row = platform.evaluator.activate(subscription)
-    key = _fire_key(platform, subscription, row, partition)
+    key = _partition_key(platform, subscription, row, partition)
     target = (
         platform.log(subscription.target, subscription.location) if subscription.target else None
     )
@@ -106,7 +106,7 @@ def _wanted(
     subscription: Subscription,
     row: SubscriptionRow,
     consumer: ConsumerRow,
-    key: FireKey | None,
+    key: PartitionKey | None,
 ) -> Firing:
     """What a person wants, where there is something to do: new events, or else what the
     subscription is requested to do.
@@ -129,18 +129,18 @@ def _woken(
     subscription: Subscription,
     row: SubscriptionRow,
     consumer: ConsumerRow,
-    key: FireKey | None,
+    key: PartitionKey | None,
 ) -> Firing:
     """What a person wants, where an event or a snapshot is newer than the consumer's checkpoint, or
     a backfill requested it.
     """
     requests = platform.evaluator.requests(row, consumer.key)
-    if requests.held_back:
+    if requests.waiting_for:
         raise ConsumerConflictError(
-            f"{subscription.name} {consumer.key}".strip() + f" waits: {requests.held_back}"
+            f"{subscription.name} {consumer.key}".strip() + f" waits: {requests.waiting_for}"
         )
     if requests.ids and (key is None or consumer.fired):
-        return Firing(key=consumer.key, fire_key=key, reason=f"{BY_HAND}; {requests.sentence}")
+        return Firing(key=consumer.key, partition=key, reason=f"{BY_HAND}; {requests.sentence}")
     end = platform.evaluator.end_of(subscription, row, consumer)
     has_new_snapshot = end.sources != consumer.checkpoint.sources or (
         end.sources and not consumer.completed
@@ -151,7 +151,7 @@ def _woken(
             f"{consumer.completed} "
             f"(checkpoint {consumer.checkpoint.position})"
         )
-    return Firing(key=consumer.key, fire_key=key, reason=BY_HAND)
+    return Firing(key=consumer.key, partition=key, reason=BY_HAND)
 
 
 def _fed(platform: Platform, subscription: Subscription, row: SubscriptionRow) -> Firing:
@@ -159,9 +159,9 @@ def _fed(platform: Platform, subscription: Subscription, row: SubscriptionRow) -
     asked.
     """
     asked = ask(platform, subscription, row)
-    hold(platform, row, asked)
-    if asked.held:
-        raise ConsumerConflictError(f"{subscription.name} is BLOCKED: {asked.held}")
+    block(platform, row, asked)
+    if asked.blocked:
+        raise ConsumerConflictError(f"{subscription.name} is BLOCKED: {asked.blocked}")
     if not asked.decision.fires:
         raise NothingNewError(f"{subscription.name}: {asked.decision.sentence}")
     (firing,) = asked.decision.firings
@@ -178,7 +178,7 @@ def _begin(
     """Begin an execution, unless its target holds its commit already."""
     if execution.completed_ts is not None:
         raise NothingNewError(
-            f"execution {execution.step} of {subscription.name} is completed; `lakechime trigger "
+            f"execution {execution.number} of {subscription.name} is completed; `lakechime trigger "
             f"seek {subscription.name}` replays from an "
             f"earlier position"
         )
@@ -187,7 +187,7 @@ def _begin(
     )
     if platform.complete_if_committed(target, execution) is not None:
         raise NothingNewError(
-            f"execution {execution.step} of {subscription.name} was committed by an earlier "
+            f"execution {execution.number} of {subscription.name} was committed by an earlier "
             f"attempt; it is completed now"
         )
     return platform.ledger.begin(execution.execution_id, run_id, backfill)
@@ -226,19 +226,20 @@ def _asset_names(context: RunContext) -> set[str]:
     return {key.to_user_string() for key in context.selected_asset_keys}
 
 
-def _fire_key(
+def _partition_key(
     platform: Platform, subscription: Subscription, row: SubscriptionRow, partition: str | None
-) -> FireKey | None:
-    """The fire key that a Dagster partition stands for; of several the one that is open, else the
-    first for which something waits.
+) -> PartitionKey | None:
+    """The partition key that a Dagster partition stands for; of several the one that is open, else
+    the first for which something waits.
     """
     if not isinstance(subscription.trigger, PartitionTrigger):
         return None
-    fire_keys = subscription.trigger.keys(from_milliseconds(platform.store.now()))
-    keys = [key for key in fire_keys if subscription.dagster_key(key) == partition]
+    keys_of_trigger = subscription.trigger.keys(from_milliseconds(platform.store.now()))
+    keys = [key for key in keys_of_trigger if subscription.dagster_key(key) == partition]
     if not keys:
         ends = [
-            subscription.dagster_key(key) or key.text for key in (*fire_keys[:1], *fire_keys[-1:])
+            subscription.dagster_key(key) or key.text
+            for key in (*keys_of_trigger[:1], *keys_of_trigger[-1:])
         ]
         there = (
             f"it has {' to '.join(ends)}"

@@ -124,8 +124,8 @@ class RunningExecution:
 
     @property
     def ordered(self) -> tuple[Span, ...]:
-        """What backfills ordered of a consumer without a fire key: rows of its inputs that it takes
-        as if they had changed.
+        """What backfills ordered of a consumer without a partition key: rows of its inputs that it
+        takes as if they had changed.
         """
         if not self.execution.backfill:
             return ()
@@ -161,7 +161,7 @@ class RunningExecution:
         ]
         return CommitMetadata(
             consumer=execution.consumer,
-            step=execution.step,
+            number=execution.number,
             attempt=execution.attempt,
             end=execution.end,
             execution_id=execution.execution_id,
@@ -172,7 +172,7 @@ class RunningExecution:
 
     @property
     def fired_partitions(self) -> tuple[tuple[PartitionValue, ...], ...]:
-        """The target's partition that the execution's fire key stands for, if it does for one."""
+        """The target's partition that the execution's partition key stands for, if it does for one."""
         trigger = self.subscription.trigger
         if not isinstance(trigger, PartitionTrigger):
             return ()
@@ -199,7 +199,7 @@ class RunningExecution:
         commit_metadata = self.commit_metadata()
         return {
             "txnAppId": commit_metadata.txn_app_id,
-            "txnVersion": str(commit_metadata.step),
+            "txnVersion": str(commit_metadata.number),
             "userMetadata": commit_metadata.to_text(),
         }
 
@@ -230,7 +230,7 @@ def kept(
                 running.platform.complete_if_committed(target, running.execution) is not None
             )
     except ConsumerBlockedError as error:
-        _hold(running, error, log)
+        _block(running, error, log)
         raise
     except Exception as error:
         _note(running, error, log)
@@ -251,14 +251,14 @@ def _note(running: RunningExecution, error: Exception, log: Callable[[str], None
         log(f"the error of attempt {running.execution.attempt} could not be kept: {failure}")
 
 
-def _hold(
+def _block(
     running: RunningExecution, error: ConsumerBlockedError, log: Callable[[str], None]
 ) -> None:
     """Let the consumer wait for a person, unless a later attempt has begun."""
     execution, name = running.execution, running.subscription.name
     try:
         again = (
-            f"`lakechime trigger resume {name} --reason …` tries execution {execution.step} again"
+            f"`lakechime trigger resume {name} --reason …` tries execution {execution.number} again"
         )
         reason = (
             f"{error}; it goes on by itself once {error.ends_when}, or {again}"

@@ -14,7 +14,7 @@ from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.registry import SubscriptionRow, declared
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import FireKey, PartitionTrigger
+from lakechime_dagster.triggers.triggers import PartitionKey, PartitionTrigger
 
 MOST_EVENTS = 1_000  # of an explanation, oldest first
 SILENT_MS = 180_000  # ticks are noted once a minute
@@ -39,7 +39,7 @@ def explain(platform: Platform, subscription: Subscription, at_ms: int | None = 
     consumers = platform.evaluator.moment(row, at_ms).consumers
     if isinstance(subscription.trigger, PartitionTrigger):
         fired = {key for key, consumer in consumers.items() if consumer.fired}
-        keys = [firing.fire_key for firing in decision.firings if firing.fire_key]
+        keys = [firing.partition for firing in decision.firings if firing.partition]
         found = _of_keys(
             platform,
             subscription,
@@ -109,13 +109,13 @@ def _of_tables(
 
 def _oldest_missing(
     platform: Platform, trigger: PartitionTrigger, fired: set[str], at_ms: int | None
-) -> list[FireKey]:
+) -> list[PartitionKey]:
     now = platform.store.now() if at_ms is None else at_ms
     return [key for key in trigger.keys(from_milliseconds(now)) if key.text not in fired][:1]
 
 
 def _of_keys(
-    platform: Platform, subscription: Subscription, keys: list[FireKey], through: Position
+    platform: Platform, subscription: Subscription, keys: list[PartitionKey], through: Position
 ) -> Iterator[RegisteredEvent]:
     for atom in dict.fromkeys(atom for key in keys for atom in key.atoms):
         query = EventQuery(

@@ -85,19 +85,19 @@ class Platform:
         """Ask the target who committed this execution; if somebody did, register that commit and
         complete by it (law 7).
 
-        A partition that the execution fired for and the commit did not touch gets its mark in the
+        A partition that the execution fired for and the commit did not touch gets its marker in the
         same registration: whoever completes, an empty day is complete too (law 16). `beside` is
         written in the completing transaction.
         """
         committed = (
-            target.committed(execution.consumer, execution.step) if target is not None else None
+            target.committed(execution.consumer, execution.number) if target is not None else None
         )
         if committed is not None and target is not None:
             events = target.events_of_commit(int(committed.version))
             self.store.register(
                 [
                     *events,
-                    *marks_of(
+                    *markers_of(
                         committed.commit_metadata,
                         target.table,
                         target.levels(),
@@ -110,21 +110,21 @@ class Platform:
         return committed
 
     def complete_without_commit(
-        self, execution: Execution, marks: list[DataChangeEvent], reason: str
+        self, execution: Execution, markers: list[DataChangeEvent], reason: str
     ) -> bool:
-        """Complete an execution that had nothing to write, after registering its marks (law 16)."""
-        self.store.register(marks)
+        """Complete an execution that had nothing to write, after registering its markers (law 16)."""
+        self.store.register(markers)
         return self.ledger.complete(execution, None, reason=reason)
 
 
-def marks_of(
+def markers_of(
     commit_metadata: CommitMetadata,
     table: str,
     levels: PartitionLevels,
     cluster: str = "",
     events: Sequence[DataChangeEvent] = (),
 ) -> list[DataChangeEvent]:
-    """A mark for each partition of a table that an execution fired for and that no event of its
+    """A marker for each partition of a table that an execution fired for and that no event of its
     commit names, and the events of hours.
     """
     touched = {canonical_partition(event.partition, levels) for event in events}
@@ -140,7 +140,7 @@ def marks_of(
             partition=partition,
             cluster=cluster,
             tags=Tags(commit_metadata.tags),
-            event_key=f"mark/{commit_metadata.execution_id}/{partition}",
+            event_key=f"marker/{commit_metadata.execution_id}/{partition}",
         )
         for partition in partitions
         if canonical_partition(partition, levels) not in touched
@@ -253,7 +253,7 @@ def _parts(store: DCEStore, deployment: str) -> tuple[DCEStore, Ledger, Evaluato
     return store, ledger, Evaluator(store.engine, ledger)
 
 
-def ends_of_held(
+def ends_of_blocked(
     platform: Platform, subscription: Subscription, row: SubscriptionRow
 ) -> dict[str, Checkpoint]:
     """By the key of its consumer where an execution that asked for a person ends when it is tried

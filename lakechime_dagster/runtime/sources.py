@@ -25,7 +25,7 @@ class Asked:
     Attributes:
         decision: Whether the subscription fires, and why not.
         at_ms: When the source was asked, by the store's clock; None where it was not.
-        held: Why the consumer must wait for a person; empty where it need not.
+        blocked: Why the consumer must wait for a person; empty where it need not.
         consumer: The consumer for which it was asked, where there is one yet.
         lag: What it holds that was not read; None where it was not asked, or a person must decide
             first.
@@ -33,7 +33,7 @@ class Asked:
 
     decision: Decision
     at_ms: int | None = None
-    held: str = ""
+    blocked: str = ""
     consumer: ConsumerRow | None = None
     lag: SourceLag | None = None
 
@@ -94,7 +94,7 @@ def ask(
     lag = SourceLag.seen(
         consumer.checkpoint.offsets,
         poll.end,
-        step=consumer.completed,
+        completed=consumer.completed,
         now_ms=moment.now,
         before=row.source_lag,
         has_more=consumer.checkpoint.has_more,
@@ -102,16 +102,16 @@ def ask(
     return Asked(
         decision=decision,
         at_ms=moment.now,
-        held="; ".join(poll.problems),
+        blocked="; ".join(poll.problems),
         consumer=moment.consumers.get(""),
         lag=None if poll.problems else lag,
     )
 
 
-def hold(platform: Platform, row: SubscriptionRow, asked: Asked) -> None:
+def block(platform: Platform, row: SubscriptionRow, asked: Asked) -> None:
     """Let the consumer wait for a person, where its source asks for one."""
-    if asked.held and asked.consumer is not None:
-        platform.ledger.block(row, asked.consumer, asked.held)
+    if asked.blocked and asked.consumer is not None:
+        platform.ledger.block(row, asked.consumer, asked.blocked)
 
 
 def checkpoint_kept(

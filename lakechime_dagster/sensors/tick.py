@@ -11,7 +11,7 @@ from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.runtime.names import ATTEMPT_TAG, EXECUTION_TAG
 from lakechime_dagster.runtime.platform import Platform, ask_target
-from lakechime_dagster.runtime.sources import ask, hold
+from lakechime_dagster.runtime.sources import ask, block
 from lakechime_dagster.triggers.consumers import ConsumerState, Execution
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.evaluation import Accepts
@@ -27,7 +27,7 @@ def end_dead_run(instance: dg.DagsterInstance, run_id: str, reason: str) -> None
     """Report a run failed whose process is gone; one that has ended is left alone.
 
     Dagster's own monitoring does not find it: its default launcher has no health check.
-    `report_run_failed` is not part of its public interface; this function is the one place that
+    `report_run_failed` is not part of its public interface; this function is the only one that
     knows it.
     """
     run = instance.get_run_by_id(run_id)
@@ -217,7 +217,7 @@ def _polled(
                 polled[name] = found.at_ms
             if found.lag is not None:
                 platform.ledger.note_source(row, found.lag)
-            hold(platform, row, found)
+            block(platform, row, found)
             decisions[name] = found.decision
         except LakeChimeError as error:
             decisions[name] = Decision(trigger=name, fires=False, reasons=(str(error),))
@@ -282,7 +282,7 @@ def attend(
     """
     now = platform.store.now()
     run = runs.of_attempt(execution)
-    where = f"execution {execution.step} of {execution.consumer.key or subscription.name}"
+    where = f"execution {execution.number} of {execution.consumer.key or subscription.name}"
     if run is None:
         if execution.run_id is None:
             if (execution.next_attempt_ts or 0) <= now:

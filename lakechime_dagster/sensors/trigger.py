@@ -182,8 +182,8 @@ def _cluster_of(trigger: PartitionTrigger | SnapshotTrigger) -> str:
 
 
 def levels_of(trigger: PartitionTrigger) -> PartitionLevels:
-    """The levels by which a fire key names a Dagster partition: those of a single value at a tick,
-    typed as in their tables.
+    """The levels by which a partition key names a Dagster partition: those of a single value at a
+    tick, typed as in their tables.
     """
     types = {
         name: kind

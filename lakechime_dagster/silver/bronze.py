@@ -37,7 +37,7 @@ from lakechime_dagster.sources.spark import (
     PROPERTIES,
     Line,
     file_offsets,
-    ingest_step,
+    ingest_source,
     kafka_offsets,
     read_lines,
     read_topics,
@@ -568,8 +568,8 @@ _STATISTICS = {
 def ingest_events(
     spark: SparkSession, job: EventJob, commit_metadata: CommitMetadata, open_log: OpenLog
 ) -> TableResult:
-    """One attempt at one execution of a stream's table, as `ingest_step` describes it; its rows are
-    counted by why they are refused.
+    """One attempt at one execution of a stream's table, as `ingest_source` describes it; its rows
+    are counted by why they are refused.
 
     `_src` names each row for ever: the topic's id, partition and offset; the file and the byte at
     which the line begins; the table's id and the row's, or the file in which the row was appended
@@ -606,7 +606,7 @@ def ingest_events(
             if done is None
             else replace(commit_metadata, facts={**commit_metadata.facts, **done.to_facts()})
         )
-        result = ingest_step(
+        result = ingest_source(
             spark,
             job,
             commit_metadata,

@@ -82,7 +82,7 @@ class PartDone:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupStep:
+class GroupRefresh:
     """One attempt at one execution of a group.
 
     Attributes:

@@ -58,7 +58,7 @@ class TypeReplayer:
         if result.failure or not is_at_end or not (known.checkpoint.commits or result.committed):
             return result
         commits = (
-            result.committed.commit_metadata.step
+            result.committed.commit_metadata.number
             if result.committed is not None
             else known.checkpoint.commits
         )

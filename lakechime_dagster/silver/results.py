@@ -465,7 +465,7 @@ class TypeResult:
     @property
     def behind(self) -> int | None:
         """Rows of the stream's table behind its checkpoint that are not in its own; None where this
-        step did not count them.
+        execution did not count them.
         """
         if self.put_off or self.catches_up:
             return None

@@ -171,26 +171,26 @@ def ahead_of(
         LakeChimeError: it holds something, and its log no longer has up to where.
     """
     last = log.last_committed(consumer) if log.exists() else None
-    if last is None or last.commit_metadata.step <= checkpoint.commits:
+    if last is None or last.commit_metadata.number <= checkpoint.commits:
         return None
     end = last.commit_metadata.end.sources.get(source)
     if last.is_commit_metadata_lost or end is None or end.snapshot_id is None:
         problem = (
             f"its log at {log.shown_location} no longer has up to where its commit "
-            f"{last.commit_metadata.step} read {source}"
+            f"{last.commit_metadata.number} read {source}"
         )
         raise LakeChimeError(f"{problem}; restore the log")
-    steps = range(
-        max(checkpoint.commits, last.commit_metadata.step - MAX_AHEAD) + 1,
-        last.commit_metadata.step,
+    numbers = range(
+        max(checkpoint.commits, last.commit_metadata.number - MAX_AHEAD) + 1,
+        last.commit_metadata.number,
     )
     before = [
         one
-        for step in steps
-        if (one := log.committed(consumer, step)) is not None and not one.is_commit_metadata_lost
+        for number in numbers
+        if (one := log.committed(consumer, number)) is not None and not one.is_commit_metadata_lost
     ]
     reached = TypeCheckpoint(
-        uid=end.table_uid, version=int(end.snapshot_id), commits=last.commit_metadata.step
+        uid=end.table_uid, version=int(end.snapshot_id), commits=last.commit_metadata.number
     )
     return Ahead(checkpoint=reached, commits=(*before, last))
 
@@ -217,17 +217,17 @@ def append(
     for tried in retrying(ConsumerConflictError):
         with tried:
             columns = target.log.plain_columns()
-            if target.log.committed(commit_metadata.consumer, commit_metadata.step) is None:
+            if target.log.committed(commit_metadata.consumer, commit_metadata.number) is None:
                 if columns is not None and holds(
                     StructType.fromJson(json.loads(columns)), one.schema
                 ):
                     _add(target, one, commit_metadata)
                 else:
                     _write(target, one, commit_metadata)
-    found = target.log.committed(commit_metadata.consumer, commit_metadata.step)
+    found = target.log.committed(commit_metadata.consumer, commit_metadata.number)
     if found is None:
         raise CommitLostError(
-            f"{target.name}: commit {commit_metadata.step} of {commit_metadata.consumer} was "
+            f"{target.name}: commit {commit_metadata.number} of {commit_metadata.consumer} was "
             f"written, and is not in its log"
         )
     return found
@@ -238,7 +238,7 @@ def _write(target: Target, rows: DataFrame, commit_metadata: CommitMetadata) -> 
     options = {
         "mergeSchema": "true",
         "txnAppId": commit_metadata.txn_app_id,
-        "txnVersion": str(commit_metadata.step),
+        "txnVersion": str(commit_metadata.number),
         "userMetadata": commit_metadata.to_text(),
     }
     is_new = not target.log.exists()
@@ -340,7 +340,7 @@ class TypeTables:
         )
         return CommitMetadata(
             consumer=self._consumer(known),
-            step=known.checkpoint.commits + 1,
+            number=known.checkpoint.commits + 1,
             attempt=self.job.attempt,
             execution_id=self.job.execution_id,
             end=Checkpoint(sources={self.job.group.stream.table.name: reached}),

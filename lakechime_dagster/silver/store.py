@@ -428,9 +428,9 @@ def _after(row: Any, one: TypeResult, uid: str, now: int) -> dict[str, Any]:
     )
     reached = {"checkpoint_uid": uid, "checkpoint_version": one.end}
     if one.committed is not None:
-        step = one.committed.commit_metadata.step
+        number = one.committed.commit_metadata.number
         return values | (
-            reached | {"commits": step, "commit_ts": now} if row.commits < step else {}
+            reached | {"commits": number, "commit_ts": now} if row.commits < number else {}
         )
     is_further = row.checkpoint_version < one.end or row.checkpoint_uid != uid
     return values | (reached if is_further and not one.error and not one.pending else {})

@@ -218,8 +218,8 @@ def sampled(
     wrote: Sequence[tuple[KnownType, TypeResult]],
     seed: int,
 ) -> tuple[Verified, ...]:
-    """What is found in a few rows of the last commits of some types that a step wrote, beside their
-    events, by two jobs.
+    """What is found in a few rows of the last commits of some types that an execution wrote, beside
+    their events, by two jobs.
 
     Which types and rows these are depends on the seed.
     """

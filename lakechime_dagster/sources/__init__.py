@@ -1,3 +1,3 @@
-"""Business databases as they are asked: what their tables are, and what they held at one place of
-their log.
+"""Business databases as they are asked: what their tables are, and what they held at one position
+of their log.
 """

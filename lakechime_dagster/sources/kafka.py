@@ -123,7 +123,7 @@ class KafkaSource:
 
     A partition is read up to its last stable offset: what lies above may belong to a transaction
     that is still open. A topic, or a partition, that was not there before is read from its first
-    offset. One that is gone stays in the place, so that a later one of its name is known to be
+    offset. One that is gone stays in the offsets, so that a later one of its name is known to be
     another.
 
     Attributes:

@@ -308,7 +308,7 @@ Rows = Callable[
 ]  # between two checkpoints; None where there is none
 
 
-def ingest_step(
+def ingest_source(
     spark: SparkSession,
     job: SourceJob,
     commit_metadata: CommitMetadata,
@@ -325,7 +325,7 @@ def ingest_step(
     Args:
         spark: The session; its confs are as before when this returns.
         job: What to read and how.
-        commit_metadata: Consumer, step, attempt and the end that the commit will record.
+        commit_metadata: Consumer, number, attempt and the end that the commit will record.
         open_log: Gives the log of a table by location and table name, such as
             `formats.delta.DeltaLog`.
         rows_between: What the source holds, as rows of `schema`.
@@ -346,7 +346,7 @@ def ingest_step(
         cluster_by=cluster_by,
     )
     last = newest_commit(target, commit_metadata)
-    if last and last.commit_metadata.step == commit_metadata.step:
+    if last and last.commit_metadata.number == commit_metadata.number:
         return skipped(last)
     is_lost = last is None and job.has_committed
     start = None if is_lost else job.start

@@ -59,7 +59,7 @@ USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 class TargetLog(TableLog, Protocol):
     """A table's log that also knows whose commits of a consumer it holds."""
 
-    def committed(self, consumer: ConsumerId, step: int) -> Committed | None: ...
+    def committed(self, consumer: ConsumerId, number: int) -> Committed | None: ...
 
     def last_committed(self, consumer: ConsumerId) -> Committed | None: ...
 
@@ -93,7 +93,7 @@ def transaction(
 def as_commit_of(spark: SparkSession, commit_metadata: CommitMetadata) -> Iterator[None]:
     """Every Delta write inside is the commit of this execution of the consumer."""
     with transaction(
-        spark, commit_metadata.txn_app_id, commit_metadata.step, commit_metadata.to_text()
+        spark, commit_metadata.txn_app_id, commit_metadata.number, commit_metadata.to_text()
     ):
         yield
 
@@ -145,13 +145,13 @@ def newest_commit(target: Target, commit_metadata: CommitMetadata) -> Committed 
     if not target.log.exists():
         return None
     found = target.log.committed(
-        commit_metadata.consumer, commit_metadata.step
+        commit_metadata.consumer, commit_metadata.number
     ) or target.log.last_committed(commit_metadata.consumer)
-    if found and found.commit_metadata.step > commit_metadata.step:
+    if found and found.commit_metadata.number > commit_metadata.number:
         raise ConsumerConflictError(
-            f"{target.name}: attempt {commit_metadata.attempt} at step {commit_metadata.step} is "
+            f"{target.name}: attempt {commit_metadata.attempt} at execution {commit_metadata.number} is "
             f"too late, its consumer has "
-            f"committed step {found.commit_metadata.step}"
+            f"committed execution {found.commit_metadata.number}"
         )
     return found
 
@@ -214,7 +214,7 @@ def commit(
     for tried in retrying():
         with tried:
             found = newest_commit(target, commit_metadata)
-            if found and found.commit_metadata.step == commit_metadata.step:
+            if found and found.commit_metadata.number == commit_metadata.number:
                 return found
             write = prepare()
             if write is None:
@@ -226,10 +226,10 @@ def commit(
                     write()
             except ConcurrentTransactionException:
                 pass  # another attempt at this execution was first: the log shows which
-    found = target.log.committed(commit_metadata.consumer, commit_metadata.step)
+    found = target.log.committed(commit_metadata.consumer, commit_metadata.number)
     if found is None:
         raise CommitLostError(
-            f"{target.name}: step {commit_metadata.step} of consumer {commit_metadata.consumer} "
+            f"{target.name}: execution {commit_metadata.number} of consumer {commit_metadata.consumer} "
             f"was written, but is not in the log at"
             f" {target.log.shown_location}; run it again"
         )
@@ -387,7 +387,7 @@ def insert(spark: SparkSession, target: Target, since: int, rows: DataFrame) -> 
     Raises:
         ConcurrentAppendException: another writer has added or changed rows since that version, or
             Delta's like ones.
-        ConcurrentTransactionException: another attempt at the same step was first.
+        ConcurrentTransactionException: another attempt at the same execution was first.
     """
     jvm: Any = spark._jvm
     log, snapshot = snapshot_at(spark, target.location, since)
@@ -395,19 +395,21 @@ def insert(spark: SparkSession, target: Target, since: int, rows: DataFrame) -> 
     none = jvm.scala.Option.empty()
     transaction = log.startTransaction(none, jvm.scala.Option.apply(snapshot))
     transaction.readWholeTable()
-    app_id, step = spark.conf.get(TXN_APP_ID), int(spark.conf.get(TXN_VERSION) or 0)
-    if transaction.txnVersion(app_id) >= step:
+    app_id, number = spark.conf.get(TXN_APP_ID), int(spark.conf.get(TXN_VERSION) or 0)
+    if transaction.txnVersion(app_id) >= number:
         return  # as Delta's own writes are skipped: the log shows whose commit the execution holds
     levels = [column(name) for name in target.partitioned_by]
     frame: Any = (
         rows.repartition(*levels) if levels else rows
     )  # a file for each partition, as a MERGE writes them
-    named = {"txn": {"appId": app_id, "version": step, "lastUpdated": time.time_ns() // 1_000_000}}
-    of_step = jvm.org.apache.spark.sql.delta.actions.Action.fromJson(json.dumps(named))
+    named = {
+        "txn": {"appId": app_id, "version": number, "lastUpdated": time.time_ns() // 1_000_000}
+    }
+    of_execution = jvm.org.apache.spark.sql.delta.actions.Action.fromJson(json.dumps(named))
     write = getattr(jvm, "org.apache.spark.sql.delta.DeltaOperations$Write")(
         jvm.org.apache.spark.sql.SaveMode.Append, *[none] * OF_WRITE
     )
-    transaction.commit(transaction.writeFiles(frame._jdf).appended(of_step), write)
+    transaction.commit(transaction.writeFiles(frame._jdf).appended(of_execution), write)
 
 
 LISTED = "delta.dataSkippingStatsColumns"

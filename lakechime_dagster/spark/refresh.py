@@ -102,7 +102,7 @@ def refresh(
     Args:
         spark: The session; its confs and views are as before when this returns.
         job: What to read and how to compute.
-        commit_metadata: Consumer, step, attempt and the end that the commit will record. The
+        commit_metadata: Consumer, number, attempt and the end that the commit will record. The
             watermark is completed from the rows.
         open_log: Gives the log of a table by location and table name, such as
             `formats.delta.DeltaLog`.
@@ -123,15 +123,15 @@ def refresh(
         personal=job.personal,
     )
     last = newest_commit(target, commit_metadata)
-    if last and last.commit_metadata.step == commit_metadata.step:
+    if last and last.commit_metadata.number == commit_metadata.number:
         return skipped(last)
     with Attempt(spark, job, commit_metadata, target, last, open_log, observer) as attempt:
         return attempt.run()
 
 
 def skipped(committed: Committed) -> TableResult:
-    """The result of an attempt whose step another one has committed: it wrote nothing, so that it
-    counts nothing.
+    """The result of an attempt whose execution another one has committed: it wrote nothing, so that
+    it counts nothing.
     """
     attempt = committed.commit_metadata.attempt
     note = (
@@ -754,7 +754,9 @@ def _counted(counts: Counts, record: TableCommit) -> Counts:
 
 
 SUFFIX = "__quarantine"
-STATISTICS = {LISTED: "consumer,step,execution,reason"}  # not of the rows, which may hold anything
+STATISTICS = {
+    LISTED: "consumer,number,execution,reason"
+}  # not of the rows, which may hold anything
 ATTEMPTS = 1024  # transactions of one execution, in the order of its attempts
 AS_TEXT = {
     "ignoreNullFields": "false",
@@ -778,10 +780,10 @@ def quarantine(
     has a transaction of its own, below those of later attempts: one that wakes up late adds
     nothing.
     """
-    consumer, step = str(commit_metadata.consumer), commit_metadata.step
+    consumer, number = str(commit_metadata.consumer), commit_metadata.number
     source = [
         F.lit(consumer).alias("consumer"),
-        F.lit(step).cast("long").alias("step"),
+        F.lit(number).cast("long").alias("number"),
         F.lit(commit_metadata.execution_id).alias("execution"),
     ]
     values = F.struct(*[column(name) for name in bad.columns if name != REASON])
@@ -789,11 +791,11 @@ def quarantine(
     create_if_missing(
         spark, target, rows.select(*source, "reason", "row").schema, CHANGE_FEED | STATISTICS
     )
-    version, count = step * ATTEMPTS + min(commit_metadata.attempt, ATTEMPTS - 1), 0
+    version, count = number * ATTEMPTS + min(commit_metadata.attempt, ATTEMPTS - 1), 0
     for tried in retrying():
         with tried:
             held = target.read(spark).where(
-                (F.col("consumer") == consumer) & (F.col("step") == step)
+                (F.col("consumer") == consumer) & (F.col("number") == number)
             )
             new = rows.exceptAll(held.select("reason", "row"))
             count = new.count()

@@ -336,10 +336,10 @@ def keyed_changes(
         F.lit(True).alias("__is_old"),
         (keyed if deletable is None else keyed & deletable).alias("__deletable"),
     )
-    places = {name: i for i, name in enumerate(new.columns)}
-    on = [column(key) == F.col(f"__old_{places[key]}") for key in keys]
+    indexes = {name: i for i, name in enumerate(new.columns)}
+    on = [column(key) == F.col(f"__old_{indexes[key]}") for key in keys]
     joined = left.join(right, on, "full_outer")
-    equal = {name: _equal(new, name, F.col(f"__old_{places[name]}")) for name in others}
+    equal = {name: _equal(new, name, F.col(f"__old_{indexes[name]}")) for name in others}
     unchanged = reduce(lambda a, b: a & b, equal.values(), F.lit(True))
     is_gone = F.col("__is_new").isNull()
     operation = (
@@ -350,7 +350,7 @@ def keyed_changes(
     )
     values = [
         F.when(is_gone, F.col(f"__old_{i}")).otherwise(column(name)).alias(name)
-        for name, i in places.items()
+        for name, i in indexes.items()
     ]
     compared = joined.select(
         *values, operation.alias(OPERATION), *_bits([equal[name] for name in marked])

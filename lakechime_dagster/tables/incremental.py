@@ -505,7 +505,7 @@ def _equal_columns(select: exp.Select) -> dict[ColumnOf, list[ColumnOf]]:
     return {column: sorted(group) for group in groups for column in group}
 
 
-Places = dict[str, int]  # partition column → where it stands in the list of a SELECT
+Positions = dict[str, int]  # partition column → where it stands in the list of a SELECT
 
 
 def check_partition_local(
@@ -529,10 +529,13 @@ def check_partition_local(
 
 
 def _check(
-    query: exp.Expr, columns: tuple[str, ...], changed: frozenset[str], places: Places | None = None
+    query: exp.Expr,
+    columns: tuple[str, ...],
+    changed: frozenset[str],
+    positions: Positions | None = None,
 ) -> None:
-    """Check one query; in a set operation, whose branches are bound by position, `places` are the
-    positions of the columns.
+    """Check one query; in a set operation, whose branches are bound by position, `positions` are
+    the positions of the columns.
     """
     if not reads_any(query, changed):
         return
@@ -540,18 +543,18 @@ def _check(
         if query.args.get(clause):
             raise ValueError(f"cannot keep {clause.upper()} up to date")
     if isinstance(query, exp.Subquery):
-        _check(query.this, columns, changed, places)
+        _check(query.this, columns, changed, positions)
     elif isinstance(query, exp.SetOperation):
-        places = places or _places(query, columns)
-        _check(query.this, columns, changed, places)
-        _check(query.expression, columns, changed, places)
+        positions = positions or _positions(query, columns)
+        _check(query.this, columns, changed, positions)
+        _check(query.expression, columns, changed, positions)
     elif isinstance(query, exp.Select):
-        _check_select(query, columns, changed, places)
+        _check_select(query, columns, changed, positions)
     else:
         raise ValueError(f"cannot look through {shortened(query)}")
 
 
-def _places(query: exp.SetOperation, columns: tuple[str, ...]) -> Places:
+def _positions(query: exp.SetOperation, columns: tuple[str, ...]) -> Positions:
     """Where the first branch, which names the columns of all, has the partition columns."""
     given = [projection.alias_or_name.lower() for projection in _written_out(query.left)]
     missing = [column for column in columns if column.lower() not in given]
@@ -573,9 +576,12 @@ def _written_out(branch: exp.Query) -> list[exp.Expr]:
 
 
 def _check_select(
-    select: exp.Select, columns: tuple[str, ...], changed: frozenset[str], places: Places | None
+    select: exp.Select,
+    columns: tuple[str, ...],
+    changed: frozenset[str],
+    positions: Positions | None,
 ) -> None:
-    terms = _terms(select, columns) if places is None else _terms_at(select, places)
+    terms = _terms(select, columns) if positions is None else _terms_at(select, positions)
     if any(
         isinstance(node, exp.TableSample | exp.Pivot | exp.Lateral) for node in own_nodes(select)
     ):
@@ -630,14 +636,14 @@ def _check_scopes(select: exp.Select, terms: dict[str, exp.Expr]) -> None:
                 )
 
 
-def _terms_at(select: exp.Select, places: Places) -> dict[str, exp.Expr]:
+def _terms_at(select: exp.Select, positions: Positions) -> dict[str, exp.Expr]:
     """What gives each partition column in a branch of a set operation."""
     given = _written_out(select)
-    if len(given) <= max(places.values()):
+    if len(given) <= max(positions.values()):
         raise ValueError(
             f"has fewer columns in {shortened(select)} than in the first query of the UNION"
         )
-    return {column: given[place].unalias() for column, place in places.items()}
+    return {column: given[position].unalias() for column, position in positions.items()}
 
 
 def _terms(select: exp.Select, columns: tuple[str, ...]) -> dict[str, exp.Expr]:

@@ -13,7 +13,7 @@ from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
 
 
 class RequestState(StrEnum):
-    """WAITING and TAKEN are open. A SKIPPED one ended with a step that a person gave up, a
+    """WAITING and TAKEN are open. A SKIPPED one ended with an execution that a person gave up, a
     CANCELLED one was never taken.
 
     LATER is of a key whose partitions are not all there: it holds the key like a waiting one, but
@@ -31,7 +31,8 @@ class RequestState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """Which rows of its inputs a consumer without a fire key is to take as if they had changed.
+    """Which rows of its inputs a consumer without a partition key is to take as if they had
+    changed.
 
     Those of `tables` whose `column` is at or after `since` and before `until`, ISO dates or times,
     of which None is no bound; all rows of a table that has no such column.
@@ -81,7 +82,7 @@ class BackfillRequest:
         number: Its number within the backfill; inputs come before their readers.
         key: The consumer's, "" for that of a snapshot trigger.
         waits_for: The numbers of the requests of its inputs.
-        span: What to do again; None for a fire key, whose partition is done whole.
+        span: What to do again; None for a partition key, whose partition is done whole.
         why: What it reads of what changed, in words.
     """
 
@@ -107,7 +108,7 @@ class ConsumerRequests:
 
     ids: tuple[int, ...] = ()
     backfills: tuple[str, ...] = ()
-    held_back: str = ""
+    waiting_for: str = ""
 
     @property
     def sentence(self) -> str:
@@ -115,7 +116,7 @@ class ConsumerRequests:
         several = len(self.backfills) > 1
         return (
             f"requested by backfill{'s' if several else ''} {', '.join(self.backfills)}"
-            if self.ids and not self.held_back
+            if self.ids and not self.waiting_for
             else ""
         )
 
@@ -243,13 +244,13 @@ class SourceLag:
         unit: `events` of topics, `bytes` of files.
         since_ms: When something unread was seen first, in milliseconds of the store's clock; None
             where there is nothing.
-        step: How many executions of the consumer were complete then.
+        completed: How many executions of the consumer were complete then.
     """
 
     unread: int
     unit: str
     since_ms: int | None
-    step: int
+    completed: int
 
     @classmethod
     def seen(
@@ -257,7 +258,7 @@ class SourceLag:
         start: SourceOffsets | None,
         end: SourceOffsets,
         *,
-        step: int,
+        completed: int,
         now_ms: int,
         before: "SourceLag | None",
         has_more: bool,
@@ -267,7 +268,7 @@ class SourceLag:
         Args:
             start: The checkpoint.
             end: Up to where the source can be read.
-            step: How many executions are complete.
+            completed: How many executions are complete.
             now_ms: The time of the poll.
             before: What the last poll found; None where there was none.
             has_more: The last execution left something of what was there, which has waited since
@@ -280,23 +281,26 @@ class SourceLag:
             unread
             and before is not None
             and before.since_ms is not None
-            and (before.step == step or has_more)
+            and (before.completed == completed or has_more)
         ):
             since_ms = before.since_ms
-        return cls(unread=unread, unit=unit, since_ms=since_ms, step=step)
+        return cls(unread=unread, unit=unit, since_ms=since_ms, completed=completed)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "unread": self.unread,
             "unit": self.unit,
             "since_ms": self.since_ms,
-            "step": self.step,
+            "completed": self.completed,
         }
 
     @classmethod
     def from_json(cls, wire: Mapping[str, Any]) -> "SourceLag":
         return cls(
-            unread=wire["unread"], unit=wire["unit"], since_ms=wire["since_ms"], step=wire["step"]
+            unread=wire["unread"],
+            unit=wire["unit"],
+            since_ms=wire["since_ms"],
+            completed=wire["completed"],
         )
 
 
@@ -374,7 +378,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class ConsumerId:
-    """The name of a consumer: deployment, subscription, and the fire key ("" for a snapshot
+    """The name of a consumer: deployment, subscription, and the partition key ("" for a snapshot
     trigger).
     """
 
@@ -447,7 +451,7 @@ class Execution:
 
     execution_id: str
     consumer: ConsumerId
-    step: int
+    number: int
     state: ExecutionState
     cause: Cause
     start: Checkpoint
@@ -520,7 +524,7 @@ class CommitMetadata:
     """
 
     consumer: ConsumerId
-    step: int
+    number: int
     attempt: int
     end: Checkpoint
     execution_id: str = ""
@@ -538,7 +542,7 @@ class CommitMetadata:
             {
                 "lakechime": COMMIT_METADATA_FORMAT,
                 "consumer": str(self.consumer),
-                "step": self.step,
+                "number": self.number,
                 "attempt": self.attempt,
                 "end": self.end.to_json(),
                 "execution": self.execution_id,
@@ -559,7 +563,7 @@ class CommitMetadata:
             return None
         return cls(
             consumer=ConsumerId.parse(wire["consumer"]),
-            step=wire["step"],
+            number=wire["number"],
             attempt=wire["attempt"],
             end=Checkpoint.from_json(wire["end"]),
             execution_id=wire["execution"],

@@ -13,7 +13,12 @@ from lakechime_dagster.triggers.consumers import (
     SourceOffsets,
 )
 from lakechime_dagster.triggers.schedule import Schedule, from_milliseconds, to_milliseconds
-from lakechime_dagster.triggers.triggers import FireKey, Late, PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import (
+    Late,
+    PartitionKey,
+    PartitionTrigger,
+    SnapshotTrigger,
+)
 
 AT_THE_LATEST = dt.timedelta(days=1)
 
@@ -52,14 +57,14 @@ def due_ms(unread: Unread, every: Schedule | None) -> int:
 class Firing:
     """One execution that should be claimed: its consumer's key, and why.
 
-    `completed` is how many steps of the consumer the decision knew of: a consumer that moved on
-    since needs another decision. `offsets` are up to where the subscription's source is to be read,
-    which is polled before a claim, never within; the source `has_more` where an execution does not
-    take all that it holds.
+    `completed` is how many executions of the consumer the decision knew of: a consumer that moved
+    on since needs another decision. `offsets` are up to where the subscription's source is to be
+    read, which is polled before a claim, never within; the source `has_more` where an execution
+    does not take all that it holds.
     """
 
     key: str = ""
-    fire_key: FireKey | None = None
+    partition: PartitionKey | None = None
     reason: str
     completed: int | None = None
     offsets: SourceOffsets | None = None
@@ -173,7 +178,7 @@ def decide_snapshot(
             waits=waits,
         )
 
-    if hindrance := consumer.blocked or consumer.open or consumer.requests.held_back:
+    if hindrance := consumer.blocked or consumer.open or consumer.requests.waiting_for:
         return answer(False, hindrance, *([counted] if total else []))
     if consumer.requests.ids:
         return answer(True, consumer.requests.sentence, *([counted] if total else []))
@@ -240,9 +245,9 @@ class AtomState:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyEvidence:
-    """What the ledger and the store say of one fire key."""
+    """What the ledger and the store say of one partition key."""
 
-    key: FireKey
+    key: PartitionKey
     consumer: ConsumerView = field(default_factory=ConsumerView)
     fired: bool = False
     late_events: int = 0
@@ -282,7 +287,7 @@ def decide_partition(
     kept = False
     for evidence in keys:
         consumer, text = evidence.consumer, evidence.key.text
-        hindrance = consumer.requests.held_back or consumer.blocked
+        hindrance = consumer.requests.waiting_for or consumer.blocked
         if consumer.open and not consumer.blocked:
             busy += 1
         elif hindrance and _is_wanted(trigger, evidence):
@@ -290,7 +295,9 @@ def decide_partition(
             kept = kept or bool(consumer.open or consumer.requests.ids or evidence.late_events)
         elif reason := _reason(trigger, evidence):
             firings.append(
-                Firing(key=text, fire_key=evidence.key, reason=reason, completed=consumer.completed)
+                Firing(
+                    key=text, partition=evidence.key, reason=reason, completed=consumer.completed
+                )
             )
         elif not evidence.fired:
             end = _deadline(trigger, evidence.key, activated_ms)
@@ -352,7 +359,7 @@ def _is_wanted(trigger: PartitionTrigger, evidence: KeyEvidence) -> bool:
     or may have lost late changes.
     """
     consumer = evidence.consumer
-    if consumer.open or consumer.requests.held_back:
+    if consumer.open or consumer.requests.waiting_for:
         return True
     return (
         trigger.late is Late.REFIRE or bool(consumer.requests.ids)
@@ -417,7 +424,9 @@ def _missing(trigger: PartitionTrigger, evidence: KeyEvidence) -> str:
     return f"{there} of {len(states)} partitions; {atom} {lack}{newest}"
 
 
-def _deadline(trigger: PartitionTrigger, key: FireKey, activated_ms: int) -> dt.datetime | None:
+def _deadline(
+    trigger: PartitionTrigger, key: PartitionKey, activated_ms: int
+) -> dt.datetime | None:
     """When the wait for a key ends."""
     return (
         None

@@ -60,8 +60,8 @@ from lakechime_dagster.triggers.schema import (
 )
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import (
-    FireKey,
     Late,
+    PartitionKey,
     PartitionTrigger,
     SnapshotTrigger,
     StartFrom,
@@ -146,12 +146,12 @@ def _open_sentence(execution: Execution) -> str:
         if execution.run_id
         else "waits for its run to start"
     )
-    return f"execution {execution.step}{key} {state} (attempt {execution.attempt})"
+    return f"execution {execution.number}{key} {state} (attempt {execution.attempt})"
 
 
 @dataclass(frozen=True)
 class _Move:
-    """A consumer went from one checkpoint to another, by completing a step or by a person."""
+    """A consumer went from one checkpoint to another, by completing an execution or by a person."""
 
     ts: int
     key: str
@@ -248,7 +248,7 @@ def _state_at(
         if is_last_lost:
             return (
                 ConsumerState.BLOCKED,
-                f"attempt {attempt.number} of execution {execution.step} failed: {attempt.error}",
+                f"attempt {attempt.number} of execution {execution.number} failed: {attempt.error}",
             )
         if attempt.outcome == BLOCKED:
             return ConsumerState.BLOCKED, attempt.error or ""
@@ -479,13 +479,13 @@ class Evaluator:
         cause: Cause,
         fired: bool = True,
     ) -> Execution | None:
-        """Claim one consumer's next step, up to the newest position or as much as the subscription
-        takes, and the requests that wait for it.
+        """Claim one consumer's next execution, up to the newest position or as much as the
+        subscription takes, and the requests that wait for it.
 
         None when somebody moved the consumer first, or a request of its inputs must be done before.
         """
         known = self.ledger.consumers(row).get(firing.key)
-        atoms = firing.fire_key.atoms if firing.fire_key else ()
+        atoms = firing.partition.atoms if firing.partition else ()
         if known is None:
             committed = ask_target(ConsumerId(self.ledger.deployment, row.name, firing.key))
             known = self.ledger.ensure_consumer(row, firing.key, committed, atoms)
@@ -499,7 +499,7 @@ class Evaluator:
         waiting = self.requests(
             row, firing.key
         )  # before the end is read: what the requests of its inputs made is within it
-        if waiting.held_back:
+        if waiting.waiting_for:
             return None
         knows_all = all(table in known.checkpoint.sources for table in subscription.trigger.tables)
         end = replace(
@@ -515,8 +515,8 @@ class Evaluator:
                     end=end,
                     cause=cause,
                     reason=firing.reason,
-                    partition_key=subscription.dagster_key(firing.fire_key)
-                    if firing.fire_key
+                    partition_key=subscription.dagster_key(firing.partition)
+                    if firing.partition
                     else None,
                     fired=fired,
                     atoms=atoms,
@@ -572,7 +572,7 @@ class Evaluator:
         subscription: Subscription,
         row: SubscriptionRow,
         consumer: ConsumerRow,
-        key: FireKey | None,
+        key: PartitionKey | None,
     ) -> bool:
         """Whether something waits for a consumer, whatever the pace of its trigger and however many
         others run.
@@ -593,8 +593,8 @@ class Evaluator:
         return bool(self.ready(subscription, row, [key]))
 
     def ready(
-        self, subscription: Subscription, row: SubscriptionRow, keys: Sequence[FireKey]
-    ) -> list[FireKey]:
+        self, subscription: Subscription, row: SubscriptionRow, keys: Sequence[PartitionKey]
+    ) -> list[PartitionKey]:
         """Those of the keys for which something waits, as `waits` says: first all that have not
         fired, then what arrived late.
         """

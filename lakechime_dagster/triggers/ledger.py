@@ -115,7 +115,7 @@ class Ledger(Registry):
                 sa.insert(lc_execution).values(
                     execution_id=execution_id,
                     consumer_id=current.consumer_id,
-                    step=current.completed + 1,
+                    number=current.completed + 1,
                     state=ExecutionState.OPEN,
                     cause=claim.cause,
                     start_checkpoint=current.checkpoint,
@@ -240,7 +240,7 @@ class Ledger(Registry):
                 error = connection.execute(
                     sa.select(lc_attempt.c.error).where(*_attempt_of(current))
                 ).scalar_one()
-                reason = f"attempt {current.attempt} of execution {current.step} failed: {error}"
+                reason = f"attempt {current.attempt} of execution {current.number} failed: {error}"
                 _block(connection, self.consumer_of(connection, current), reason)
                 return None
             pause = 0 if immediately else BACKOFF_MS[min(current.attempt, len(BACKOFF_MS) - 1)]
@@ -330,7 +330,7 @@ class Ledger(Registry):
         return True
 
     def _check_may_be_empty(self, connection: Connection, current: Execution, attempt: int) -> None:
-        where = f"attempt {current.attempt} of execution {current.step}"
+        where = f"attempt {current.attempt} of execution {current.number}"
         if current.attempt != attempt:
             raise ConsumerConflictError(
                 f"{where} exists; attempt {attempt} may not complete without a commit"
@@ -370,7 +370,7 @@ class Ledger(Registry):
             connection,
             lc_consumer,
             consumer.consumer_id,
-            completed=execution.step,
+            completed=execution.number,
             **standing_at(end),
             **ACTIVE,
         )
@@ -428,9 +428,9 @@ class Ledger(Registry):
 
     def has_committed(self, execution: Execution) -> bool:
         """Whether an earlier execution of the same consumer was completed by a commit."""
-        earlier = sa.select(lc_execution.c.step).where(
+        earlier = sa.select(lc_execution.c.number).where(
             lc_execution.c.consumer_id == _consumer_of(execution.execution_id),
-            lc_execution.c.step < execution.step,
+            lc_execution.c.number < execution.number,
             lc_execution.c.version.is_not(None),
         )
         with reading(self.engine) as connection:
@@ -505,7 +505,7 @@ def _block(connection: Connection, consumer: ConsumerRow, reason: str) -> None:
 
 def _end_unknown(execution: Execution) -> str:
     subscription = execution.consumer.subscription
-    where = f"execution {execution.step} of {subscription} {execution.consumer.key}".strip()
+    where = f"execution {execution.number} of {subscription} {execution.consumer.key}".strip()
     return (
         f"{where} has committed, but its target's log no longer says up to where; "
         f"run `lakechime execution skip {execution.execution_id}`, then `lakechime trigger seek "
@@ -515,7 +515,9 @@ def _end_unknown(execution: Execution) -> str:
 
 def _has_history(connection: Connection, consumer: ConsumerRow) -> bool:
     """Whether the ledger knows of an earlier execution of the consumer."""
-    query = sa.select(lc_execution.c.step).where(lc_execution.c.consumer_id == consumer.consumer_id)
+    query = sa.select(lc_execution.c.number).where(
+        lc_execution.c.consumer_id == consumer.consumer_id
+    )
     return connection.execute(query.limit(1)).first() is not None
 
 
@@ -578,11 +580,11 @@ def _fires_again(connection: Connection, subscription: Subscription, execution: 
     """Whether a key fires for what arrived late: it goes on from where it fired before, and was not
     put back.
     """
-    if not subscription.refires or execution.step == 1:
+    if not subscription.refires or execution.number == 1:
         return False
     before = (
         lc_execution.c.consumer_id == _consumer_of(execution.execution_id),
-        lc_execution.c.step == execution.step - 1,
+        lc_execution.c.number == execution.number - 1,
     )
     start = connection.execute(
         sa.select(lc_execution.c.start_checkpoint).where(*before)

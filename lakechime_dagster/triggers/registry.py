@@ -394,14 +394,14 @@ def make_consumer(
         "created_ts": now_ms(connection),
     }
     values |= {
-        "completed": metadata.step if metadata else 0,
+        "completed": metadata.number if metadata else 0,
         "fired": metadata is not None,
         **ACTIVE,
     }
     values |= standing_at(metadata.end if metadata else subscription.start)
     if metadata and committed and committed.is_commit_metadata_lost:
         reason = (
-            f"its target holds execution {metadata.step}, but its log no longer says up to where"
+            f"its target holds execution {metadata.number}, but its log no longer says up to where"
         )
         values |= {"state": ConsumerState.BLOCKED, "state_reason": reason}
     return bool(

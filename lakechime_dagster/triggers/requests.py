@@ -47,7 +47,7 @@ def consumer_requests(
         found[row.subscription_id, row.key] = ConsumerRequests(
             ids=(*before.ids, row.request_id),
             backfills=(*before.backfills, row.backfill_id),
-            held_back=before.held_back or _held_back(row, blocking),
+            waiting_for=before.waiting_for or _waiting_for(row, blocking),
         )
     return found
 
@@ -165,7 +165,7 @@ def _blocking(connection: Connection, backfills: set[str]) -> Mapping[tuple[str,
     return {(row.backfill_id, row.number): row for row in connection.execute(query)}
 
 
-def _held_back(row: sa.Row, blocking: Mapping[tuple[str, int], sa.Row]) -> str:
+def _waiting_for(row: sa.Row, blocking: Mapping[tuple[str, int], sa.Row]) -> str:
     """Why a request may not be taken now; empty where it may."""
     awaited = [
         blocking[row.backfill_id, number]

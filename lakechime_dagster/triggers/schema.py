@@ -106,7 +106,7 @@ lc_execution = sa.Table(
     metadata,
     sa.Column("execution_id", sa.String(36), primary_key=True),
     sa.Column("consumer_id", BIG, sa.ForeignKey("lc_consumer.consumer_id"), nullable=False),
-    sa.Column("step", BIG, nullable=False),
+    sa.Column("number", BIG, nullable=False),
     sa.Column("state", _one_of(ExecutionState, 16), nullable=False),
     sa.Column("cause", _one_of(Cause, 8), nullable=False),
     sa.Column("start_checkpoint", CheckpointJson, nullable=False),
@@ -119,7 +119,7 @@ lc_execution = sa.Table(
     sa.Column("reason", sa.Text, nullable=False, server_default=""),
     sa.Column("backfill", sa.Text, nullable=False, server_default=""),
     sa.Column("dagster_backfill", sa.String(64), nullable=False, server_default=""),
-    sa.UniqueConstraint("consumer_id", "step", name="lc_execution_step"),
+    sa.UniqueConstraint("consumer_id", "number", name="lc_execution_number"),
     sa.Index(
         "lc_execution_open",
         "consumer_id",

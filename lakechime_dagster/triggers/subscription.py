@@ -9,7 +9,7 @@ from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, checked
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.triggers.consumers import DeclaredSource
 from lakechime_dagster.triggers.decision import Firing
-from lakechime_dagster.triggers.triggers import FireKey, Late, PartitionTrigger, Trigger
+from lakechime_dagster.triggers.triggers import Late, PartitionKey, PartitionTrigger, Trigger
 
 if TYPE_CHECKING:
     from lakechime_dagster.triggers.ledger import Ledger
@@ -134,25 +134,25 @@ class Subscription:
         )
         return is_woken_again and self.commit_tags.carries(other.trigger.tags)
 
-    def partition_of(self, key: FireKey) -> tuple[object, ...] | None:
-        """The target's partition that a fire key stands for, None when the key does not name all
-        its levels.
+    def partition_of(self, key: PartitionKey) -> tuple[object, ...] | None:
+        """The target's partition that a partition key stands for, None when the key does not name
+        all its levels.
         """
         return partition_of(self.target_levels, key)
 
     def key_of(self, firing: Firing) -> str | None:
         """The Dagster partition key that a firing stands for, None when it stands for none."""
-        return self.dagster_key(firing.fire_key) if firing.fire_key else None
+        return self.dagster_key(firing.partition) if firing.partition else None
 
-    def dagster_key(self, key: FireKey) -> str | None:
-        """The Dagster partition key that a fire key stands for, None when it stands for none."""
+    def dagster_key(self, key: PartitionKey) -> str | None:
+        """The Dagster partition key that a partition key stands for, None when it stands for none."""
         partition = self.partition_of(key)
         return None if partition is None else partition_key(self.target_levels, partition)
 
 
-def partition_of(levels: PartitionLevels, key: FireKey) -> tuple[object, ...] | None:
-    """The partition of a table with these levels that a fire key stands for, None when the key does
-    not name them all.
+def partition_of(levels: PartitionLevels, key: PartitionKey) -> tuple[object, ...] | None:
+    """The partition of a table with these levels that a partition key stands for, None when the key
+    does not name them all.
     """
     values = dict(key.values)
     if not levels or any(name not in values for name in levels.names):

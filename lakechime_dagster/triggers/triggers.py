@@ -50,7 +50,7 @@ class StartFrom:
 
 
 @dataclass(frozen=True)
-class FireKey:
+class PartitionKey:
     """What a partition trigger fires for, once per epoch: a text, and the values of the
     single-valued levels.
     """
@@ -129,7 +129,7 @@ class PartitionTrigger:
         )
         return moved
 
-    def key_at(self, point: dt.datetime) -> FireKey:
+    def key_at(self, point: dt.datetime) -> PartitionKey:
         """The key of a tick: its single-valued levels, and a digest where those are not enough.
 
         With sets that change, the text is the digest alone; the values are there all the same.
@@ -164,12 +164,12 @@ class PartitionTrigger:
                 f"has {len(text)} characters; give at most {MAX_NAME}: shorter names or values of "
                 f"levels"
             )
-            raise InvalidValueError("fire key", text, remedy)
-        return FireKey(text, tuple(values.items()), point, atoms)
+            raise InvalidValueError("partition key", text, remedy)
+        return PartitionKey(text, tuple(values.items()), point, atoms)
 
-    def keys(self, now: dt.datetime) -> list[FireKey]:
+    def keys(self, now: dt.datetime) -> list[PartitionKey]:
         """The distinct keys of all ticks up to now, oldest first."""
-        keys: dict[str, FireKey] = {}
+        keys: dict[str, PartitionKey] = {}
         for point in self.every.points(now):
             key = self.key_at(point)
             keys.setdefault(key.text, key)

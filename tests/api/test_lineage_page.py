@@ -165,12 +165,12 @@ def test_each_table_of_which_not_all_is_known_says_why(address: str) -> None:
 
 def test_a_way_and_names_are_reported(address: str) -> None:
     way = document(f"{address}/lineage/way?source=bronze.flights.dep_delay&target=gold.daily.delay")
-    assert [step["target"] for step in way["steps"]] == [
+    assert [edge["target"] for edge in way["edges"]] == [
         ["silver.flights", "delay"],
         ["gold.daily", "delay"],
     ]
     assert (
-        document(f"{address}/lineage/way?source=gold.daily.delay&target=bronze.flights")["steps"]
+        document(f"{address}/lineage/way?source=gold.daily.delay&target=bronze.flights")["edges"]
         is None
     )
     assert document(f"{address}/lineage/names?like=FLIGHTS")["names"] == [
@@ -234,7 +234,7 @@ def test_a_person_looks_around_with_mouse_and_keys(address: str, browser: Page) 
     assert browser.title() != "1"
 
 
-def test_a_person_asks_for_steps_and_a_way(address: str, browser: Page) -> None:
+def test_a_person_asks_for_executions_and_a_way(address: str, browser: Page) -> None:
     def fields() -> list[str]:
         return [browser.input_value(f"#{name}") for name in ("name", "up", "down")]
 

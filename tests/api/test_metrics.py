@@ -50,11 +50,11 @@ def test_counters_are_the_sums_of_all_completed_executions(
     complete(
         types,
         "e1",
-        replace(result(5, step=1, rows=3), columns_added=2),
+        replace(result(5, number=1, rows=3), columns_added=2),
         refused={"not_json": 2},
         seconds={"write": 1.5},
     )
-    second = replace(result(6, step=2, rows=4), written=3, discarded=1, rescued=2)
+    second = replace(result(6, number=2, rows=4), written=3, discarded=1, rescued=2)
     complete(types, "e2", second, refused={"not_json": 1}, seconds={"write": 1.0})
     buy = {"group": "shop", "type": "buy"}
     reported = {name: value(f"type_{name}_total", **buy) for name in metrics.COUNTERS}
@@ -93,7 +93,7 @@ def test_rows_behind_a_checkpoint_are_those_that_wait_or_that_a_failure_left(
     )
     complete(types, "e4", replace(failed, left=None))
     assert behind() == 7
-    complete(types, "e5", result(5, step=1, rows=7))
+    complete(types, "e5", result(5, number=1, rows=7))
     assert behind() == 0
 
 
@@ -106,7 +106,7 @@ def test_a_group_that_can_write_no_type_has_failed_and_lags_until_one_is_written
 
     learn(types, *TWO)
     learn(types, *TWO, name="sell")
-    complete(types, "e1", result(5, step=1), result(5, step=1, name="sell"))
+    complete(types, "e1", result(5, number=1), result(5, number=1, name="sell"))
     assert reported() == (["idle"], False)
     complete(types, "e2", result(6, error="no room", rows=0))
     assert reported() == (["failed"], True)
@@ -115,11 +115,11 @@ def test_a_group_that_can_write_no_type_has_failed_and_lags_until_one_is_written
     )
     assert reported() == (["failed"], True)
     assert [one.due_ts > 1 for one in types.left("shop")] == [True]
-    complete(types, "e4", result(6, step=2))
+    complete(types, "e4", result(6, number=2))
     assert (reported(), types.left("shop")) == ((["idle"], False), [])
 
 
-def test_a_group_is_live_while_there_is_work_and_failed_when_it_is_held(
+def test_a_group_is_live_while_there_is_work_and_failed_when_it_is_blocked(
     types: SqlEventTypes, value: Value
 ) -> None:
     world = World(types.engine)

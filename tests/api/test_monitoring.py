@@ -43,7 +43,7 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(
     waits = TypeResult(
         type="sell", table="shop.sell", start=0, end=0, rows=5, pending=5, waits="frozen"
     )
-    bought = replace(result(5, step=1), rescued=1, reasons={Rescue.CASE: 1})
+    bought = replace(result(5, number=1), rescued=1, reasons={Rescue.CASE: 1})
     complete(types, "e1", bought, waits, refused={"not_json": 1}, seconds={"write": 1.0})
     row = world.ledger.ensure_subscription(replace(a_subscription(), name="shop"))
     world.ledger.complete(world.claim(row), None)
@@ -100,7 +100,7 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(
             sa.update(event_type).where(event_type.c.type == "sell").values(pending=0)
         )
     await_found(lambda: prometheus.firing() == {"LakechimeTypeLate"}, "the type alone is late", 30)
-    complete(types, "e3", result(6, step=1, name="sell"))
+    complete(types, "e3", result(6, number=1, name="sell"))
     await_found(lambda: prometheus.firing() == set(), "all is well", 30)
     assert [panel.title for panel in PANELS if not prometheus.series(panel.expression)] == []
 

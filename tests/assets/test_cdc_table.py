@@ -97,7 +97,7 @@ def test_a_file_that_is_dropped_becomes_messages_and_these_the_rows_of_the_table
     )
     (folder / "b.jsonl").write_bytes(reported(3, 30, at=5))
     second = location.run_of("shop_orders__changes")
-    assert (checks(second), shown(second)["step"]) == ({"nothing_unreadable": True}, 2)
+    assert (checks(second), shown(second)["number"]) == ({"nothing_unreadable": True}, 2)
     replica = location.run_of("shop_orders")
     assert replica.success
     assert rows(location) == [(1, 11), (3, 30)]
@@ -127,7 +127,7 @@ def schemaless(database: str) -> dict[str, Any]:
 def test_columns_that_no_message_reports_are_read_in_the_database(
     folder: Path, location: Location, mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With each step."""
+    """With each execution."""
     with on_mariadb(mariadb) as database:
         database.run("CREATE TABLE orders (id INT PRIMARY KEY, amount DECIMAL(10,2))")
         monkeypatch.setenv("SHOP", database.url)

@@ -59,8 +59,8 @@ class Game(Location):
         self.drop(*payloads)
         assert self.run_of("game_events", "ev__tables").success
 
-    def step(self, *payloads: bytes, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
-        """The group's next step, as its sensor launches it; before it these events come to the
+    def execute(self, *payloads: bytes, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
+        """The group's next execution, as its sensor launches it; before it these events come to the
         stream's table.
         """
         if payloads:
@@ -91,9 +91,9 @@ class Game(Location):
         return event_types(self.platform).types("shop")[kind]
 
     def executions(self) -> list[tuple[int, str]]:
-        """The steps of the group and how they are."""
+        """The executions of the group and how they are."""
         return sorted(
-            (one.step, one.state.value)
+            (one.number, one.state.value)
             for one in self.platform.ledger.executions()
             if one.consumer.subscription == "shop"
         )
@@ -142,7 +142,7 @@ def shown(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     (whole,) = [
         one.materialization
         for one in result.get_asset_materialization_events()
-        if one.materialization.metadata.get("step")
+        if one.materialization.metadata.get("number")
     ]
     return {name: value.value for name, value in whole.metadata.items()}
 
@@ -222,7 +222,7 @@ def test_events_that_are_dropped_become_the_rows_of_a_table_for_each_type(game: 
     assert game.tick("shop").run_requests == []
     game.ingest(buy(1), sell(2), buy(3), event("jump"), b"{damaged")
     assert [snapshot for snapshot, _, _ in game.events("game.events")] == ["1"]
-    first = game.step()
+    first = game.execute()
     assert checks(first) == FINE
     seen = shown(first)
     assert (
@@ -230,7 +230,7 @@ def test_events_that_are_dropped_become_the_rows_of_a_table_for_each_type(game: 
         seen["events"],
         seen["rows written"],
         seen["rows without a type"],
-        seen["step"],
+        seen["number"],
     ) == (2, 3, 3, 1, 1)
     assert "| shop.buy | shop.shop__buy | 2 | 2 | 0 |" in seen["types"]
     assert reported(first) == {"shop.buy": 2, "shop.sell": 1}
@@ -253,7 +253,7 @@ def test_events_that_are_dropped_become_the_rows_of_a_table_for_each_type(game: 
     )
 
     assert game.tick("shop").run_requests == []
-    second = game.step(buy(4, item="hat"))
+    second = game.execute(buy(4, item="hat"))
     assert reported(second) == {"shop.buy": 1}
     assert (
         game.numbers("shop.buy"),
@@ -278,7 +278,7 @@ def test_events_that_are_dropped_become_the_rows_of_a_table_for_each_type(game: 
 
 @spark
 def test_types_that_a_person_launches_as_partitions_are_replayed(game: Game) -> None:
-    game.step(buy(1), buy(2), sell(3))
+    game.execute(buy(1), buy(2), sell(3))
     DeltaTable(game.location("shop.buy")).delete("n = 2")
     assert game.run("ev__shop", partition_key="shop.buy").success
     assert game.numbers("shop.buy") == [1, 2]
@@ -296,9 +296,9 @@ def test_types_that_a_person_launches_as_partitions_are_replayed(game: Game) -> 
 def test_a_breaking_change_fails_a_check_for_a_while_with_who_brought_it_and_whose_it_is(
     game: Game,
 ) -> None:
-    first = game.step(buy(1))
+    first = game.execute(buy(1))
     assert checks(first) == FINE
-    second = game.step(event("shop.buy", n="one", title="ios"))
+    second = game.execute(event("shop.buy", n="one", title="ios"))
     assert checks(second) == {**FINE, "nothing_breaks": False}
     (check,) = (
         one for one in second.get_asset_check_evaluations() if one.check_name == "nothing_breaks"
@@ -323,10 +323,10 @@ def test_a_breaking_change_fails_a_check_for_a_while_with_who_brought_it_and_who
         }
     ]
     assert game.tick("ev__alarms").skip_message.startswith("failing: shop nothing_breaks;")
-    assert checks(game.step(buy(2, more=1))) == {**FINE, "nothing_breaks": False}
+    assert checks(game.execute(buy(2, more=1))) == {**FINE, "nothing_breaks": False}
     with writing(game.platform.store.engine) as connection:
         connection.execute(sa.update(event_schema.type_break).values(made_ts=1))
-    assert checks(game.step(buy(3))) == FINE
+    assert checks(game.execute(buy(3))) == FINE
     assert game.tick("ev__alarms").skip_message.startswith("no check fails;")
 
 
@@ -336,7 +336,7 @@ def test_a_type_that_cannot_be_written_fails_alone_and_is_tried_again_without_ne
 ) -> None:
     Path(game.location("shop.buy")).parent.mkdir(parents=True)
     Path(game.location("shop.buy")).write_text("no folder")
-    first = game.step(buy(1), sell(2))
+    first = game.execute(buy(1), sell(2))
     assert checks(first) == {**FINE, "no_type_fails": False}
     assert (reported(first), game.numbers("shop.sell"), game.executions()) == (
         {"shop.sell": 1},
@@ -352,7 +352,7 @@ def test_a_type_that_cannot_be_written_fails_alone_and_is_tried_again_without_ne
     ) == (-1, 0, 1, True)
     assert game.tick("shop").run_requests == []
 
-    second = game.step(sell(3))
+    second = game.execute(sell(3))
     assert (
         checks(second)["no_type_fails"],
         game.known("shop.buy").failures,
@@ -361,13 +361,13 @@ def test_a_type_that_cannot_be_written_fails_alone_and_is_tried_again_without_ne
     assert not checks(game.run("ev__shop"))["no_type_fails"]
     assert game.tick("shop").run_requests == []
     game.let_pass()
-    third = game.step()
+    third = game.execute()
     assert shown(third)["last fired because"] == "failed and tried again: shop.buy"
     assert (checks(third)["no_type_fails"], game.known("shop.buy").failures) == (False, 2)
 
     Path(game.location("shop.buy")).unlink()
     game.let_pass()
-    fourth = game.step()
+    fourth = game.execute()
     assert (checks(fourth)["no_type_fails"], reported(fourth), game.numbers("shop.buy")) == (
         True,
         {"shop.buy": 1},
@@ -376,7 +376,7 @@ def test_a_type_that_cannot_be_written_fails_alone_and_is_tried_again_without_ne
     assert (game.known("shop.buy").failures, game.known("shop.buy").error) == (0, "")
     game.let_pass()
     assert game.tick("shop").run_requests == []
-    game.step(buy(4), sell(5))
+    game.execute(buy(4), sell(5))
     assert (game.numbers("shop.buy"), game.numbers("shop.sell")) == ([1, 4], [2, 3, 5])
 
 
@@ -390,11 +390,11 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(
 ) -> None:
     Path(game.location("shop.buy")).parent.mkdir(parents=True)
     Path(game.location("shop.buy")).write_text("no folder")
-    game.step(sell(1))
+    game.execute(sell(1))
     with monkeypatch.context() as patched:
         patched.setattr(events, "complete_group", dies)
         with pytest.raises(KeyboardInterrupt):
-            game.step(buy(2), sell(3), event("shop.gift", n=7))
+            game.execute(buy(2), sell(3), event("shop.gift", n=7))
     assert (game.numbers("shop.sell"), game.executions()) == (
         [1, 3],
         [(1, "COMPLETED"), (2, "OPEN")],
@@ -404,7 +404,7 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(
     game.ingest(sell(4))
     game.tick("shop")
     game.let_pass()
-    second = game.step()
+    second = game.execute()
     assert shown(second)["attempt"] == 2
     assert (game.numbers("shop.buy"), game.numbers("shop.sell")) == ([2], [1, 3, 4])
     assert [snapshot for snapshot, _, _ in game.events("shop.shop__sell")] == ["0", "1", "2"]
@@ -415,7 +415,7 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(
     assert (reported(second)["shop.gift"], game.known("shop.gift").checkpoint.commits) == (1, 1)
     assert checks(second) == FINE
     assert game.partitions() == ["shop.buy", "shop.gift", "shop.sell"]
-    game.step(buy(5), sell(6))
+    game.execute(buy(5), sell(6))
     assert (game.numbers("shop.buy"), game.numbers("shop.sell")) == ([2, 5], [1, 3, 4, 6])
     assert {
         name: known.written for name, known in event_types(game.platform).types("shop").items()
@@ -448,11 +448,11 @@ def test_the_result_of_reprocessing_is_recorded_though_the_run_died_after_its_co
 
 @spark
 def test_what_a_replay_or_a_rebuild_would_change_is_shown_and_not_done(game: Game) -> None:
-    game.step(buy(1))
+    game.execute(buy(1))
     event_hints(game.platform).add(
         "game", Hint(type="shop.buy", of="columns", says="rescue"), By(who="me", reason="too many")
     )
-    game.step(event("shop.buy", n=2, price=3), event("shop.buy", n=3))
+    game.execute(event("shop.buy", n=2, price=3), event("shop.buy", n=3))
     assert game.kept("shop.buy")[1]["_rescued"] == '[{"p":"/price","v":3,"r":"unknown"}]'
     event_hints(game.platform).end("game", "shop.buy", "columns")
     group = next(one for one in lake().groups if one.name == "shop")
@@ -466,7 +466,7 @@ def test_what_a_replay_or_a_rebuild_would_change_is_shown_and_not_done(game: Gam
     event_requests(game.platform).ask(
         "shop.shop__buy", RequestKind.REPLAY, By(who="me", reason="prices matter")
     )
-    game.step()
+    game.execute()
     assert [(row.get("price"), row["_rescued"]) for row in game.kept("shop.buy")] == [
         (None, None),
         (3, None),

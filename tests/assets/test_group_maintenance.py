@@ -40,7 +40,7 @@ def game(events_home: Path, instance: dg.DagsterInstance, spark_driver: Driver) 
 @pytest.mark.spark
 def test_a_run_joins_the_files_of_all_types_and_their_rows_stay(game: Game) -> None:
     for number in (1, 2):
-        game.step(buy(number), sell(number))
+        game.execute(buy(number), sell(number))
     before = [game.kept("shop.buy"), game.kept("shop.sell")]
     done = game.run("ev__maintenance", asset_selection=[KEPT])
     (made,) = done.asset_materializations_for_node("shop__maintenance")
@@ -50,11 +50,11 @@ def test_a_run_joins_the_files_of_all_types_and_their_rows_stay(game: Game) -> N
     ] == [2, 4, 2, 0]
     assert [game.kept("shop.buy"), game.kept("shop.sell")] == before
     assert game.tick("shop").run_requests == []
-    game.step(buy(3))
+    game.execute(buy(3))
     assert game.numbers("shop.buy") == [1, 2, 3]
 
 
-def test_the_maintenance_of_a_group_is_an_asset_that_its_steps_need_not_wait_for() -> None:
+def test_the_maintenance_of_a_group_is_an_asset_that_its_executions_need_not_wait_for() -> None:
     definitions = build_definitions(lake(dagster={"pool": "few"}))
     graph = definitions.resolve_asset_graph()
     assert (

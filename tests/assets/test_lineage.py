@@ -136,7 +136,7 @@ def test_a_run_reports_where_its_columns_come_from(
     assert (statement.inputs, statement.unknown) == (("bronze.orders",), ())
 
 
-def test_a_run_that_dies_when_its_step_is_completed_has_reported_its_lineage(
+def test_a_run_that_dies_when_its_execution_is_completed_has_reported_its_lineage(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.commit("bronze.orders", ORDERS, (1, 10))

@@ -21,8 +21,8 @@ __all__ = ["game"]
 def test_a_group_whose_pattern_comes_to_match_a_type_that_nobody_had_read_takes_all_events_of_it(
     game: Game, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    game.step(buy(1), event("sale", n=1))  # a type of the group for the rest, which does not run
-    game.step(buy(2), event("sale", n=2))
+    game.execute(buy(1), event("sale", n=1))  # a type of the group for the rest, which does not run
+    game.execute(buy(2), event("sale", n=2))
     stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")
     wide = replace(
         game,
@@ -33,16 +33,16 @@ def test_a_group_whose_pattern_comes_to_match_a_type_that_nobody_had_read_takes_
     with monkeypatch.context() as patched:
         patched.setattr(events, "complete_group", dies)
         with pytest.raises(KeyboardInterrupt):
-            wide.step(buy(3))
+            wide.execute(buy(3))
     wide.tick("shop")
     wide.let_pass()
-    done = wide.step()
+    done = wide.execute()
     assert (checks(done), reported(done)) == (
         FINE,
         {"sale": 2},
     )  # of a type that is not new, mere rows are shown rarely
     assert wide.tick("shop").run_requests == []
-    wide.step(event("sale", n=3), event("soon", n=1), event("rest", n=1))
+    wide.execute(event("sale", n=3), event("soon", n=1), event("rest", n=1))
     assert reported(wide.run("ev__game_other")) == {"rest": 1}
     assert (wide.numbers("sale"), wide.numbers("soon"), wide.numbers("shop.buy")) == (
         [1, 2, 3],

@@ -111,7 +111,7 @@ def test_named_types_are_assets_of_their_groups_run_with_edges_and_checks() -> N
 def test_a_named_type_shows_its_columns_its_rows_and_its_commit_whenever_it_is_written(
     game: Game,
 ) -> None:
-    first = game.step(buy(1), buy(2, price=3), event("shop.gift", n=1))
+    first = game.execute(buy(1), buy(2, price=3), event("shop.gift", n=1))
     (shown,) = made(first, BUY)
     assert {
         name: shown[name]
@@ -143,13 +143,13 @@ def test_a_named_type_shows_its_columns_its_rows_and_its_commit_whenever_it_is_w
         {},
     )
 
-    second = game.step(buy(3), sell(1))
+    second = game.execute(buy(3), sell(1))
     assert [one["dagster/row_count"] for one in (*made(second, BUY), *made(second, SELL))] == [3, 1]
     assert (made(second, BUY)[0]["rows written"], made(second, BUY)[0]["commit"]) == (
         1,
         "version 1",
     )
-    third = game.step(sell(2))
+    third = game.execute(sell(2))
     assert (made(third, BUY), len(made(third, SELL))) == ([], 1)
     assert checks(third, BUY) == checks(third, SELL) == {"rows_add_up": True, "is_written": True}
     shown_by_sensor = game.tick("ev__events").asset_events

@@ -80,7 +80,9 @@ def platform(home: Path, spark_driver: Driver) -> Platform:
 
 
 def held(location: Location) -> str:
-    """Why the step of the members is held; nothing of it is written, and no key of it is reported."""
+    """Why the execution of the members is held; nothing of it is written, and no key of it is
+    reported.
+    """
     with pytest.raises(ConsumerBlockedError) as reported:
         location.run_of("silver_members", "people__tables")
     assert not Path(location.platform.location("silver.members")).exists()
@@ -106,7 +108,7 @@ def resume(location: Location) -> None:
 
 
 @pytest.mark.spark
-def test_a_step_whose_level_would_hold_values_is_held_before_it_writes_until_a_person_decides(
+def test_an_execution_whose_level_would_hold_values_is_blocked_before_it_writes_until_a_person_decides(
     platform: Platform, instance: dg.DagsterInstance
 ) -> None:
     location = Location(instance, build_definitions(lake), platform)

@@ -100,18 +100,20 @@ def test_what_comes_into_an_audit_table_is_read_by_itself_each_statement_once(sh
         first["statements"],
         first["reads recorded"],
         first["rows that could not be read"],
-        first["step"],
+        first["number"],
     ) == (1, 1, 1, 1)
     assert "row 2: sql" in first["refused"]
     assert "jane" not in first["refused"]
     shop.reported((READ, "joe"))
     (second,) = shop.stepped()
-    assert (second["statements"], second["step"]) == (1, 2)
+    assert (second["statements"], second["number"]) == (1, 2)
     assert shop.readers() == ["ann", "joe"]
     assert shop.stepped() == []
 
 
-def test_a_step_reads_what_it_claimed_and_the_next_one_what_came_meanwhile(shop: Shop) -> None:
+def test_an_execution_reads_what_it_claimed_and_the_next_one_what_came_meanwhile(
+    shop: Shop,
+) -> None:
     shop.reported((READ, "ann"))
     shop.stepped()
     shop.reported((READ, "bob"))
@@ -132,4 +134,4 @@ def test_a_table_that_cannot_be_read_is_tried_again_and_loses_nothing(shop: Shop
     shutil.rmtree(shop.home / "warehouse" / "audit")
     shop.reported((READ, "ann"), (READ, "joe"))
     (reported,) = shop.ran({})
-    assert (reported["step"], reported["attempt"], shop.readers()) == (1, 2, ["ann", "joe"])
+    assert (reported["number"], reported["attempt"], shop.readers()) == (1, 2, ["ann", "joe"])

@@ -33,7 +33,7 @@ def a_report(watermark: dt.datetime | None = None, **counts: int) -> Report:
     )
     return Report(
         sentence="",
-        metadata={"rows returned": counts.get("returned", 0), "step": 1, "commit": "version 1"},
+        metadata={"rows returned": counts.get("returned", 0), "number": 1, "commit": "version 1"},
         result=result,
     )
 

@@ -235,7 +235,7 @@ def test_materialising_all_claims_what_waits_for_each_table_in_its_order(
         execution.consumer.subscription: execution
         for execution in location.platform.ledger.executions()
     }
-    assert {name: (one.step, one.state.value) for name, one in executions.items()} == {
+    assert {name: (one.number, one.state.value) for name, one in executions.items()} == {
         "silver.orders": (1, "COMPLETED"),
         "gold.totals": (1, "COMPLETED"),
     }

@@ -55,10 +55,10 @@ class Game(Location):
         self.raw.write(*((one.decode(),) for one in payloads))
         self.reported()
 
-    def step(
+    def execute(
         self, sensor: str = "game_events", job: str = "ev__tables"
     ) -> dg.ExecuteInProcessResult:
-        """The next step, as its sensor launches it."""
+        """The next execution, as its sensor launches it."""
         (request,) = self.tick(sensor).run_requests
         return self.run(
             job,
@@ -103,7 +103,7 @@ def test_rows_that_others_append_become_the_rows_of_types_by_themselves(game: Ga
     assert game.tick("game_events").run_requests == []
     game.append(buy(1), event("jump"))
     game.append(buy(2), b"{damaged")
-    first = game.step()
+    first = game.execute()
     seen = shown(first)
     assert (first.success, seen["rows inserted"], seen["last fired because"]) == (
         True,
@@ -117,7 +117,7 @@ def test_rows_that_others_append_become_the_rows_of_types_by_themselves(game: Ga
         for one in reported.statement.columns
     } == {"payload": ["bronze.raw.value"]}
     assert game.tick("game_events").run_requests == []
-    assert game.step("shop", "ev__shop").success
+    assert game.execute("shop", "ev__shop").success
     assert game.numbers("shop.shop__buy") == [1, 2]
 
     game.append(buy(3))
@@ -125,12 +125,12 @@ def test_rows_that_others_append_become_the_rows_of_types_by_themselves(game: Ga
         "1 of bronze.raw"
         in explain(game.platform, declared_subscriptions()["game.events"]).sentence
     )
-    second = game.step()
+    second = game.execute()
     assert (
         "`bronze.raw` after snapshot 1 up to snapshot 2: 1 commits, 1 with data, read by log_files"
         in shown(second)["range"]
     )
-    assert game.step("shop", "ev__shop").success
+    assert game.execute("shop", "ev__shop").success
     assert game.numbers("shop.shop__buy") == [1, 2, 3]
     with pytest.raises(
         LakeChimeError, match=r"its rows would be there twice were bronze\.raw read again"

@@ -1,5 +1,5 @@
 """The check whether each event of a group is in the table of its type once: made at times of its
-own, not by steps.
+own, not by executions.
 """
 
 from typing import Any
@@ -53,7 +53,7 @@ def test_what_is_wrong_is_named_by_its_row_and_path_without_its_value() -> None:
     assert "secret" not in repr(result)
 
 
-def test_a_group_that_says_when_has_the_check_and_its_sensor_and_no_step_makes_it() -> None:
+def test_a_group_that_says_when_has_the_check_and_its_sensor_and_no_execution_makes_it() -> None:
     stream = event_stream("game", source=JsonLines("in"))
     quiet, watched = (
         event_group("shop", stream, match="shop.*", options=GroupOptions(verify=when))
@@ -73,7 +73,7 @@ def test_a_group_that_says_when_has_the_check_and_its_sensor_and_no_step_makes_i
 
 
 @pytest.mark.spark
-def test_a_lost_row_is_columns_in_the_check_and_no_step_makes_it(game: Game) -> None:
+def test_a_lost_row_is_columns_in_the_check_and_no_execution_makes_it(game: Game) -> None:
     stream = event_stream("game", source=JsonLines(str(game.folder)), producer_field="$.title")
     game.definitions = build_definitions(
         Lake(

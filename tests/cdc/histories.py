@@ -55,12 +55,12 @@ def history(
         chosen = dice.sample(candidates, min(dice.choice([1, 2, 3]), len(candidates)))
         if chosen:
             statements.append(
-                Statement(kind, tuple(step(dice, kind, table, key) for key in chosen))
+                Statement(kind, tuple(execute(dice, kind, table, key) for key in chosen))
             )
     return statements, table
 
 
-def step(dice: random.Random, kind: str, table: dict[Key, Row], key: Key) -> tuple[Row, Row]:
+def execute(dice: random.Random, kind: str, table: dict[Key, Row], key: Key) -> tuple[Row, Row]:
     """What a statement does to one row of the table."""
     old = table.pop(key, {})
     if kind == "delete":

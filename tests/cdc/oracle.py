@@ -1,5 +1,5 @@
-"""The meaning of a set of changes, reported once more as plainly as possible: what every fold is held
-against.
+"""The meaning of a set of changes, reported once more as plainly as possible: what every fold is
+held against.
 
 A database that does what the changes say, one after the other, in the order of its log.
 """
@@ -66,15 +66,15 @@ def done(changes: Sequence[Change], table: Table) -> Iterator[Change]:
     """Does to the table what each change says, and gives each change after that."""
     left: dict[tuple[str, Key], Row] = {}  # the row that a deletion took last
     for change in sorted(changes, key=lambda one: (one.source, one.order)):
-        place = change.source, change.key
-        rows = table.setdefault(place, [])
+        position = change.source, change.key
+        rows = table.setdefault(position, [])
         match change.operation:
             case Operation.TRUNCATE:
                 for other in table:
                     if other[0] == change.source:
                         table[other] = []
             case Operation.DELETE:
-                left[place] = rows.pop(0) if rows else {}
+                left[position] = rows.pop(0) if rows else {}
             case _ if change.continues is not None:
                 old = left[change.source, change.continues]
                 if (

@@ -40,14 +40,14 @@ def payload_of(change: Change) -> dict[str, Any]:
         name: value if isinstance(value, str | None) else str(value)
         for name, value in carried.items()
     }
-    committed, place = (*change.order.position, 0)[:2]
+    committed, position = (*change.order.position, 0)[:2]
     source = {
         "connector": "postgresql",
         "name": "p",
         "db": "d",
         "schema": change.source,
         "table": "t",
-        "lsn": place,
+        "lsn": position,
     }
     return {
         "before": {**key, **dict.fromkeys(VALUES)}
@@ -56,7 +56,7 @@ def payload_of(change: Change) -> dict[str, Any]:
         "after": {**key, **row} if key and change.operation.is_upsert else None,
         "source": {
             **source,
-            "sequence": json.dumps([str(committed), str(place)]),
+            "sequence": json.dumps([str(committed), str(position)]),
             "txId": change.transaction,
             "ts_ms": committed,
         },

@@ -85,8 +85,8 @@ def label(name: str, topic: str) -> str:
 
 
 def changes_of(name: str, topic: str) -> tuple[list[Change], Defaults, list[str]]:
-    """What the messages of a topic report, with the truncations that complete snapshots mean, and why
-    some cannot be read.
+    """What the messages of a topic report, with the truncations that complete snapshots mean, and
+    why some cannot be read.
     """
     return changes_read(name, topic, DebeziumReader(Debezium(), CAPTURES[name].keys[topic]))
 
@@ -185,9 +185,9 @@ def test_the_rows_of_the_messages_are_those_of_the_database(name: str, topic: st
         kept = Kept()
         shuffled = dice.sample(changes, len(changes))
         for part in range(parts):
-            step = with_changes(kept, shuffled[part::parts])
-            assert not step.refused
-            kept = step.kept
+            applied = with_changes(kept, shuffled[part::parts])
+            assert not applied.refused
+            kept = applied.kept
         columns = list(truth[0]) if truth else keys
         rows = [
             row for key in kept.windows if (row := row_of(kept, key, defaults, columns)) is not None

@@ -63,9 +63,9 @@ def test_a_snapshot_is_taken_when_those_have_ended_who_were_writing_when_its_pos
                 one.run("INSERT INTO orders VALUES (2)")
                 other.run("COMMIT", "BEGIN", "INSERT INTO orders VALUES (3)")
 
-        rows, place = seen(one, pause)
+        rows, position = seen(one, pause)
         assert (rows, pauses) == ({1, 2}, [1.0, 1.0])
-        assert before <= place < log_of(one)
+        assert before <= position < log_of(one)
         other.run("ROLLBACK")
 
 

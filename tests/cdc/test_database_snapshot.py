@@ -141,7 +141,7 @@ def test_a_snapshot_of_mariadb_beside_a_writer_holds_what_lies_below_its_positio
                     )
         events = [
             line.split("\t")
-            for file in {place[0] for place in held}
+            for file in {position[0] for position in held}
             for line in database.run(f"SHOW BINLOG EVENTS IN 'mysql-bin.{file:06}'")
             if line.startswith(
                 "mysql-bin."
@@ -153,8 +153,8 @@ def test_a_snapshot_of_mariadb_beside_a_writer_holds_what_lies_below_its_positio
             if kind == "Table_map" and database.schema in about
         ]
         assert held == {
-            place: sum(BinlogPosition(place).includes((*one, 0)) for one in written)
-            for place in held
+            position: sum(BinlogPosition(position).includes((*one, 0)) for one in written)
+            for position in held
         }
 
 
@@ -182,13 +182,15 @@ def test_a_snapshot_of_postgresql_beside_writers_holds_the_transactions_that_it_
                         )
                     )
         written = [int(one) for one in database.run("SELECT id FROM orders")]
-        for place, held in snapshots:
-            assert held == {one for one in written if place.includes((), one)}
+        for position, held in snapshots:
+            assert held == {one for one in written if position.includes((), one)}
 
 
 def test_numbers_of_transactions_restart():
-    place = TransactionSnapshot(lsn=0, end=5, open=frozenset({2**32 - 2}))
-    assert [place.includes((), one) for one in (2**32 - 3, 2**32 - 2, 2**32 - 1, 3, 4, 5, 6)] == [
+    position = TransactionSnapshot(lsn=0, end=5, open=frozenset({2**32 - 2}))
+    assert [
+        position.includes((), one) for one in (2**32 - 3, 2**32 - 2, 2**32 - 1, 3, 4, 5, 6)
+    ] == [
         True,
         False,
         True,
@@ -198,7 +200,7 @@ def test_numbers_of_transactions_restart():
         False,
     ]
     with pytest.raises(InvalidValueError, match="transaction"):
-        place.includes((7,))
+        position.includes((7,))
 
 
 @pytest.mark.services

@@ -114,26 +114,26 @@ def place_at(position: Position) -> StatedPosition:
     return BinlogPosition(position[:2]) if len(position) == 3 else WalPosition(position[0])
 
 
-def is_in(position: Position, place: StatedPosition) -> bool:
+def is_in(position: Position, log_position: StatedPosition) -> bool:
     """Whether a dump that was taken at the place of one of the streamed changes has a change."""
-    return position[: len(place.position)] < place.position
+    return position[: len(log_position.position)] < log_position.position
 
 
-def written_at(name: str, topic: str, place: StatedPosition) -> DumpWriter:
+def written_at(name: str, topic: str, log_position: StatedPosition) -> DumpWriter:
     """What writes a dump of that place, with the columns that the table had then."""
     reported, messages = (
         streamed(name, topic),
         MessageFormat(envelope=Debezium(), keys=CAPTURES[name].keys[topic]),
     )
     position, newest = max(
-        (one for one in reported if one[0][: len(place.position)] <= place.position),
+        (one for one in reported if one[0][: len(log_position.position)] <= log_position.position),
         key=lambda one: one[0],
     )
     now, then = (
         form_of(topic, record, messages, 1_700_000_000_000) for record in (reported[-1][1], newest)
     )
     return writer_of(
-        now, then, dump_position(now, place, position), messages.keys, list(then.types)
+        now, then, dump_position(now, log_position, position), messages.keys, list(then.types)
     )
 
 
@@ -195,8 +195,8 @@ def test_a_dump_and_the_stream_in_any_order_are_the_table_of_the_database(
     schemas = schemas_of(name, topic, CAPTURES[name].of(topic))
     changes = sorted(changes_of(name, topic)[0], key=lambda one: one.order)
     for number, (position, _) in enumerate(dice.sample(reported, min(3, len(reported)))):
-        place = place_at(position)
-        writer = written_at(name, topic, place)
+        log_position = place_at(position)
+        writer = written_at(name, topic, log_position)
         if label(name, topic) in UNWRITTEN:
             with pytest.raises(
                 DumpError,
@@ -207,9 +207,9 @@ def test_a_dump_and_the_stream_in_any_order_are_the_table_of_the_database(
             ):
                 _ = writer.columns
             continue
-        below = [one for one in changes if is_in(one.order.position, place)]
+        below = [one for one in changes if is_in(one.order.position, log_position)]
         known = Defaults.of(
-            row for at, row in schemas if at[: len(place.position)] <= place.position
+            row for at, row in schemas if at[: len(log_position.position)] <= log_position.position
         )
         folder = tmp_path / str(number)
         dump = dumped(folder, rows_after(below, known, list(writer.columns)), dice)
@@ -358,7 +358,7 @@ def test_bytes_and_texts_are_spelled_as_messages_spell_them() -> None:
     )
 
 
-def test_a_place_is_of_the_log_of_the_tables_database() -> None:
+def test_a_position_is_of_the_log_of_the_tables_database() -> None:
     of_wal = form_of(
         "shop.orders",
         make_record(make_payload(after={"id": 1}, source=WAL), schema=SCHEMA),

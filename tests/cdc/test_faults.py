@@ -52,7 +52,7 @@ class Watched:
     clock: Callable[[float], None]
 
     def refresh(self) -> None:
-        """A step."""
+        """An execution."""
         self.shop.refresh()
         self.complete()
 

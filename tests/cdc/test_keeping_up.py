@@ -53,7 +53,7 @@ def test_what_is_within_the_limits_is_not_reported(found: KeepingUp) -> None:
         ),
         (
             consumer(open_ms=NOW - HOUR),
-            "shop.orders has been at one step for 1:00:00, and more waits",
+            "shop.orders has been at one execution for 1:00:00, and more waits",
         ),
         (
             consumer(ticked_ms=None),

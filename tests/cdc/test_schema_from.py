@@ -1,4 +1,4 @@
-"""Reading the columns of a database's table for a step: only where it is declared, and may be
+"""Reading the columns of a database's table for an execution: only where it is declared, and may be
 asked.
 """
 

@@ -1,5 +1,5 @@
-"""A stream of a game's events and a group of their types, its tables and the store filled as steps
-leave them.
+"""A stream of a game's events and a group of their types, its tables and the store filled as
+executions leave them.
 """
 
 import datetime as dt
@@ -56,8 +56,8 @@ def event(kind: str, **fields: Any) -> bytes:
 
 
 class Row(NamedTuple):
-    """A row of the stream's table: with which version it came, its `_src`, and what is reported of its
-    payload.
+    """A row of the stream's table: with which version it came, its `_src`, and what is reported of
+    its payload.
     """
 
     version: int
@@ -91,7 +91,7 @@ class Game:
     lakechime: Cli
     group: EventGroup
     version: int = -1
-    steps: int = 0
+    executions: int = 0
     rows: list[Row] = field(default_factory=list)
 
     @classmethod
@@ -136,18 +136,18 @@ class Game:
             )
         write_deltalake(self.location, pa.Table.from_pylist(written, schema=SCHEMA), mode="append")
 
-    def step(
+    def execute(
         self,
         group: EventGroup | None = None,
         *,
         fails: Mapping[str, str] | None = None,
         waits: Mapping[str, str] | None = None,
     ) -> None:
-        """A step of a group up to the newest version; for some types it fails, or finds that they
-        wait.
+        """An execution of a group up to the newest version; for some types it fails, or finds that
+        they wait.
         """
         group = group or self.group
-        self.steps += 1
+        self.executions += 1
         names = {row.reported.type for row in self.rows if row.reported.type}
         self.types.register(checked_groups(GAME, [self.group]), names)
         several = self.types.types(group.name).values()
@@ -161,13 +161,13 @@ class Game:
             self.types.complete(
                 connection,
                 group.name,
-                f"e{self.steps}",
+                f"e{self.executions}",
                 GroupResult(types=tuple(results)),
                 str(DeltaTable(self.location).metadata().id),
             )
 
     def _step_of(self, group: EventGroup, one: KnownType, error: str, waits: str) -> TypeResult:
-        """What a step does for a type: it learns, and commits once, where nothing hinders it."""
+        """What an execution does for a type: it learns, and commits once, where nothing hinders it."""
         rows = [
             row
             for row in self.rows
@@ -194,7 +194,7 @@ class Game:
         )
         commit_metadata = CommitMetadata(
             consumer=ConsumerId("test", group.name, one.type),
-            step=one.checkpoint.commits + 1,
+            number=one.checkpoint.commits + 1,
             attempt=1,
             end=Checkpoint(),
         )

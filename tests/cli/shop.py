@@ -1,4 +1,4 @@
-"""A table that follows a database, its tables written by delta-rs as a step of Spark leaves
+"""A table that follows a database, its tables written by delta-rs as an execution of Spark leaves
 them.
 """
 
@@ -16,7 +16,7 @@ from deltalake import write_deltalake
 from lakechime_dagster.cdc.change import Change, Operation, Order
 from lakechime_dagster.cdc.job import format_of
 from lakechime_dagster.cdc.record import Changes, Message, Record, bronze_row
-from lakechime_dagster.cdc.spark_remembered import place_row
+from lakechime_dagster.cdc.spark_remembered import position_row
 from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow, change_row
 from lakechime_dagster.tables.cdc import CHANGES, STATE, CDCMerge, CDCTable, cdc_table
 from lakechime_dagster.tables.databases import Debezium
@@ -29,7 +29,7 @@ from tests.support.declaring import grouped
 from tests.support.replica import ARROW, BRONZE
 
 NAME = "shop.orders"
-KEPT = ("consumer", "step", "execution", "reason", "row")
+KEPT = ("consumer", "number", "execution", "reason", "row")
 
 
 def orders(**declared: Any) -> CDCTable:
@@ -70,7 +70,7 @@ class Shop:
         return str(self.lakechime.home / "warehouse" / "shop" / f"orders{suffix}")
 
     def send(self, *records: Record) -> None:
-        """Messages come to the bronze table, and a step merges them."""
+        """Messages come to the bronze table, and an execution merges them."""
         reader = format_of(self.table.bronze).reader()
         self.write(
             CHANGES,
@@ -81,7 +81,7 @@ class Shop:
         types = {name: ddl for reading in readings for name, ddl in reading.types.items()}
         changes = [change for reading in readings for change in reading.changes]
         before = len(self.merged.state)
-        self.merged.step(changes)
+        self.merged.execute(changes)
         ends = [
             change_row(change, Role.TRUNCATION)
             for change in changes
@@ -108,21 +108,21 @@ class Shop:
 
     def remember(self, *rows: StateRow) -> None:
         schema = pa.schema([(name, ARROW[ddl]) for name, ddl in COLUMNS.items()])
-        reported = [{"step": 1, **row._asdict()} for row in rows]
+        reported = [{"number": 1, **row._asdict()} for row in rows]
         write_deltalake(
             self.location(STATE), pa.Table.from_pylist(reported, schema=schema), mode="append"
         )
 
     def refuse(self, *texts: tuple[int, str, str]) -> None:
-        """Rows of the quarantine: step, reason, and what was refused as JSON."""
+        """Rows of the quarantine: execution, reason, and what was refused as JSON."""
         schema = pa.schema(
             [
                 ("consumer", pa.string()),
-                ("step", pa.int64()),
+                ("number", pa.int64()),
                 *((name, pa.string()) for name in KEPT[2:]),
             ]
         )
-        rows = [("consumer", step, "e1", reason, row) for step, reason, row in texts]
+        rows = [("consumer", number, "e1", reason, row) for number, reason, row in texts]
         self.write("__quarantine", rows, schema)
 
     def write(self, suffix: str, rows: Sequence[Sequence[Any]], schema: pa.Schema) -> None:
@@ -141,7 +141,7 @@ def _checkpoints(changes: Iterable[Change]) -> list[StateRow]:
             (change.order, change.event_ms or 0), newest.get(line, (change.order, 0))
         )
     return [
-        place_row(
+        position_row(
             source, (topic, partition), (order.epoch, order.position), order.offset, at or None
         )
         for (source, topic, partition), (order, at) in newest.items()

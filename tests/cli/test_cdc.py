@@ -173,12 +173,14 @@ def test_refused_messages_are_shown_with_their_position_and_reason(
     lakechime: Cli, shop: Shop
 ) -> None:
     assert lakechime("cdc", "show", NAME, "--quarantine").out == f"{NAME} has refused nothing\n"
-    place = '{"topic": "shop.orders", "partition": 0, "offset": %d, "key": null, "message": "{}"}'
-    shop.refuse((1, "value: it is no JSON", place % 7), (2, "op: it is none", place % 9))
+    position = (
+        '{"topic": "shop.orders", "partition": 0, "offset": %d, "key": null, "message": "{}"}'
+    )
+    shop.refuse((1, "value: it is no JSON", position % 7), (2, "op: it is none", position % 9))
     document = lakechime("cdc", "show", NAME, "--quarantine", "--json").json
     assert document["total"] == 2
     assert [
-        (one["step"], one["topic"], one["offset"], one["reason"]) for one in document["refused"]
+        (one["number"], one["topic"], one["offset"], one["reason"]) for one in document["refused"]
     ] == [
         (2, "shop.orders", 9, "op: it is none"),
         (1, "shop.orders", 7, "value: it is no JSON"),
@@ -252,7 +254,7 @@ def completed(lakechime: Cli, runs: ReportedRuns) -> Execution:
 
 
 def held(lakechime: Cli, runs: ReportedRuns, reason: str = BLOCKED) -> None:
-    """A step asks for a person."""
+    """An execution asks for a person."""
     (execution,) = tick_of(lakechime, runs).launches
     subscription: Subscription = subscription_declared(NAME, None)
     platform = lakechime.platform
@@ -267,11 +269,11 @@ def held(lakechime: Cli, runs: ReportedRuns, reason: str = BLOCKED) -> None:
 
 
 def opened(two_orders: Shop) -> int:
-    """The epoch that a step of Spark finds open."""
+    """The epoch that an execution of Spark finds open."""
     from lakechime_dagster.cdc.service import Replica
 
     return (
-        Seen(places=tuple(Replica(two_orders.lakechime.platform, two_orders.table).places()))
+        Seen(positions=tuple(Replica(two_orders.lakechime.platform, two_orders.table).positions()))
         .epochs[SOURCE]
         .opened
     )
@@ -323,7 +325,7 @@ def test_show_reports_positions_of_sources_and_why_the_consumer_is_blocked(
     assert all(part in shown for part in ("BLOCKED", "goes back from", SOURCE, "3, 11, 0"))
 
 
-def test_an_epoch_that_is_confirmed_is_open_and_its_step_is_tried_again(
+def test_an_epoch_that_is_confirmed_is_open_and_its_execution_is_tried_again(
     lakechime: Cli, two_orders: Shop, runs: ReportedRuns
 ) -> None:
     held(lakechime, runs)
@@ -338,7 +340,7 @@ def test_an_epoch_that_is_confirmed_is_open_and_its_step_is_tried_again(
     assert (done.code, f"epoch 1 of {SOURCE} is open" in done.out) == (0, True)
     assert (opened(two_orders), consumer(lakechime).state) == (1, ConsumerState.ACTIVE)
     (execution,) = tick_of(lakechime, runs).launches
-    assert (execution.step, execution.attempt) == (1, 2)
+    assert (execution.number, execution.attempt) == (1, 2)
     assert lakechime("trigger", "show", NAME, "--json").json["interventions"][0]["who"] == "ada"
 
 
@@ -374,7 +376,7 @@ def _cut_short(*_: object, **__: object) -> None:
     raise OSError("killed")
 
 
-def test_what_is_held_for_another_reason_is_not_confirmed(
+def test_what_is_blocked_for_another_reason_is_not_confirmed(
     lakechime: Cli, two_orders: Shop, runs: ReportedRuns
 ) -> None:
     held(lakechime, runs, f"{NAME}: amount is decimal(9,3) now")
@@ -442,7 +444,7 @@ def test_types_are_written_as_they_are_declared_and_what_has_none_is_named(
     document = written(lakechime, *of_database(mysql), "--json").json
     assert (document["source_table"], document["refused"]) == (
         f"{mysql.schema}.orders",
-        {"place": "point"},
+        {"position": "point"},
     )
     assert (
         ast.literal_eval(answer.out.strip().removeprefix("types=").removesuffix(","))

@@ -227,7 +227,7 @@ def test_lines_that_say_nothing_new_are_left_out() -> None:
     noise = [
         "dagster.daemon.SensorDaemon - INFO - Checking for new runs for sensor: silver_flights",
         "dagster.daemon.SensorDaemon - INFO - Sensor silver_flights skipped: nothing came",
-        "dagster - DEBUG - job - 93b8 - 292 - step - STEP_START - Started",
+        "dagster - DEBUG - job - 93b8 - 292 - execution - STEP_START - Started",
     ]
     assert [is_noise(line) for line in news + noise] == [False, False, True, True, True]
 

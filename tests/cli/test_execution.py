@@ -50,7 +50,7 @@ def test_show_reports_ranges_and_attempts(lakechime: Cli) -> None:
     assert "division by zero" in lakechime("execution", "show", execution.execution_id).out
 
 
-def test_retry_gives_a_held_execution_another_attempt(lakechime: Cli) -> None:
+def test_retry_gives_a_blocked_execution_another_attempt(lakechime: Cli) -> None:
     execution = held(lakechime)
     would = lakechime("execution", "retry", execution.execution_id, *WHY, "--dry-run", "--json")
     assert (would.json["attempt"], would.json["execution"]["attempt"]) == (6, 5)
@@ -65,7 +65,7 @@ def test_retry_gives_a_held_execution_another_attempt(lakechime: Cli) -> None:
     ]
 
 
-def test_skip_gives_a_step_up(lakechime: Cli) -> None:
+def test_skip_gives_an_execution_up(lakechime: Cli) -> None:
     execution = held(lakechime)
     would = lakechime("execution", "skip", execution.execution_id, *WHY, "--dry-run", "--json")
     assert would.json["execution"]["state"] == "OPEN"

@@ -178,15 +178,15 @@ def test_a_wrong_name_is_answered_by_what_is_near_to_it(recorded: Cli) -> None:
     )
 
 
-def test_a_path_reports_each_step_and_that_there_is_none(recorded: Cli) -> None:
+def test_a_path_reports_each_execution_and_that_there_is_none(recorded: Cli) -> None:
     reported = recorded(
         "lineage", "upstream", "--from", "bronze.flights.dep_delay", "gold.route_hour.avg", "--json"
     ).json
-    assert [step["kinds"] for step in reported["path"]] == [["identity"], ["aggregation"]]
+    assert [edge["kinds"] for edge in reported["path"]] == [["identity"], ["aggregation"]]
     rows = recorded(
         "lineage", "upstream", "--from", "bronze.weather.time_hour", "gold.route_hour", "--json"
     ).json
-    assert [step["target"] for step in rows["path"]] == ["silver.flights", "gold.route_hour"]
+    assert [edge["target"] for edge in rows["path"]] == ["silver.flights", "gold.route_hour"]
     sure = make_statement(
         "lab.both", inputs=("lab.far",), of_it="lab.far.of_it", guess="lab.far.of_it"
     )
@@ -202,7 +202,7 @@ def test_a_path_reports_each_step_and_that_there_is_none(recorded: Cli) -> None:
     both = recorded(
         "lineage", "upstream", "--from", "bronze.flights.dep_delay", "lab.both.guess", "--json"
     ).json
-    assert [step["kinds"] for step in both["path"]] == [["identity"]] * 3
+    assert [edge["kinds"] for edge in both["path"]] == [["identity"]] * 3
     none = recorded("lineage", "upstream", "--from", "gold.route_hour", "bronze.flights")
     assert (none.code, none.err) == (
         3,

@@ -158,7 +158,7 @@ def test_paths_of_a_group_are_personal_in_the_tables_of_its_types(lakechime: Cli
         event_group("shop", GAME, match="shop_*", columns={"/user/email": personal("email")}),
     )
     game.come(event("shop_buy", user={"email": "ana@example.com", "town": "Ulm"}))
-    game.step()
+    game.execute()
     assert listed(lakechime) == [
         ("game.events.$.user.email", "email", "personal"),
         ("game.events.payload:$.user.email", "email", "personal"),

@@ -107,7 +107,7 @@ def tables(people: Cli) -> Cli:
         event("buy", user={"email": BOB}),
         b'{"user": {"email": "Ann@Example.com"}}',
     )
-    game.step()
+    game.execute()
     write(
         "shop.buy",
         *({"user": {"email": one}, "_rescued": None} for one in (BOB, ANN)),

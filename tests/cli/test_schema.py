@@ -41,9 +41,9 @@ def game(lakechime: Cli) -> Game:
 def bought(game: Game) -> Game:
     """A type with two schemas, whose table does not hold what came last."""
     game.come(HAT, CAP)
-    game.step()
+    game.execute()
     game.come(BAG)
-    game.step()
+    game.execute()
     game.come(HAT)
     return game
 
@@ -52,7 +52,7 @@ def test_types_are_listed_with_how_far_their_tables_are_behind(
     lakechime: Cli, bought: Game
 ) -> None:
     bought.come(event("jump"))
-    bought.step(event_group("game_other", GAME), waits={"jump": TYPE_CAP})
+    bought.execute(event_group("game_other", GAME), waits={"jump": TYPE_CAP})
     (other, one) = lakechime("schema", "show", "--json").json["types"]
     assert one == {
         "group": "shop",
@@ -129,7 +129,7 @@ def decided(lakechime: Cli) -> Game:
         lakechime, event_group("shop", GAME, match="shop_*", contract=Contract(kinds="freeze"))
     )
     game.come(HAT)
-    game.step()
+    game.execute()
     return game
 
 
@@ -215,12 +215,12 @@ def test_a_replay_is_requested_and_its_result_is_shown(lakechime: Cli, decided: 
 
 def test_a_replay_of_a_type_without_a_table_is_refused(lakechime: Cli, decided: Game) -> None:
     decided.come(event("shop_wait"))
-    decided.step(waits={"shop_wait": TYPE_CAP})
+    decided.execute(waits={"shop_wait": TYPE_CAP})
     for more in ((), ("--rebuild",), ("--dry-run",)):
         answer = lakechime("schema", "replay", "shop_wait", *more, *WHY)
         assert (answer.code, "'shop_wait' has no table" in answer.err) == (3, True)
     assert event_requests(lakechime.platform).of("shop.shop_wait") == []
-    decided.step(fails={"shop_wait": "its events cannot be separated; rebuild it"})
+    decided.execute(fails={"shop_wait": "its events cannot be separated; rebuild it"})
     assert lakechime("schema", "replay", "shop_wait", "--rebuild", *WHY).code == 0
 
 
@@ -371,7 +371,7 @@ def looking(monkeypatch: pytest.MonkeyPatch, *found: Verified) -> Looked:
 def compared(lakechime: Cli) -> Game:
     game = Game.declared(lakechime)
     game.come(event("shop_buy", n=1), event("shop_sell", n=1))
-    game.step()
+    game.execute()
     return game
 
 
@@ -414,7 +414,7 @@ def test_what_is_wrong_ends_with_one_and_shows_no_value_unasked(
 def test_types_that_failed_are_tried_at_once(lakechime: Cli, game: Game) -> None:
     assert "nothing to try again" in lakechime("schema", "replay", "shop", "--failed", *WHY).err
     game.come(HAT)
-    game.step(fails={"shop_buy": "OSError: no space"})
+    game.execute(fails={"shop_buy": "OSError: no space"})
     assert lakechime("schema", "replay", "shop", "--failed", "--dry-run", "--json", *WHY).json[
         "dry_run"
     ]
@@ -429,7 +429,7 @@ def test_a_type_shows_its_contract_with_what_was_decided_and_what_it_kept_out(
     lakechime: Cli, decided: Game
 ) -> None:
     decided.come(event("shop_buy", price="x"))
-    decided.step()
+    decided.execute()
     document = lakechime("schema", "show", "shop_buy", "--json").json
     assert document["contract"] == {
         "tables": "evolve",

@@ -25,7 +25,7 @@ def test_status_of_a_new_home(lakechime: Cli) -> None:
     assert answer["store"] == f"sqlite:///{lakechime.home / 'dce.sqlite'}"
 
 
-def test_status_counts_what_waits_is_open_and_is_held(lakechime: Cli) -> None:
+def test_status_counts_what_waits_is_open_and_is_blocked(lakechime: Cli) -> None:
     held(lakechime)
     answer = lakechime("status", "--json").json
     assert (answer["events"], answer["consumers_blocked"]) == (1, 1)

@@ -258,7 +258,7 @@ def test_with_nothing_to_do_no_driver_is_asked_for(small_files: Cli) -> None:
 def test_of_an_event_group_the_tables_of_all_types_are_kept_or_one_of_them(lakechime: Cli) -> None:
     game = Game.declared(lakechime)
     game.come(event("shop_buy", n=1), event("shop_sell", n=1))
-    game.step()
+    game.execute()
     assert lakechime("table", "maintain", "shop").out == "shop does not exist yet\n"
     for name in ("shop_buy", "shop_sell"):
         for _ in range(4):

@@ -52,7 +52,7 @@ def test_a_trigger_shows_up_to_where_its_source_was_read(lakechime: Cli, folder:
     assert "4 bytes of 1 file" in shown
 
 
-def test_a_consumer_that_its_source_holds_goes_on_when_a_person_resumes(
+def test_a_consumer_that_its_source_blocks_goes_on_when_a_person_resumes(
     lakechime: Cli, folder: Path
 ) -> None:
     one_tick(lakechime)

@@ -68,7 +68,7 @@ def test_a_consumer_whose_topic_was_cut_goes_on_with_what_is_there_when_a_person
 
 
 @pytest.mark.services
-def test_a_consumer_that_is_held_may_leave_out_what_is_there_too(
+def test_a_consumer_that_is_blocked_may_leave_out_what_is_there_too(
     lakechime: Cli, topics: Topics, subscription: Subscription
 ) -> None:
     topics.create("orders")

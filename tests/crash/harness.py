@@ -211,7 +211,7 @@ class Deployment:
             f"the store takes {point.source}",
         )
 
-    def completed_steps(self, point: Point) -> int:
+    def completed_executions(self, point: Point) -> int:
         subscription = self.platform.ledger.subscription(point.target)
         consumer = self.platform.ledger.consumers(subscription).get("") if subscription else None
         return consumer.completed if consumer else 0
@@ -263,7 +263,7 @@ class Deployment:
         return Verdict(tuple(lost), tuple(doubled), tuple(stuck))
 
     def story(self, points: Iterable[Point]) -> str:
-        """Steps and attempts of the subscriptions, for a person who looks at a failed test."""
+        """Executions and attempts of the subscriptions, for a person who looks at a failed test."""
         lines = []
         for execution in self.platform.ledger.executions(limit=1000):
             if execution.consumer.subscription in {point.target for point in points}:
@@ -272,7 +272,7 @@ class Deployment:
                     f"{one.number}:{one.outcome or 'open'} {one.error or ''}" for one in attempts
                 )
                 lines.append(
-                    f"{execution.consumer.subscription} step {execution.step} "
+                    f"{execution.consumer.subscription} execution {execution.number} "
                     f"{execution.state.value} version {execution.version} [{tries}]"
                 )
         return "\n".join(sorted(lines))

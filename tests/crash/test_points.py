@@ -108,14 +108,14 @@ def strike_others(deployment: Deployment, point: Point) -> None:
 
 
 def wake_zombie(deployment: Deployment) -> None:
-    """The stopped run goes on after its successor has committed and completed the step; it must end
-    without a trace.
+    """The stopped run goes on after its successor has committed and completed the execution; it
+    must end without a trace.
     """
     pid = deployment.switch.reached_by(Point.ZOMBIE)
     assert pid is not None
     assert is_alive(pid)
     deployment.await_true(
-        lambda: deployment.completed_steps(Point.ZOMBIE) >= 1,
+        lambda: deployment.completed_executions(Point.ZOMBIE) >= 1,
         "the zombie's successor has committed",
         300,
     )

@@ -43,7 +43,7 @@ def checks(location: Callable[[str], str], hours: int = HOURS) -> dict[str, Tabl
 
 @pytest.fixture
 def reported(spark: SparkSession, tmp_path: Path) -> Callable[[str], str]:
-    """A warehouse whose tables of events are at the end of the first day, in two steps."""
+    """A warehouse whose tables of events are at the end of the first day, in two executions."""
     (stream,) = (one for one in event_tables(Path(FOLDER)) if isinstance(one, EventStream))
     streams = [
         Stream(spark, tmp_path, group, stream=stream, groups=lake.groups) for group in lake.groups
@@ -59,7 +59,7 @@ def reported(spark: SparkSession, tmp_path: Path) -> Callable[[str], str]:
         streams[0].ingest()
         for number, one in enumerate(streams):
             one.complete(
-                one.step(execution=f"{number}/{hours}").run(), one.end(), f"{number}/{hours}"
+                one.execute(execution=f"{number}/{hours}").run(), one.end(), f"{number}/{hours}"
             )
     return warehouse_location(tmp_path)
 

@@ -45,8 +45,8 @@ def expected() -> dict[str, pa.Table]:
 
 @cache
 def reported() -> dict[str, pa.Table]:
-    """The tables of the airports' events, each event rescued as a whole, so that it is reported without
-    knowing of columns.
+    """The tables of the airports' events, each event rescued as a whole, so that it is reported
+    without knowing of columns.
     """
     lines = list(Plan(days=2).written(HOURS).airport_lines())
     tables: dict[str, list[dict[str, object]]] = {}
@@ -130,9 +130,9 @@ def world(tmp_path: Path, bronze: Path) -> World:
 def test_a_wrong_cell_a_missing_row_and_missing_changes_are_found_and_shown(world: World) -> None:
     def one_more(rows: pa.Table) -> pa.Table:
         first = pc.and_(pc.equal(rows["carrier"], "UA"), True)  # type: ignore[attr-defined]
-        place = rows.schema.get_field_index("cancelled")
+        position = rows.schema.get_field_index("cancelled")
         return rows.set_column(
-            place,
+            position,
             "cancelled",
             pc.if_else(first, pc.add(rows["cancelled"], 1), rows["cancelled"]),  # pyright: ignore[reportAttributeAccessIssue]
         )

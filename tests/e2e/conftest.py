@@ -28,7 +28,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, spark_jars: Path) -> Iterator
     """
     home = tmp_path_factory.mktemp("shop")
     workspace = home / "workspace.yaml"
-    places = {
+    positions = {
         "lakechime_dagster": "lakechime_dagster/definitions.py",
         "stock": "tests/e2e/stock.py",
         "outside": "lakechime_dagster/outside.py",
@@ -38,7 +38,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, spark_jars: Path) -> Iterator
         + "".join(
             f"  - python_file: {{relative_path: '{REPOSITORY / path}', working_directory: "
             f"'{REPOSITORY}', location_name: {name}}}\n"
-            for name, path in places.items()
+            for name, path in positions.items()
         )
     )
     page = f"http://127.0.0.1:{free_port()}"
@@ -54,7 +54,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, spark_jars: Path) -> Iterator
             "dagster-dev",
             [*program("dagster"), "dev", "-w", str(workspace)],
             home,
-            set(places),
+            set(positions),
             home,
             **wishes,
         ) as running:

@@ -46,7 +46,7 @@ def hourly(location: Path, *hours: int, **options: object) -> None:
     )
 
 
-def commit_metadata(step: int, end: int, attempt: int = 1, **more: object) -> CommitMetadata:
+def commit_metadata(number: int, end: int, attempt: int = 1, **more: object) -> CommitMetadata:
     sources = {
         "bronze.flights": SnapshotCheckpoint(
             table_uid=TableUid("u"), snapshot_id=SnapshotId(str(end))
@@ -54,7 +54,7 @@ def commit_metadata(step: int, end: int, attempt: int = 1, **more: object) -> Co
     }
     return CommitMetadata(
         consumer=CONSUMER,
-        step=step,
+        number=number,
         attempt=attempt,
         end=Checkpoint(position=Position(0, end), sources=sources),
         **more,  # pyright: ignore[reportArgumentType]
@@ -321,18 +321,18 @@ def test_partitions_that_no_event_can_name_are_reported_as_one_and_hinder_no_oth
     )
 
 
-def test_a_commit_of_a_step_is_found_below_newer_commits_and_in_a_checkpointed_log(
+def test_a_commit_of_an_execution_is_found_below_newer_commits_and_in_a_checkpointed_log(
     location: Path,
 ) -> None:
     log = log_of(location)
     assert log.committed(CONSUMER, 1) is None
     hourly(location, 0)
-    for step in (1, 2):
+    for number in (1, 2):
         hourly(
             location,
-            step,
-            user_metadata=commit_metadata(step, 10 * step, attempt=step).to_text(),
-            transaction=(str(CONSUMER), step),
+            number,
+            user_metadata=commit_metadata(number, 10 * number, attempt=number).to_text(),
+            transaction=(str(CONSUMER), number),
         )
     hourly(location, 3)
     DeltaTable(str(location)).create_checkpoint()
@@ -344,7 +344,7 @@ def test_a_commit_of_a_step_is_found_below_newer_commits_and_in_a_checkpointed_l
     assert log.committed(ConsumerId("local", "other"), 1) is None
     last = log.last_committed(CONSUMER)
     assert last
-    assert (last.version, last.commit_metadata.step, last.commit_metadata.end) == (
+    assert (last.version, last.commit_metadata.number, last.commit_metadata.end) == (
         "2",
         2,
         commit_metadata(2, 20).end,
@@ -358,12 +358,12 @@ def test_the_watermark_of_a_table_is_that_of_its_newest_commit_that_reports_one(
     assert log.watermark() is None
     hourly(location, 0)
     assert log.watermark() is None
-    for step, watermark in ((1, 100), (2, 200), (3, None)):
+    for number, watermark in ((1, 100), (2, 200), (3, None)):
         hourly(
             location,
-            step,
-            user_metadata=commit_metadata(step, step, watermark=watermark).to_text(),
-            transaction=(str(CONSUMER), step),
+            number,
+            user_metadata=commit_metadata(number, number, watermark=watermark).to_text(),
+            transaction=(str(CONSUMER), number),
         )
     DeltaTable(str(location)).optimize.compact()
     assert log.watermark() == 200
@@ -378,15 +378,15 @@ def test_up_to_where_a_source_was_read_by_a_version_is_reported_by_the_newest_co
     )
     hourly(location, 0)
     assert log.fed(0) is None
-    for step, end in enumerate(checkpoints, start=1):
+    for number, end in enumerate(checkpoints, start=1):
         hourly(
             location,
-            step,
+            number,
             user_metadata=CommitMetadata(
-                consumer=CONSUMER, step=step, attempt=1, end=end
+                consumer=CONSUMER, number=number, attempt=1, end=end
             ).to_text(),
         )
-        hourly(location, step, user_metadata=commit_metadata(step, 10).to_text())
+        hourly(location, number, user_metadata=commit_metadata(number, 10).to_text())
     assert [log.fed(version) for version in range(1, 5)] == [
         checkpoints[0],
         checkpoints[0],
@@ -395,7 +395,9 @@ def test_up_to_where_a_source_was_read_by_a_version_is_reported_by_the_newest_co
     ]
 
 
-def test_a_step_whose_commit_was_cleaned_up_is_known_to_have_committed(location: Path) -> None:
+def test_an_execution_whose_commit_was_cleaned_up_is_known_to_have_committed(
+    location: Path,
+) -> None:
     hourly(
         location, 1, user_metadata=commit_metadata(1, 10).to_text(), transaction=(str(CONSUMER), 1)
     )
@@ -404,7 +406,7 @@ def test_a_step_whose_commit_was_cleaned_up_is_known_to_have_committed(location:
     forget(location, 0, 1)
     found = log_of(location).committed(CONSUMER, 1)
     assert found
-    assert (found.is_commit_metadata_lost, found.commit_metadata.step) == (True, 1)
+    assert (found.is_commit_metadata_lost, found.commit_metadata.number) == (True, 1)
     assert log_of(location).committed(CONSUMER, 2) is None
 
 
@@ -465,13 +467,13 @@ def test_nothing_readable_says_where_and_no_driver_internals(location: Path) -> 
     )
 )
 def test_looks_at_any_moment_find_each_commit_of_each_partition_once(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
+    tmp_path_factory: pytest.TempPathFactory, executions: list[tuple[str, int]]
 ) -> None:
     location = tmp_path_factory.mktemp("history") / "t"
     hourly(location, 0)
     captured = log_of(location).changes_after(None)
     found, seen = list(captured.events), captured.seen
-    for action, hour in steps:
+    for action, hour in executions:
         match action:
             case "append":
                 hourly(location, hour)

@@ -36,10 +36,10 @@ def staged(log: DeltaLog, name: str, *ids: int) -> str:
     return name
 
 
-def commit_metadata(step: int, attempt: int = 1) -> CommitMetadata:
+def commit_metadata(number: int, attempt: int = 1) -> CommitMetadata:
     return CommitMetadata(
         consumer=CONSUMER,
-        step=step,
+        number=number,
         attempt=attempt,
         execution_id=f"e{attempt}",
         end=Checkpoint(),
@@ -51,7 +51,7 @@ def ids(log: DeltaLog) -> list[int]:
     return sorted(DeltaTable(log.location).to_pyarrow_table()["id"].to_pylist())
 
 
-def test_a_folder_becomes_one_commit_that_reports_its_step_and_how_many_rows(
+def test_a_folder_becomes_one_commit_that_reports_its_execution_and_how_many_rows(
     tmp_path: Path,
 ) -> None:
     log = table_at(tmp_path)
@@ -70,12 +70,14 @@ def test_a_folder_becomes_one_commit_that_reports_its_step_and_how_many_rows(
     )
 
 
-def test_a_step_that_has_committed_takes_no_folder_nor_does_an_earlier_one(tmp_path: Path) -> None:
+def test_an_execution_that_has_committed_takes_no_folder_nor_does_an_earlier_one(
+    tmp_path: Path,
+) -> None:
     log = table_at(tmp_path)
     assert log.add_folder(staged(log, "a", 7), commit_metadata(2))
     assert [
-        log.add_folder(staged(log, name, 8), commit_metadata(step, attempt=2))
-        for name, step in (("b", 2), ("c", 1))
+        log.add_folder(staged(log, name, 8), commit_metadata(number, attempt=2))
+        for name, number in (("b", 2), ("c", 1))
     ] == [False, False]
     assert (ids(log), log.version) == ([1, 7], 1)
 
@@ -112,7 +114,7 @@ class Late(DeltaLog):
         return state
 
 
-def test_files_without_rows_are_left_out_and_the_step_has_its_commit(tmp_path: Path) -> None:
+def test_files_without_rows_are_left_out_and_the_execution_has_its_commit(tmp_path: Path) -> None:
     log = table_at(tmp_path)
     assert log.add_folder(staged(log, "a"), commit_metadata(1))
     assert (

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.governance.requests import (
-    Place,
     Searched,
     SubjectsRefusedError,
+    TaggedPath,
     out_of_reach,
     read_subjects,
     searched_tables,
@@ -150,12 +150,12 @@ def test_why_somebody_is_not_found_is_said() -> None:
     }
 
 
-def test_places_are_those_of_values() -> None:
+def test_paths_are_those_of_values() -> None:
     lake = Lake("shop", [SourceTable("a.people"), SourceTable("a.other")])
     tags = [tagged(f"a.people:{one.word}", reach=one) for one in Reach]
     tags += [tagged("a.people"), tagged("elsewhere:email"), tagged("a.people:$.email")]
     (found,) = searched_tables(lake, tags, {}, "_rescued")
-    assert found == Searched(table="a.people", places=(Place("personal", "email"),))
+    assert found == Searched(table="a.people", paths=(TaggedPath("personal", "email"),))
 
 
 def test_messages_state_and_refused_rows_are_searched_too() -> None:
@@ -190,9 +190,9 @@ def test_messages_state_and_refused_rows_are_searched_too() -> None:
     }
     assert {*several} == beside | {"shop.orders", "gold.plain"}
     assert several["gold.plain__quarantine"] == Searched(
-        table="gold.plain__quarantine", places=(Place("row:$.mail", "email"),), texts=("row",)
+        table="gold.plain__quarantine", paths=(TaggedPath("row:$.mail", "email"),), texts=("row",)
     )
-    messages = {(place.name, place.category) for place in several["shop.orders__changes"].places}
+    messages = {(path.name, path.category) for path in several["shop.orders__changes"].paths}
     assert messages == {
         ("value:$..mail", "email"),
         ("key:$..mail", "email"),
@@ -202,7 +202,7 @@ def test_messages_state_and_refused_rows_are_searched_too() -> None:
         ("value:$..name", "name"),
         ("key:$..name", "name"),
     }
-    assert {place.name for place in several["shop.orders__state"].places} == {
+    assert {path.name for path in several["shop.orders__state"].paths} == {
         "columns:$..mail",
         "columns:$..e_mail",
         "columns:$..name",

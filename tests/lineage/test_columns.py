@@ -30,7 +30,7 @@ COLUMNS = st.builds(
 
 
 @given(KINDS, KINDS, KINDS)
-def test_three_steps_have_the_same_kind_however_they_are_taken_together(
+def test_three_executions_have_the_same_kind_however_they_are_taken_together(
     a: Kind, b: Kind, c: Kind
 ) -> None:
     assert a.then(b).then(c) is a.then(b.then(c))
@@ -40,7 +40,7 @@ STEPS = st.tuples(KINDS, st.booleans())
 
 
 @given(STEPS, STEPS, STEPS)
-def test_three_steps_of_which_some_mask_are_the_same_however_they_are_taken_together(
+def test_three_executions_of_which_some_mask_are_the_same_however_they_are_taken_together(
     a: Taking, b: Taking, c: Taking
 ) -> None:
     assert after(after(a, b), c) == after(a, after(b, c))

@@ -23,7 +23,7 @@ Versions = dict[
 
 
 def meant(table: DeployedTable) -> Versions:
-    """What the messages mean, whatever came in which step."""
+    """What the messages mean, whatever came in which execution."""
     found = histories_of(_once(_changes(table)), COLUMNS, TRACKED)
     return {
         key: [_reported(one) for one in versions] for key, versions in found.items() if versions
@@ -54,8 +54,8 @@ def _changes(table: DeployedTable) -> Iterable[Change]:
 
 
 def _once(changes: Iterable[Change]) -> list[Change]:
-    """Each change as it was reported first: what a connector reports again after it was killed has the
-    same checkpoint in the log.
+    """Each change as it was reported first: what a connector reports again after it was killed has
+    the same checkpoint in the log.
     """
     first: dict[tuple[Any, ...], Change] = {}
     for change in sorted(

@@ -21,7 +21,7 @@ from tests.long.conftest import MINUTES
 from tests.long.databases import COLUMNS, Database, MariaDBShop, PostgresShop
 from tests.long.schema_changes import REPORTED, UNREPORTED, Statements
 from tests.long.writer import Writer
-from tests.support.chain import Chain, Place, chain
+from tests.support.chain import Chain, ChainFolders, chain
 from tests.support.deployed_table import DeployedTable
 from tests.support.logical_postgres import logical_postgres
 from tests.support.mariadb import MariaDB
@@ -53,8 +53,8 @@ class Trial:
         """Changes of the schema of each database, some kills, then tables are compared while the
         databases change on.
 
-        These are the ones of which something is unreported, and another one. Given back is what differs
-        that must not.
+        These are the ones of which something is unreported, and another one. Given back is what
+        differs that must not.
         """
         for database, writer in self.writers.items():
             for _ in range(SCHEMA_CHANGES):
@@ -162,9 +162,9 @@ def linked(
     spark_jars: Path,
 ) -> Iterator[Chain]:
     urls = {f"LAKECHIME_TEST_{database.name.upper()}": database.url for database in databases}
-    place = Place(tmp_path, stack_folder, spark_jars, stack_jars)
+    folders = ChainFolders(tmp_path, stack_folder, spark_jars, stack_jars)
     with chain(
-        place,
+        folders,
         "tests.long.lake",
         lambda kafka: {one.name: one.connector(kafka) for one in databases},
         **urls,
@@ -228,12 +228,12 @@ def wrong(trial: Trial, databases: list[Database]) -> Iterator[str]:
             for at in range(read[topic])
             if (topic, at) not in there
         )
-        reported, read_by_steps = table.reported(), table.read_by_steps()
-        if sum(read_by_steps.values()) != len(messages) or reported != {
-            step: read_by_steps[step] for step in reported
+        reported, read_by_executions = table.reported(), table.read_by_executions()
+        if sum(read_by_executions.values()) != len(messages) or reported != {
+            number: read_by_executions[number] for number in reported
         }:
             yield (
-                f"{table.name} had {len(messages)} messages, read {read_by_steps} and reported of "
+                f"{table.name} had {len(messages)} messages, read {read_by_executions} and reported of "
                 f"{reported}"
             )
     for database in databases:

@@ -28,15 +28,15 @@ KILLED_AT = (
     0.3,
     0.4,
     0.5,
-)  # of the time, each another step's run: what follows the last one is over before the last third
+)  # of the time, each another execution's run: what follows the last one is over before the last third
 MAX_BYTES = 6_000_000
 SAMPLE = 20
 SHOWN = 5  # of what is wrong
 
 
 class Lag(Background):
-    """How many events of those that were offered no completed step has reported of, by the part of the
-    time that has passed.
+    """How many events of those that were offered no completed execution has reported of, by the
+    part of the time that has passed.
     """
 
     def __init__(self, lake: EventLake, writer: Writer) -> None:
@@ -87,11 +87,11 @@ def test_the_lag_of_hundreds_of_types_does_not_grow_though_runs_are_killed(
                 )
                 await_found(
                     lambda before=completed: lag.completed > before,
-                    "another step is completed",
+                    "another execution is completed",
                     3_600,
                     writer.expect_health,
                 )
-                killed.append(lake.kill_in_mid_step())
+                killed.append(lake.kill_at_work())
                 completed = lag.completed
             await_found(
                 lambda: writer.is_through, "all lines are offered", 3_600, writer.expect_health

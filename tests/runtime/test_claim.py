@@ -91,7 +91,7 @@ def test_a_manual_run_of_a_day_claims_it_when_it_is_there_although_another_one_r
     with pytest.raises(NothingNewError):
         adopted(platform, subscription, "run-3", "2013-01-02")
     world.change(HIVE, table_format="HIVE", partition=["2013-01-02"])
-    assert adopted(platform, subscription, "run-4", "2013-01-02").step == 2
+    assert adopted(platform, subscription, "run-4", "2013-01-02").number == 2
 
 
 def test_a_key_that_is_run_before_its_partitions_are_there_still_fires_when_they_are(
@@ -109,10 +109,10 @@ def test_a_key_that_is_run_before_its_partitions_are_there_still_fires_when_they
         name="daily", trigger=trigger, target_levels=DAY, job="nightly", reads=("bronze.orders",)
     )
     world.change("bronze.orders", 1, partition=["2013-01-01"])
-    assert manual_run(platform, subscription, partition="2013-01-01").step == 1
+    assert manual_run(platform, subscription, partition="2013-01-01").number == 1
     assert not world.decide(subscription).fires
     world.change("bronze.rates", 1, partition=["2013-01-01"])
-    assert (one(world.fire(subscription)).step, len(world.fire(subscription))) == (2, 0)
+    assert (one(world.fire(subscription)).number, len(world.fire(subscription))) == (2, 0)
 
 
 @pytest.mark.parametrize("levels", [DAY, PartitionLevels()], ids=["a partition", "a plain job"])

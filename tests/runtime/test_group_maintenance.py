@@ -52,15 +52,15 @@ def stands(platform: Platform, name: str, version: int) -> None:
     )
 
 
-def commits(platform: Platform, name: str, steps: int = 3) -> None:
-    """So many steps write a type's table."""
+def commits(platform: Platform, name: str, executions: int = 3) -> None:
+    """So many executions write a type's table."""
     consumer, uid = (
         ConsumerId(platform.ledger.deployment, "shop", name),
         str(platform.log(EVENTS).uid),
     )
     written = [
-        CommitMetadata(consumer=consumer, step=step, attempt=1, end=Checkpoint())
-        for step in range(1, steps + 1)
+        CommitMetadata(consumer=consumer, number=number, attempt=1, end=Checkpoint())
+        for number in range(1, executions + 1)
     ]
     for commit_metadata in written:
         location = platform.location(f"shop.{name}")
@@ -68,11 +68,17 @@ def commits(platform: Platform, name: str, steps: int = 3) -> None:
             Path(location),
             rows((None, 1, 1, "x")),
             user_metadata=commit_metadata.to_text(),
-            transaction=(commit_metadata.txn_app_id, commit_metadata.step),
+            transaction=(commit_metadata.txn_app_id, commit_metadata.number),
         )
-    held = Committed(version=SnapshotId(str(steps - 1)), commit_metadata=written[-1])
+    held = Committed(version=SnapshotId(str(executions - 1)), commit_metadata=written[-1])
     result = TypeResult(
-        type=name, table=f"shop.{name}", start=-1, end=3, rows=steps, written=steps, commits=(held,)
+        type=name,
+        table=f"shop.{name}",
+        start=-1,
+        end=3,
+        rows=executions,
+        written=executions,
+        commits=(held,),
     )
     complete_types(event_types(platform), f"e-{name}", result, uid=uid)
 

@@ -58,13 +58,13 @@ def leave(platform: Platform, due_ts: int) -> None:
 def ask(platform: Platform) -> None:
     """A replay of a type that has a table."""
     learn(event_types(platform))
-    complete(event_types(platform), "e1", result(1, step=1))
+    complete(event_types(platform), "e1", result(1, number=1))
     event_requests(platform).ask(
         "shop.buy", RequestKind.REPLAY, By(who="me", reason="prices matter")
     )
 
 
-def test_events_that_a_step_left_are_reported_before_and_when_they_are_due(
+def test_events_that_an_execution_left_are_reported_before_and_when_they_are_due(
     world: World, platform: Platform
 ) -> None:
     leave(platform, LATER)

@@ -107,7 +107,7 @@ def test_a_consumer_that_reads_the_table_whole_needs_only_what_it_has_pinned(
     assert read_by(platform, "gold.whole") == Reader(name="gold.whole", since=since, unread=since)
 
 
-def test_while_a_consumer_is_held_nothing_is_touched(platform: Platform) -> None:
+def test_while_a_consumer_is_blocked_nothing_is_touched(platform: Platform) -> None:
     add_rows(platform)
     add_rows(platform)
     (looked,) = look(platform, LAKE, ORDERS)

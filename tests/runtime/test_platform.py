@@ -69,7 +69,7 @@ def commit(
         data,
         partition_by=["day"],
         user_metadata=commit_metadata.to_text(),
-        transaction=(commit_metadata.txn_app_id, commit_metadata.step),
+        transaction=(commit_metadata.txn_app_id, commit_metadata.number),
     )
 
 
@@ -104,14 +104,14 @@ def hourly(late: str, **tags: str) -> Subscription:
     )
 
 
-def of_orders(step: int, **facts: object) -> CommitMetadata:
+def of_orders(number: int, **facts: object) -> CommitMetadata:
     """What the table's commit says in an execution."""
     return CommitMetadata(
         consumer=ConsumerId("test", "shop.orders"),
-        step=step,
+        number=number,
         attempt=1,
         end=Checkpoint(),
-        execution_id=f"e{step}",
+        execution_id=f"e{number}",
         facts=facts,
     )
 
@@ -143,7 +143,7 @@ def test_a_late_change_of_a_complete_hour_fires_again_for_that_hour(
     )
     (again,) = world.fire(refire)
     (event,) = RunningExecution(platform, refire, again).events
-    assert (again.step, event.event.partition, event.event.tags["late"]) == (
+    assert (again.number, event.event.partition, event.event.tags["late"]) == (
         2,
         ("2013-05-01", 4),
         "7",

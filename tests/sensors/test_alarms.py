@@ -90,7 +90,10 @@ def test_an_alarm_that_grows_is_sent_and_one_that_only_counts_on_is_not(
     watching: Watching, webhook: Webhook, lakechime: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKECHIME_ALARMS", webhook.url)
-    late, quiet = "orders has been at one step for 0:37:00", "west reported nothing for 1:00:00"
+    late, quiet = (
+        "orders has been at one execution for 0:37:00",
+        "west reported nothing for 1:00:00",
+    )
     later = late.replace("37", "49")
     reported = [
         (False, late, "WARN"),
@@ -209,7 +212,7 @@ def test_checks_of_a_table_that_fail_for_one_reason_are_one_alarm_and_recover_as
         (ValueError("jane@example.com"), ""),
     ],
 )
-def test_of_a_table_that_is_held_it_is_reported_why_and_of_other_errors_nothing_that_may_be_of_rows(
+def test_of_a_table_that_is_blocked_it_is_reported_why_and_of_other_errors_nothing_that_may_be_of_rows(
     watching: Watching,
     webhook: Webhook,
     monkeypatch: pytest.MonkeyPatch,

@@ -111,7 +111,7 @@ def test_a_group_or_a_stream_of_which_a_person_wants_something_fires_though_no_e
     (first,) = tick_of(platform, sweep, NoRuns()).launches
     platform.ledger.complete(first, None)
     (second,) = tick_of(platform, sweep, NoRuns()).launches
-    assert (second.step, second.reason) == (2, "request 1: what was refused is parsed again")
+    assert (second.number, second.reason) == (2, "request 1: what was refused is parsed again")
     requests.close(second.execution_id, RequestDone(request_id=1))
     platform.ledger.complete(second, None)
     assert tick_of(platform, sweep, NoRuns()).launches == ()
@@ -232,7 +232,9 @@ def test_a_subscription_that_was_put_back_is_decided_although_nobody_reported_th
     )
     with writing(world.engine) as connection:
         connection.execute(sa.delete(lc_intervention))
-    assert [execution.step for execution in tick_of(platform, sweep, AllSucceed()).launches] == [2]
+    assert [execution.number for execution in tick_of(platform, sweep, AllSucceed()).launches] == [
+        2
+    ]
 
 
 def test_a_target_that_cannot_be_read_hinders_no_other_subscription(

@@ -61,7 +61,7 @@ def commit(platform: Platform, execution: Execution) -> None:
     """What the run of an attempt commits to the target."""
     commit_metadata = CommitMetadata(
         consumer=execution.consumer,
-        step=execution.step,
+        number=execution.number,
         attempt=execution.attempt,
         end=execution.end,
     )
@@ -70,7 +70,7 @@ def commit(platform: Platform, execution: Execution) -> None:
     write(
         location,
         rows((None, None, 1, "a")),
-        transaction=(commit_metadata.txn_app_id, commit_metadata.step),
+        transaction=(commit_metadata.txn_app_id, commit_metadata.number),
         user_metadata=commit_metadata.to_text(),
     )
 

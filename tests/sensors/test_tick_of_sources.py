@@ -142,7 +142,7 @@ def test_a_claim_that_its_limit_cut_is_followed_at_once_whatever_the_pace(
     )
 
 
-def test_a_file_that_shrank_holds_the_consumer_until_a_person_resumes(
+def test_a_file_that_shrank_blocks_the_consumer_until_a_person_resumes(
     world: World, platform: Platform, runs: ReportedRuns, folder: Path
 ) -> None:
     subscription = a_source(folder)

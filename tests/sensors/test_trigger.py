@@ -185,7 +185,7 @@ def test_a_tick_that_has_nothing_to_ask_of_dagster_does_not_open_its_instance(
     assert asset.tick().skip_message == "nothing new in bronze.orders"
 
 
-def test_a_reexecution_of_a_completed_step_ends_with_the_command_that_replays(
+def test_a_reexecution_of_a_completed_execution_ends_with_the_command_that_replays(
     asset: Location, body: Body
 ) -> None:
     asset.change(1)

@@ -36,7 +36,7 @@ def after(
     by: Sequence[str | None] = (),
     is_rebuild: bool = False,
 ) -> tuple[KnownType, list[Reported]]:
-    """What is known after a step, and what it broke."""
+    """What is known after an execution, and what it broke."""
     who = [*by, *[None] * (len(texts) - len(by))]
     one = learned(
         known,

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from lakechime_dagster.silver.results import Part, planned
 
 
-def test_types_that_are_not_far_behind_their_group_share_one_part_that_ends_with_the_step():
+def test_types_that_are_not_far_behind_their_group_share_one_part_that_ends_with_the_execution():
     plan = planned({"a": 90, "b": 100, "new": 100}, group=100, end=103, max_catchup=10)
     assert plan.shared == Part(starts={"a": 90, "b": 100, "new": 100}, end=103)
     assert plan.behind is None
 
 
-def test_a_type_that_is_far_behind_is_read_apart_by_a_part_that_is_bounded_and_longer_than_the_step():
+def test_a_type_that_is_far_behind_is_read_apart_by_a_part_that_is_bounded_and_longer_than_the_execution():
     plan = planned({"a": 89, "b": 100}, group=100, end=103, max_catchup=10)
     assert plan.shared.starts == {"b": 100}
     assert plan.behind == Part(starts={"a": 89}, end=102)

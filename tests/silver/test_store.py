@@ -104,14 +104,14 @@ def test_a_checkpoint_moves_with_a_commit_or_past_what_held_nothing_and_never_ba
     types: SqlEventTypes,
 ) -> None:
     learn(types)
-    steps: list[tuple[TypeResult, str, TypeCheckpoint]] = [
-        (result(5, step=1), "u", TypeCheckpoint(uid="u", version=5, commits=1)),
-        (result(4, step=1), "u", TypeCheckpoint(uid="u", version=5, commits=1)),
+    executions: list[tuple[TypeResult, str, TypeCheckpoint]] = [
+        (result(5, number=1), "u", TypeCheckpoint(uid="u", version=5, commits=1)),
+        (result(4, number=1), "u", TypeCheckpoint(uid="u", version=5, commits=1)),
         (result(4), "u", TypeCheckpoint(uid="u", version=5, commits=1)),
         (result(7, rows=0), "u", TypeCheckpoint(uid="u", version=7, commits=1)),
         (result(0, rows=0), "another", TypeCheckpoint(uid="another", version=0, commits=1)),
     ]
-    for number, (one, uid, expected) in enumerate(steps):
+    for number, (one, uid, expected) in enumerate(executions):
         complete(types, f"e{number}", one, uid=uid)
         assert checkpoint(types) == expected
 
@@ -136,7 +136,7 @@ def test_a_type_that_failed_keeps_its_checkpoint_and_is_due_after_a_pause(
     assert (types.retry("shop", ["buy"]), types.left("shop")[0].is_due) == (["buy"], True)
     complete(types, "f3", result(5, error="no room"))  # which was under way
     assert types.left("shop")[0].due_ts <= measures(types).now + 60_000
-    complete(types, "e2", result(5, step=1))
+    complete(types, "e2", result(5, number=1))
     known = types.types("shop")["buy"]
     assert (known.failures, known.due_ts, known.error) == (0, 0, "")
 
@@ -145,7 +145,7 @@ def test_what_catches_up_moves_to_the_end_of_its_part_and_stays_late(types: SqlE
     learn(types)
     complete(types, "e1", replace(result(5, error="no room"), written=0, rows=0, left=9))
     since = measured(types).behind_ts
-    complete(types, "e2", replace(result(3, step=1), due_ts=1))
+    complete(types, "e2", replace(result(3, number=1), due_ts=1))
     now = measured(types)
     assert (checkpoint(types).version, types.left("shop")[0].is_due, now.behind, now.behind_ts) == (
         3,
@@ -153,7 +153,7 @@ def test_what_catches_up_moves_to_the_end_of_its_part_and_stays_late(types: SqlE
         9,
         since,
     )
-    complete(types, "e3", result(5, step=2))
+    complete(types, "e3", result(5, number=2))
     assert (types.left("shop"), measured(types).behind_ts) == ([], None)
 
 
@@ -165,7 +165,7 @@ def test_events_that_wait_for_a_table_are_known_to_the_next_execution(types: Sql
         TypeResult(type="buy", table=BUY, start=2, end=2, rows=4, pending=4, waits=TYPE_CAP),
     )
     assert (types.types("shop")["buy"].pending, types.types("shop")["buy"].waits) == (4, TYPE_CAP)
-    complete(types, "e2", result(3, step=1))
+    complete(types, "e2", result(3, number=1))
     assert (types.types("shop")["buy"].pending, types.types("shop")["buy"].waits) == (0, "")
 
 
@@ -207,7 +207,7 @@ def turned(types: SqlEventTypes) -> SqlEventTypes:
     """
     learn(types)
     learn(types, prototype(a="x"))
-    complete(types, "e0", result(3, step=1))
+    complete(types, "e0", result(3, number=1))
     return types
 
 
@@ -223,7 +223,7 @@ def test_the_schema_of_a_rebuild_holds_with_the_commit_of_its_table(turned: SqlE
         turned.learn("shop", [rebuild]) == turned.learn("shop", [rebuild]) == {"buy": 3}
     )  # of two attempts
     assert columns(turned) == before
-    complete(turned, "e1", replace(result(4, step=2), schema_version=3))
+    complete(turned, "e1", replace(result(4, number=2), schema_version=3))
     assert columns(turned) == (3, ["a string", "a__v_long long"])
     assert turned.breaks("shop", "buy")[-1].breaking.how is Broke.REBUILT
     with pytest.raises(
@@ -277,7 +277,7 @@ def test_all_that_is_known_of_a_type_moves_with_it(
 ) -> None:
     learn(types)
     learn(types, name="sell")
-    complete(types, "e0", result(3, step=1))
+    complete(types, "e0", result(3, number=1))
     hints = Hints(types.engine, "test")
     hints.add("game", Hint(type="buy", of="/a", says="double"), ME)
     asked, before, kept = (
@@ -304,7 +304,7 @@ def test_all_that_is_known_of_a_type_moves_with_it(
 def test_an_execution_of_the_former_group_finds_its_type_gone(types: SqlEventTypes) -> None:
     known = learn(types)
     types.register(checked_groups(GAME, [SHOP, VIP]))
-    complete(types, "e1", result(9, step=2))
+    complete(types, "e1", result(9, number=2))
     assert (types.types("vip")["buy"].checkpoint, types.types("shop")) == (known.checkpoint, {})
     with pytest.raises(ConsumerConflictError, match="shop: buy is of another group by now"):
         types.learn("shop", [learning(known, prototype(b=1))])

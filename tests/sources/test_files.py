@@ -109,7 +109,7 @@ WRITES = st.lists(
 
 
 @given(WRITES, st.none() | st.integers(1, 9), st.data())
-def test_files_that_grow_in_any_steps_of_any_limit_give_each_whole_line_once(
+def test_files_that_grow_in_any_executions_of_any_limit_give_each_whole_line_once(
     writes: list[tuple[str, bytes]], limit: int | None, data: st.DataObject
 ) -> None:
     with TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Kafka topics as a source: offsets, findings, limits of a step."""
+"""Kafka topics as a source: offsets, findings, limits of an execution."""
 
 import gc
 from collections.abc import Iterator, Mapping
@@ -130,7 +130,7 @@ def test_a_topic_that_was_deleted_and_recreated_is_a_finding_with_both_ids(topic
 
 
 @pytest.mark.services
-def test_a_step_takes_of_each_partition_by_what_it_holds(topics: Topics) -> None:
+def test_an_execution_takes_of_each_partition_by_what_it_holds(topics: Topics) -> None:
     topics.create("orders", 2)
     topics.send("orders", *"abcdefgh")
     topics.send("orders", *"ij", partition=1)
@@ -271,7 +271,7 @@ Ends = Mapping[str, Mapping[int, int]]  # by topic and partition
 
 
 def looked(checkpoint: KafkaOffsets, ends: Ends, limit: int | None, *, first: int = 0) -> Poll:
-    """What a step finds of topics that hold the offsets from `first` to their ends."""
+    """What an execution finds of topics that hold the offsets from `first` to their ends."""
     source = KafkaTopic("orders.*", bootstrap="broker:9092", heartbeats="beats", max_offsets=limit)
     spans = {
         name: {number: (first, end) for number, end in parts.items()}
@@ -320,7 +320,7 @@ GROWTH = st.lists(
 
 
 @given(GROWTH, st.integers(1, 40))
-def test_steps_of_any_limit_give_each_offset_once_and_heartbeats_last(
+def test_executions_of_any_limit_give_each_offset_once_and_heartbeats_last(
     growth: list[tuple[tuple[str, int], int]], limit: int
 ) -> None:
     ends: dict[tuple[str, int], int] = {}

@@ -1,5 +1,5 @@
-"""Law 13: a step of a consumer commits at most once, and the log says afterwards whose commit it
-is.
+"""Law 13: an execution of a consumer commits at most once, and the log says afterwards whose commit
+it is.
 """
 
 from dataclasses import replace
@@ -35,12 +35,12 @@ pytestmark = pytest.mark.spark
 CONSUMER = ConsumerId("test", "silver.t", 'it\'s "quoted"')
 
 
-def make_commit_metadata(step: int, attempt: int = 1, **fields: Any) -> CommitMetadata:
+def make_commit_metadata(number: int, attempt: int = 1, **fields: Any) -> CommitMetadata:
     values = {
-        "end": Checkpoint(position=Position(0, 10 * step + attempt)),
-        "execution_id": f"e{step}",
+        "end": Checkpoint(position=Position(0, 10 * number + attempt)),
+        "execution_id": f"e{number}",
     } | fields
-    return CommitMetadata(consumer=CONSUMER, step=step, attempt=attempt, **values)
+    return CommitMetadata(consumer=CONSUMER, number=number, attempt=attempt, **values)
 
 
 @pytest.fixture
@@ -80,10 +80,10 @@ def test_every_kind_of_write_carries_the_commit_metadata_and_leaves_no_conf_behi
         lambda: replace_all(frame(spark, (5, "a", "all")), target),
     ]
     seen = []
-    for step, write in enumerate(writes, start=1):
-        found = commit(spark, target, make_commit_metadata(step), lambda write=write: write)
+    for number, write in enumerate(writes, start=1):
+        found = commit(spark, target, make_commit_metadata(number), lambda write=write: write)
         assert found is not None
-        assert (found.commit_metadata, found.version) == (make_commit_metadata(step), str(step))
+        assert (found.commit_metadata, found.version) == (make_commit_metadata(number), str(number))
         seen.append(read_rows(target.location))
     assert seen == [
         [(1, "a", "x"), (2, "b", "x"), (3, "it's", "x")],
@@ -123,7 +123,7 @@ def test_a_zombie_that_writes_after_its_successor_is_skipped_and_reported_so(
             spark,
             target,
             zombie,
-            lambda: pytest.fail("a step that has committed is not prepared again"),
+            lambda: pytest.fail("an execution that has committed is not prepared again"),
         )
         == found
     )
@@ -139,7 +139,7 @@ def test_an_attempt_whose_consumer_has_moved_on_is_refused(
         make_commit_metadata(2),
         lambda: lambda: append(frame(spark, (1, "a", "x")), target),
     )
-    with pytest.raises(ConsumerConflictError, match="its consumer has committed step 2"):
+    with pytest.raises(ConsumerConflictError, match="its consumer has committed execution 2"):
         commit(
             spark,
             target,
@@ -153,10 +153,10 @@ def test_with_a_transaction_per_attempt_the_zombie_would_double_the_rows(
     spark: SparkSession, target: Target
 ) -> None:
     """The broken twin of law 13: what the check above would see if the transaction's version were
-    not the step.
+    not the execution.
     """
     for attempt in (1, 2):
-        twin = replace(make_commit_metadata(1), step=10 + attempt)
+        twin = replace(make_commit_metadata(1), number=10 + attempt)
         with as_commit_of(spark, twin):
             append(frame(spark, (1, "a", "x")), target)
     assert read_rows(target.location) == [(1, "a", "x"), (1, "a", "x")]

@@ -36,7 +36,7 @@ def subscription(spark: SparkSession, tmp_path: Path, source: Source) -> Subscri
 
 @pytest.fixture
 def begun(subscription: Subscription, source: Source) -> Subscription:
-    """The subscription after its first step."""
+    """The subscription after its first execution."""
     source.write((1, "a"))
     subscription.run()
     return subscription
@@ -144,7 +144,7 @@ def test_an_attempt_that_another_one_overtakes_adds_nothing(
         keys=("k",),
     )
     other = CommitMetadata(
-        consumer=begun.consumer, step=2, attempt=2, execution_id="e2", end=Checkpoint()
+        consumer=begun.consumer, number=2, attempt=2, execution_id="e2", end=Checkpoint()
     )
     meanwhile(
         monkeypatch,

@@ -236,7 +236,7 @@ def laid_out(spark: SparkSession, folder: Path) -> Target:
 
 
 def merge_here_and_there(spark: SparkSession, target: Target) -> None:
-    """What a step does that changes a row of each file."""
+    """What an execution does that changes a row of each file."""
     changes = spark.createDataFrame(
         [(n * 200 + 7, "new", "U") for n in range(8)], f"id BIGINT, text STRING, {OPERATION} STRING"
     )

@@ -27,7 +27,7 @@ def found(row: Any, *names: str, texts: tuple[str, ...] = ()) -> set[tuple[int, 
     return {(one["at"], one["value"]) for batch in several for one in batch.to_pylist()}
 
 
-def test_places_are_fields_elements_and_texts_within_texts() -> None:
+def test_paths_are_fields_elements_and_texts_within_texts() -> None:
     reported = {
         "to": [{"email": "a"}, {"email": "b"}],
         "from": {"email": "c"},

@@ -16,7 +16,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import TableUnreadableError
-from lakechime_dagster.governance.requests import Place, Searched, Subject, searched_tables
+from lakechime_dagster.governance.requests import Searched, Subject, TaggedPath, searched_tables
 from lakechime_dagster.governance.spark_search import NOBODY, Match, keys_frame, matches
 from lakechime_dagster.governance.tags import Reach, Tagged, declared_tags
 from lakechime_dagster.spark.session import session_confs
@@ -38,14 +38,14 @@ def subject(line: int, **values: str) -> Subject:
 def found(
     spark: SparkSession,
     location: str | Path,
-    places: dict[str, str],
+    paths: dict[str, str],
     *several: Subject,
     **options: Any,
 ) -> list[Match]:
     """The matches in a table."""
     one = Searched(
         table="t",
-        places=tuple(Place(name, category) for name, category in places.items()),
+        paths=tuple(TaggedPath(name, category) for name, category in paths.items()),
         **options,
     )
     return sorted(
@@ -71,7 +71,7 @@ def test_a_row_is_found_by_columns_of_any_type_once_for_each_subject(
         {"id": 18, "email": None, "mails": None, "who": None},
     ]
     write_deltalake(tmp_path / "t", pa.Table.from_pylist(rows))
-    places = {
+    paths = {
         "Email": "email",
         "mails": "email",
         "who.all.mail": "email",
@@ -89,7 +89,7 @@ def test_a_row_is_found_by_columns_of_any_type_once_for_each_subject(
         (2, ("who.all.mail", "id"), rows[0]),
         (3, ("id",), rows[1]),
     ]
-    assert shown(found(spark, tmp_path / "t", places, *asked)) == expected
+    assert shown(found(spark, tmp_path / "t", paths, *asked)) == expected
 
 
 def test_addresses_are_found_in_small_letters_too_and_other_values_only_as_they_are(
@@ -144,11 +144,11 @@ def test_a_person_is_found_in_messages_history_state_and_refused_changes(
         Tagged(ref=ref, category=one, reach=Reach.PERSONAL, path=(ref,))
         for ref, one in declared_tags(lake).items()
     ]
-    places = {one.table: one for one in searched_tables(lake, tags, {}, "_rescued")}
+    paths = {one.table: one for one in searched_tables(lake, tags, {}, "_rescued")}
     keys = keys_frame(spark, [subject(1, name="Xanthippe"), subject(2, name="Nobody")])
     reported = {
         name: list(matches(keys, one, f"{tmp_path}/{name.replace('.', '/')}"))
-        for name, one in places.items()
+        for name, one in paths.items()
     }
     rows = {
         name: [json.loads(one.row) for one in matched if one.subject != NOBODY]
@@ -209,14 +209,14 @@ def test_no_value_of_anybody_is_in_a_plan_a_log_or_a_message(
         {"id": 1, "email": "Yolanda", "payload": "{"},
     ]
     write_deltalake(tmp_path / "t", pa.Table.from_pylist(rows))
-    places = {"email": "email", "id": "customer", "payload:$.to": "email"}
+    paths = {"email": "email", "id": "customer", "payload:$.to": "email"}
     asked = [subject(1, email="Xanthippe", customer="47110815"), subject(2, customer="Zenobia")]
     caplog.set_level(logging.DEBUG)
     with (
         event_log(spark, tmp_path / "events"),
         session_confs(spark, {"spark.sql.ui.explainMode": "extended"}),
     ):
-        assert len(found(spark, tmp_path / "t", places, *asked, texts=("payload",))) == 2
+        assert len(found(spark, tmp_path / "t", paths, *asked, texts=("payload",))) == 2
     said = capfd.readouterr()
     log = "".join(one.read_text() for one in (tmp_path / "events").rglob("*") if one.is_file())
     assert "SparkListenerSQLExecutionStart" in log

@@ -29,7 +29,7 @@ def test_rows_that_differ_by_a_microsecond_are_both_kept(
         )
         commit_metadata = CommitMetadata(
             consumer=ConsumerId("test", "subscription"),
-            step=1,
+            number=1,
             attempt=attempt,
             end=Checkpoint(position=Position(0, 1)),
         )

@@ -94,8 +94,8 @@ def change(flights: Source, weather: Source, key: int, action: tuple[Any, ...]) 
 def test_increments_in_every_mode_end_where_a_computation_of_everything_ends(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A history drawn again on each run; `--randomly-seed=N`, N as printed above the tests, draws it
-    again.
+    """A history drawn again on each run; `--randomly-seed=N`, N as printed above the tests, draws
+    it again.
 
     What is wanted of a table is few values first, which are literals of a plan, and then too many
     for that.
@@ -409,8 +409,8 @@ def test_an_input_that_the_consumer_has_not_read_before_is_added_to_what_it_wrot
         {"flights": flights, "more": more},
         sql="SELECT k FROM flights UNION ALL SELECT k FROM more",
     )
-    both.step, both.checkpoint, both.position = (
-        subscription.step,
+    both.number, both.checkpoint, both.position = (
+        subscription.number,
         subscription.checkpoint,
         subscription.position,
     )

@@ -20,10 +20,10 @@ def test_a_target_without_keys_is_replaced_when_its_consumer_was_put_back_by_som
     flights = flights_source(tmp_path)
     subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights)
     subscription.run()
-    place, position = subscription.checkpoint, subscription.position
+    checkpoint, position = subscription.checkpoint, subscription.position
     flights.write((DAYS[2], 3, "EWR", 9))
     subscription.run()
-    subscription.checkpoint, subscription.position = place, position
+    subscription.checkpoint, subscription.position = checkpoint, position
     flights.write((DAYS[2], 4, "EWR", 9))
     again = balanced(subscription.run())
     assert (again.replaced, again.counts.inserted) == (True, 1)
@@ -66,15 +66,15 @@ def test_single_commits_that_are_read_again_from_between_are_refused_with_what_t
     assert sorted(row[1] for row in subscription.rows) == [11, 12]
 
 
-def single_commits(spark: SparkSession, folder: Path, steps: list[set[int]]) -> Subscription:
-    """A consumer without keys that has read these commits alone, a set a step; the commit of a
-    version wrote the row 10 + version.
+def single_commits(spark: SparkSession, folder: Path, executions: list[set[int]]) -> Subscription:
+    """A consumer without keys that has read these commits alone, a set an execution; the commit of
+    a version wrote the row 10 + version.
     """
     flights = flights_source(folder)
     for version in (1, 2, 3):
         flights.write((DAYS[2], 10 + version, "EWR", 9))
     subscription = make_subscription(spark, folder, {"flights": flights}, lambda flights: flights)
-    for versions in steps:
+    for versions in executions:
         subscription.only = {"flights": versions}
         subscription.run()
         flights.write((DAYS[0], 99, "SFO", 1))  # matches nothing

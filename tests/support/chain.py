@@ -37,7 +37,7 @@ class Chain:
     connectors: tuple[str, ...]
     running: DagsterDev
     warm: WarmHost
-    place: "Place"
+    folders: "ChainFolders"
     killed: list[str] = field(default_factory=list)  # runs, or their Spark
 
     def kill_connect(self) -> None:
@@ -64,7 +64,7 @@ class Chain:
         if file is not None and file.jvm_pid:
             with suppress(ProcessLookupError):
                 os.kill(file.jvm_pid, signal.SIGKILL)
-        self.warm = start_warm_driver(self.place.spark, self.running.home, self.place.jars)
+        self.warm = start_warm_driver(self.folders.spark, self.running.home, self.folders.jars)
         self.killed.append(run_id)
 
     def location(self, table: str) -> str:
@@ -96,7 +96,7 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class Place:
+class ChainFolders:
     """Where a chain runs.
 
     Attributes:
@@ -116,7 +116,7 @@ class Place:
 
 @contextmanager
 def chain(
-    place: Place,
+    folders: ChainFolders,
     module: str,
     connectors: Callable[[str], Mapping[str, Mapping[str, str]]],
     **wishes: str,
@@ -124,13 +124,13 @@ def chain(
     """A running chain, of which nothing is left afterwards.
 
     Args:
-        place: Where.
+        folders: Where it runs.
         module: The code location, which has a `lake`.
         connectors: By name the settings of those that Connect runs, given the address of the
             broker.
         wishes: More of the environment of the code location.
     """
-    home, port, java = place.home, free_port(), find_java()
+    home, port, java = folders.home, free_port(), find_java()
     file = REPOSITORY / f"{module.replace('.', '/')}.py"
     python_file = (
         f"relative_path: '{file}', working_directory: '{REPOSITORY}', location_name: followed"
@@ -139,20 +139,24 @@ def chain(
     address = f"127.0.0.1:{port}"
     wishes |= {
         "LAKECHIME_LAKE": f"{module}:lake",
-        "LAKECHIME_SPARK_DRIVER": place.spark.driver,
-        "LAKECHIME_SPARK_JARS": str(place.jars),
-        "LAKECHIME_SPARK_MEMORY": place.spark.memory,
-        "LAKECHIME_SPARK_CONF": json.dumps(place.spark.conf),
+        "LAKECHIME_SPARK_DRIVER": folders.spark.driver,
+        "LAKECHIME_SPARK_JARS": str(folders.jars),
+        "LAKECHIME_SPARK_MEMORY": folders.spark.memory,
+        "LAKECHIME_SPARK_CONF": json.dumps(folders.spark.conf),
         KAFKA: address,
     }
     command = [*program("dagster"), "dev", "-w", str(home / "workspace.yaml")]
     found = connectors(address)
-    warm, there = start_warm_driver(place.spark, home, place.jars), None
+    warm, there = start_warm_driver(folders.spark, home, folders.jars), None
     try:
         with (
-            kafka_broker(place.folder / "chain-kafka", place.stack_jars, java, port) as broker,
+            kafka_broker(folders.folder / "chain-kafka", folders.stack_jars, java, port) as broker,
             connect_worker(
-                place.folder / "chain-connect", place.stack_jars, java, address, connectors=found
+                folders.folder / "chain-connect",
+                folders.stack_jars,
+                java,
+                address,
+                connectors=found,
             ) as connect,
             dagster_dev("dagster-dev", command, home, {"followed"}, home, **wishes) as running,
         ):
@@ -163,7 +167,7 @@ def chain(
                 tuple(found),
                 running,
                 warm,
-                place,
+                folders,
             )
             yield there
     finally:

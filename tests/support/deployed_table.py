@@ -41,7 +41,7 @@ class DeployedTable:
         return read(self.chain.location(self.bronze))
 
     def reported(self) -> dict[int, int]:
-        """By step how many messages its run says that it counted, by what became of each."""
+        """By execution how many messages its run says that it counted, by what became of each."""
         found = self.chain.running.instance.fetch_materializations(
             dg.AssetKey(self.name.split(".")), limit=1000
         ).records
@@ -57,15 +57,15 @@ class DeployedTable:
             if re.fullmatch(r"events (?!consumed$).+", name)
         }
         return {
-            int(str(metadata["step"].value)): sum(
+            int(str(metadata["number"].value)): sum(
                 int(str(metadata[name].value)) for name in counts & metadata.keys()
             )
             for metadata in said
             if counts & metadata.keys()
         }
 
-    def read_by_steps(self) -> dict[int, int]:
-        """By step how many messages lie in the range that its commit names."""
+    def read_by_executions(self) -> dict[int, int]:
+        """By execution how many messages lie in the range that its commit names."""
         reported = {
             commit["version"]: commit["operationMetrics"] for commit in self._commits(self.bronze)
         }
@@ -78,12 +78,12 @@ class DeployedTable:
             for commit in self._commits(self.name)
             if "userMetadata" in commit
         ]
-        ends = {one["step"]: int(one["end"]["sources"][self.bronze][1]) for one in kept}
-        steps = sorted(ends)
-        starts = dict(zip(steps, [-1, *(ends[step] for step in steps)], strict=False))
+        ends = {one["number"]: int(one["end"]["sources"][self.bronze][1]) for one in kept}
+        executions = sorted(ends)
+        starts = dict(zip(executions, [-1, *(ends[number] for number in executions)], strict=False))
         return {
-            step: sum(rows[version] for version in range(starts[step] + 1, ends[step] + 1))
-            for step in steps
+            number: sum(rows[version] for version in range(starts[number] + 1, ends[number] + 1))
+            for number in executions
         }
 
     def refused(self) -> list[dict[str, Any]]:

@@ -20,7 +20,9 @@ from tests.support.struck import kill_run
 
 MODULE = "tests.support.event_module"
 FOLDER = "LAKECHIME_TEST_FOLDER"  # the variable that holds the folder of the events
-MAX_BYTES = "LAKECHIME_TEST_MAX_BYTES"  # and the one that holds how much of them one step takes
+MAX_BYTES = (
+    "LAKECHIME_TEST_MAX_BYTES"  # and the one that holds how much of them one execution takes
+)
 BRONZE, GROUP, OTHER = "game.events", "play", "game_other"
 
 
@@ -49,11 +51,11 @@ class EventLake:
             for name, known in self.repository.types(group).items()
         }
 
-    def kill_in_mid_step(self) -> str:
+    def kill_at_work(self) -> str:
         """A run of the group, when the first of its tables are written: the next one that
         begins.
         """
-        # the commits of a step come after one another, so that some of a step are there while
+        # the commits of an execution come after one another, so that some of an execution are there while
         # others are not
         before: list[int] = []
 
@@ -98,8 +100,8 @@ class EventLake:
 
 @contextmanager
 def event_lake(home: Path, drift: Drift, jars: Path, max_bytes: int) -> Iterator[EventLake]:
-    """The lake of `event_module`, of which a step takes so much, run by `lakechime dev`; nothing of
-    it is left afterwards.
+    """The lake of `event_module`, of which an execution takes so much, run by `lakechime dev`;
+    nothing of it is left afterwards.
     """
     prepared = Prepared.of(drift, home)
     wishes = {

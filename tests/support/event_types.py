@@ -72,18 +72,18 @@ def complete(
         types.complete(connection, group, execution, GroupResult(types=results, **more), uid)  # type: ignore[arg-type]
 
 
-def committed(step: int, name: str = "buy", version: str = "1") -> Committed:
+def committed(number: int, name: str = "buy", version: str = "1") -> Committed:
     metadata = CommitMetadata(
-        consumer=ConsumerId("test", "shop", name), step=step, attempt=1, end=Checkpoint()
+        consumer=ConsumerId("test", "shop", name), number=number, attempt=1, end=Checkpoint()
     )
     return Committed(version=SnapshotId(version), commit_metadata=metadata)
 
 
 def result(
-    end: int, step: int | None = None, error: str = "", rows: int = 1, name: str = "buy"
+    end: int, number: int | None = None, error: str = "", rows: int = 1, name: str = "buy"
 ) -> TypeResult:
     """So many rows that one execution has written, with that commit."""
-    commits = () if step is None else (committed(step, name),)
+    commits = () if number is None else (committed(number, name),)
     return TypeResult(
         type=name,
         table=f"shop.{name}",

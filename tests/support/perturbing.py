@@ -49,7 +49,7 @@ the rest of them decides.
 
 
 ONE_TASK = {"spark.sql.shuffle.partitions": "1", "spark.sql.leafNodeDefaultParallelism": "1"}
-"""Of a session in which each step is one task: of ten rows there is no work to share."""
+"""Of a session in which each execution is one task: of ten rows there is no work to share."""
 
 
 def columns_of(table: str) -> tuple[str, ...]:

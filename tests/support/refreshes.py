@@ -100,7 +100,7 @@ def flights_source(folder: Path, *rows: tuple[Any, ...]) -> Source:
 
 @dataclass
 class Subscription:
-    """A target with its consumer: each `run` is the next step over everything new in the
+    """A target with its consumer: each `run` is the next execution over everything new in the
     sources.
     """
 
@@ -108,7 +108,7 @@ class Subscription:
     job: TableJob
     sources: dict[str, Source]
     consumer: ConsumerId = field(default_factory=lambda: ConsumerId("test", "subscription"))
-    step: int = 0
+    number: int = 0
     checkpoint: dict[str, SnapshotCheckpoint] = field(default_factory=dict)
     position: Position = Position.ORIGIN
     only: dict[str, set[int]] = field(
@@ -116,16 +116,16 @@ class Subscription:
     )  # by alias, the versions whose commits alone are read
 
     def run(self, **changes: Any) -> TableResult:
-        self.step += 1
-        result, end = self.attempt(self.step, 1, **changes)
-        self.checkpoint, self.position = end, Position(0, self.step)
+        self.number += 1
+        result, end = self.attempt(self.number, 1, **changes)
+        self.checkpoint, self.position = end, Position(0, self.number)
         return result
 
     def attempt(
-        self, step: int, attempt: int, **changes: Any
+        self, number: int, attempt: int, **changes: Any
     ) -> tuple[TableResult, dict[str, SnapshotCheckpoint]]:
-        """One attempt at a step over what is new since the checkpoint; the checkpoint is left where
-        it is.
+        """One attempt at an execution over what is new since the checkpoint; the checkpoint is left
+        where it is.
         """
         end = {
             alias: SnapshotCheckpoint(
@@ -135,10 +135,10 @@ class Subscription:
         }
         commit_metadata = CommitMetadata(
             consumer=self.consumer,
-            step=step,
+            number=number,
             attempt=attempt,
-            execution_id=f"e{step}",
-            end=Checkpoint(position=Position(0, step), sources=end),
+            execution_id=f"e{number}",
+            end=Checkpoint(position=Position(0, number), sources=end),
         )
         start = Checkpoint(position=self.position, sources=dict(self.checkpoint))
         job = replace(

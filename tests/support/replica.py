@@ -1,5 +1,5 @@
-"""A table that follows a database, for tests: its bronze table written by delta-rs, its steps run
-by Spark, its consumer kept by hand.
+"""A table that follows a database, for tests: its bronze table written by delta-rs, its executions
+run by Spark, its consumer kept by hand.
 """
 
 import datetime as dt
@@ -45,11 +45,11 @@ BRONZE = pa.schema([(name, ARROW[ddl]) for name, ddl in COLUMNS.items()])
 
 @dataclass
 class Replica:
-    """A change table whose consumer each `run` moves by one step over all that is new in its bronze
-    table.
+    """A change table whose consumer each `run` moves by one execution over all that is new in its
+    bronze table.
 
-    Every other step, and every other attempt at one, is computed by workers, as if its messages
-    were many.
+    Every other execution, and every other attempt at one, is computed by workers, as if its
+    messages were many.
     """
 
     spark: SparkSession
@@ -61,7 +61,7 @@ class Replica:
     topics: Mapping[str, Any] = field(default_factory=dict)
     few: TableSize = FEW
     consumer: ConsumerId = field(default_factory=lambda: ConsumerId("test", "orders"))
-    step: int = 0
+    number: int = 0
     checkpoint: SnapshotCheckpoint = field(default_factory=SnapshotCheckpoint)
 
     @property
@@ -87,23 +87,23 @@ class Replica:
         """
         commit_metadata = CommitMetadata(
             consumer=ConsumerId("test", "orders__changes"),
-            step=1,
+            number=1,
             attempt=1,
             end=Checkpoint(offsets=FileOffsets(), has_more=has_more),
         )
         append_messages(self.bronze, records, self.format, commit_metadata)
 
     def run(self) -> TableResult:
-        """The next step."""
-        self.step += 1
-        result = self.attempt(self.step)
+        """The next execution."""
+        self.number += 1
+        result = self.attempt(self.number)
         end = result.committed.commit_metadata.end if result.committed else self.end()
         self.checkpoint = end.sources["orders__changes"]
         return result
 
     def confirm_epoch(self, source: str, epoch: int) -> None:
         """As the command says that what follows in a source is newer."""
-        row = {"step": self.step, **opened_row(source, epoch)._asdict()}
+        row = {"number": self.number, **opened_row(source, epoch)._asdict()}
         schema = DeltaTable(self.location + STATE).schema().to_arrow()
         write_deltalake(
             self.location + STATE,
@@ -117,13 +117,19 @@ class Replica:
             table_uid=log.uid,
             snapshot_id=SnapshotId(str(log.version if version is None else version)),
         )
-        return Checkpoint(position=Position(0, self.step), sources={"orders__changes": end})
+        return Checkpoint(position=Position(0, self.number), sources={"orders__changes": end})
 
-    def attempt(self, step: int, attempt: int = 1, *, end: Checkpoint | None = None) -> TableResult:
-        """One attempt at a step; the consumer stays where it is."""
+    def attempt(
+        self, number: int, attempt: int = 1, *, end: Checkpoint | None = None
+    ) -> TableResult:
+        """One attempt at an execution; the consumer stays where it is."""
         end = end or self.end()
         commit_metadata = CommitMetadata(
-            consumer=self.consumer, step=step, attempt=attempt, execution_id=f"e{step}", end=end
+            consumer=self.consumer,
+            number=number,
+            attempt=attempt,
+            execution_id=f"e{number}",
+            end=end,
         )
         return refresh_cdc(self.spark, self.job(end, attempt), commit_metadata, open_log)
 
@@ -153,7 +159,7 @@ class Replica:
             merge=CDCMerge(keys=self.keys, **self.merge, **merge),
             start=Checkpoint(sources={"orders__changes": self.checkpoint}),
             may_complete_empty=attempt == 1,
-            few=NONE if (self.step + attempt) % 2 else self.few,
+            few=NONE if (self.number + attempt) % 2 else self.few,
             **options,
         )
 

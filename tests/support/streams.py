@@ -1,4 +1,4 @@
-"""A small stream for tests: a folder of JSON lines, its table, and groups whose steps go on by
+"""A small stream for tests: a folder of JSON lines, its table, and groups whose executions go on by
 hand.
 """
 
@@ -17,7 +17,7 @@ from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.silver.bronze import ingest_events
-from lakechime_dagster.silver.refresh import GroupStep
+from lakechime_dagster.silver.refresh import GroupRefresh
 from lakechime_dagster.silver.results import (
     EventJob,
     GroupJob,
@@ -70,7 +70,7 @@ class Stream:
     stream: EventStream = GAME
     groups: tuple[EventGroup, ...] = ()  # all of the stream, where there are others
     checkpoint: SourceOffsets | None = None
-    steps: int = 0
+    ingested: int = 0
     start: TypeCheckpoint = field(default_factory=TypeCheckpoint)
     executions: int = 0
     max_catchup: int = 100
@@ -108,15 +108,15 @@ class Stream:
         )
 
     def ingest(self, reprocess: int | None = None, attempt: int = 1) -> TableResult:
-        """The next step of the stream's table, which may reprocess what is refused there."""
-        self.steps += 1
+        """The next execution of the stream's table, which may reprocess what is refused there."""
+        self.ingested += 1
         end = FileSource(self.folder / "in", "*.jsonl").poll(self.checkpoint).end
         job = replace(self.job(), reprocess=reprocess, may_complete_empty=attempt == 1)
         commit_metadata = CommitMetadata(
             consumer=ConsumerId("test", self.stream.table.name),
-            step=self.steps,
+            number=self.ingested,
             attempt=attempt,
-            execution_id=f"b{self.steps}",
+            execution_id=f"b{self.ingested}",
             end=Checkpoint(offsets=end),
         )
         result = ingest_events(self.spark, job, commit_metadata, DeltaLog)
@@ -127,15 +127,15 @@ class Stream:
         log = DeltaLog(self.bronze, self.stream.table.name)
         return SnapshotCheckpoint(table_uid=log.uid, snapshot_id=SnapshotId(str(log.version)))
 
-    def step(
+    def execute(
         self,
         end: SnapshotCheckpoint | None = None,
         attempt: int = 1,
         execution: str = "",
         now_ms: int = 0,
         replays: Mapping[str, Request] | None = None,
-    ) -> GroupStep:
-        """An attempt at the group's next step, to be run."""
+    ) -> GroupRefresh:
+        """An attempt at the group's next execution, to be run."""
         end = end or self.end()
         groups = self.groups or checked_groups(self.stream, [self.group])
         self.types.register(groups)
@@ -151,7 +151,7 @@ class Stream:
             replays=replays or {},
             max_catchup=self.max_catchup,
         )
-        return GroupStep(
+        return GroupRefresh(
             spark=self.spark,
             job=job,
             repository=self.types,
@@ -166,18 +166,18 @@ class Stream:
         self.start = TypeCheckpoint(uid=end.table_uid, version=int(end.snapshot_id or -1))
 
     def replay(self, *names: str) -> dict[str, TypeResult]:
-        """A step of the group that replays these types beside what came."""
+        """An execution of the group that replays these types beside what came."""
         return self.run(replays={name: request(name) for name in names})
 
     def run(
         self, now_ms: int = 0, replays: Mapping[str, Request] | None = None
     ) -> dict[str, TypeResult]:
-        """The next step of the stream's table, and of the group, completed."""
+        """The next execution of the stream's table, and of the group, completed."""
         self.ingest()
         self.executions += 1
         end = self.end()
         execution = f"e{self.executions}"
-        result = self.step(end, execution=execution, now_ms=now_ms, replays=replays).run()
+        result = self.execute(end, execution=execution, now_ms=now_ms, replays=replays).run()
         self.complete(result, end, execution)
         return {one.type: one for one in result.types}
 
@@ -229,9 +229,9 @@ class Remembering:
     def hold(self, *given: object) -> None: ...
 
 
-def late(step: GroupStep, types: SqlEventTypes) -> GroupStep:
+def late(refresh: GroupRefresh, types: SqlEventTypes) -> GroupRefresh:
     """An attempt that read what the store knows now, and lives on."""
-    return replace(step, repository=cast(Any, Remembering(types)))
+    return replace(refresh, repository=cast(Any, Remembering(types)))
 
 
 def stream(spark: SparkSession, folder: Path, **options: Any) -> Stream:

@@ -100,7 +100,7 @@ class World:
         )
 
     def claim(self, row: SubscriptionRow, position: int = 1, key: str = "") -> Execution:
-        """Claim the next step of a consumer up to a position."""
+        """Claim the next execution of a consumer up to a position."""
         return self.ledger.claim(
             row, self.ledger.ensure_consumer(row, key), Claim(end=checkpoint(position))
         )
@@ -200,10 +200,10 @@ def checkpoint(position: int, **snapshots: str | int) -> Checkpoint:
 
 
 def committed(execution: Execution, end: Checkpoint | None = None, version: int = 7) -> Committed:
-    """The commit of an execution's step in its target, up to an end of its own."""
+    """The commit of an execution's execution in its target, up to an end of its own."""
     commit_metadata = CommitMetadata(
         consumer=execution.consumer,
-        step=execution.step,
+        number=execution.number,
         attempt=execution.attempt,
         end=end or execution.end,
     )

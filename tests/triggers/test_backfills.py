@@ -85,7 +85,7 @@ def test_a_consumer_runs_for_an_order_though_nothing_came_and_its_end_closes_the
     backfill = order(world, BackfillRequest(number=0, subscription="silver", span=SPAN))
     assert world.decide(SILVER).reasons == (f"requested by backfill {backfill}",)
     execution = one(world.fire(SILVER))
-    assert (execution.step, execution.backfill, execution.ranges()) == (2, backfill, {})
+    assert (execution.number, execution.backfill, execution.ranges()) == (2, backfill, {})
     assert [one.span for one in Backfills(world.ledger).requests_of(execution.execution_id)] == [
         SPAN
     ]
@@ -163,7 +163,7 @@ def test_the_next_attempt_of_a_lost_one_still_has_the_order_and_takes_no_other(
     )
 
 
-def test_a_step_that_a_person_gives_up_ends_its_order_and_lets_the_readers_go_on(
+def test_an_execution_that_a_person_gives_up_ends_its_order_and_lets_the_readers_go_on(
     world: World,
 ) -> None:
     caught_up(world, SILVER, GOLD)
@@ -197,7 +197,7 @@ def test_of_claims_at_once_no_more_than_may_be_in_flight_take_an_order(world: Wo
         world.ledger.claim(*second)
 
 
-def test_a_decision_that_was_made_before_an_order_claims_nothing_that_is_held_back(
+def test_a_decision_that_was_made_before_an_order_claims_nothing_that_is_blocked_back(
     world: World,
 ) -> None:
     caught_up(world, SILVER, GOLD)
@@ -233,7 +233,7 @@ def test_a_fired_key_is_run_once_more_with_what_came_late_though_it_ignores_that
         == f"day=2013-01-01 is requested by backfill {backfill}"
     )
     execution = one(world.fire(subscription))
-    assert (execution.step, execution.backfill) == (2, backfill)
+    assert (execution.number, execution.backfill) == (2, backfill)
     complete(world, execution)
     assert world.fire(subscription) == []
 
@@ -327,7 +327,7 @@ def test_a_subscription_that_rested_is_decided_when_it_is_ordered_and_again_when
     assert sweep.decisions()["gold"].reasons == (f"requested by backfill {backfill}",)
 
 
-def test_a_subscription_that_is_forgotten_holds_no_order(world: World) -> None:
+def test_a_subscription_that_is_forgotten_holds_no_request(world: World) -> None:
     caught_up(world, SILVER, GOLD)
     backfill = chain(world)
     world.people.forget(world.evaluator.activate(SILVER), ME)

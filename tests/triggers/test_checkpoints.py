@@ -30,7 +30,7 @@ def test_a_checkpoint_survives_its_json(offsets: SourceOffsets | None, has_more:
 def test_a_commit_records_up_to_where_its_source_was_read() -> None:
     commit_metadata = CommitMetadata(
         consumer=ConsumerId("test", "shop.orders__changes"),
-        step=2,
+        number=2,
         attempt=1,
         end=Checkpoint(offsets=TOPICS),
     )

@@ -102,7 +102,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         return world.ledger
 
     def txn_of(self, execution: Execution) -> int:
-        return execution.step
+        return execution.number
 
     def last_committed(self, consumer: ConsumerId) -> Committed | None:
         return self.log.last_committed(consumer)
@@ -132,7 +132,7 @@ class ConsumerMachine(RuleBasedStateMachine):
     def the_sensor_calls_the_attempt_lost(self, is_widened: bool) -> None:
         execution = self.opened()
         assert execution is not None
-        if self.completed_by_commit(execution, execution.step):
+        if self.completed_by_commit(execution, execution.number):
             return
         row = self.world.evaluator.activate(SUBSCRIPTION)
         consumer = self.world.ledger.consumers(row)[""]
@@ -220,7 +220,7 @@ class ConsumerMachine(RuleBasedStateMachine):
             return  # Spark skips it
         commit_metadata = CommitMetadata(
             consumer=run.execution.consumer,
-            step=run.execution.step,
+            number=run.execution.number,
             attempt=run.execution.attempt,
             end=run.execution.end,
         )
@@ -242,7 +242,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         found = self.log.committed(execution.consumer, txn) if self.log.exists() else None
         if found is None:
             return False
-        assert found.commit_metadata.step == txn or type(self) is not ConsumerMachine
+        assert found.commit_metadata.number == txn or type(self) is not ConsumerMachine
         self.world.store.register(self.log.events_of_commit(int(found.version)))
         self.world.ledger.complete(execution, self.end_of(execution, found))
         return True

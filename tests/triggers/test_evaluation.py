@@ -261,12 +261,12 @@ def test_a_consumer_that_the_ledger_lost_goes_on_from_its_targets_commit(world: 
     def target(consumer: Any) -> Committed:
         return Committed(
             version=SnapshotId("4"),
-            commit_metadata=CommitMetadata(consumer=consumer, step=3, attempt=1, end=end),
+            commit_metadata=CommitMetadata(consumer=consumer, number=3, attempt=1, end=end),
         )
 
     assert world.evaluator.fire(subscription, row, world.decide(subscription), target) == []
     execution = one(world.fire(subscription))
-    assert (execution.step, snapshots(execution)) == (4, {"bronze.orders": ("1", "2")})
+    assert (execution.number, snapshots(execution)) == (4, {"bronze.orders": ("1", "2")})
 
 
 # Pause
@@ -370,7 +370,7 @@ def test_late_changes_of_a_fired_key_fire_it_once_more_for_all_of_them(world: Wo
     arrive(world, "2013-01-01", 1)
     arrive(world, "2013-01-01", 2, tags={"who": "cares"})
     execution = one(world.fire(subscription))
-    assert (execution.step, execution.reason) == (2, "2 events arrived late for day=2013-01-01")
+    assert (execution.number, execution.reason) == (2, "2 events arrived late for day=2013-01-01")
     world.ledger.complete(execution, None)
     assert world.fire(subscription) == []
 
@@ -391,7 +391,7 @@ def test_late_is_counted_from_the_end_of_the_claim_that_committed(world: World) 
     )
     assert widened is not None
     world.ledger.complete(widened, committed(execution, end=before))
-    assert one(world.fire(subscription)).step == 2
+    assert one(world.fire(subscription)).number == 2
 
 
 # Deadline

@@ -89,7 +89,7 @@ def test_a_seek_puts_a_consumer_back_and_its_range_is_read_again(world: World) -
     ((before, after),) = world.people.seek(row, "", ADA, at(world, "beginning"))
     assert (before.checkpoint.sources["bronze.orders"].snapshot_id, after) == ("1", checkpoint(0))
     (execution,) = world.fire(a_subscription())
-    assert (execution.step, execution.ranges()["bronze.orders"].start) == (3, None)
+    assert (execution.number, execution.ranges()["bronze.orders"].start) == (3, None)
     assert world.people.history(row)[0].action is Action.SEEK
 
 
@@ -105,7 +105,7 @@ def test_a_seek_of_a_consumer_that_is_open_is_refused_and_changes_nothing(world:
     assert world.people.history(row) == []
 
 
-def test_a_held_execution_that_is_skipped_lets_the_consumer_go_on_after_its_range(
+def test_a_blocked_execution_that_is_skipped_lets_the_consumer_go_on_after_its_range(
     world: World,
 ) -> None:
     row, execution = held(world)
@@ -127,7 +127,7 @@ def test_a_held_execution_that_is_skipped_lets_the_consumer_go_on_after_its_rang
     ) == ({}, "0")
 
 
-def test_a_held_execution_that_is_retried_gets_another_attempt_at_once(world: World) -> None:
+def test_a_blocked_execution_that_is_retried_gets_another_attempt_at_once(world: World) -> None:
     row, execution = held(world)
     following = world.people.retry(execution, ADA)
     assert following.attempt == execution.attempt + 1
@@ -240,7 +240,7 @@ def lost_five_times(world: World, subscription: Subscription) -> str:
     return execution.execution_id
 
 
-def test_a_consumer_is_held_from_its_last_attempt_until_somebody_lets_it_go_on(
+def test_a_consumer_is_blocked_from_its_last_attempt_until_somebody_lets_it_go_on(
     world: World,
 ) -> None:
     subscription = a_subscription()

@@ -24,7 +24,7 @@ from tests.support.world import World, a_subscription, checkpoint, committed, co
 
 
 # Claims
-def test_a_claim_takes_the_next_step_with_its_range_frozen(world: World) -> None:
+def test_a_claim_takes_the_next_execution_with_its_range_frozen(world: World) -> None:
     row = world.ledger.ensure_subscription(a_subscription())
     world.ledger.complete(world.claim(row, 3), None)
     execution = world.ledger.claim(
@@ -32,7 +32,7 @@ def test_a_claim_takes_the_next_step_with_its_range_frozen(world: World) -> None
         world.ledger.consumers(row)[""],
         Claim(end=checkpoint(8, bronze__orders=5), reason="2 events wait"),
     )
-    assert (execution.step, execution.attempt, execution.state) == (2, 1, ExecutionState.OPEN)
+    assert (execution.number, execution.attempt, execution.state) == (2, 1, ExecutionState.OPEN)
     assert (execution.start, execution.end) == (checkpoint(3), checkpoint(8, bronze__orders=5))
     assert execution.reason == "2 events wait"
     assert world.ledger.execution(execution.execution_id) == execution
@@ -52,7 +52,7 @@ def test_a_claim_of_a_consumer_that_a_person_put_elsewhere_meanwhile_is_refused(
 
 @pytest.mark.dialect
 @pytest.mark.several_connections
-def test_of_many_daemons_that_claim_at_once_one_gets_the_step(world: World) -> None:
+def test_of_many_daemons_that_claim_at_once_one_gets_the_execution(world: World) -> None:
     row = world.ledger.ensure_subscription(a_subscription())
     consumer = world.ledger.ensure_consumer(row, "")
     start = threading.Barrier(6)
@@ -133,7 +133,7 @@ def test_the_pause_before_the_next_attempt_grows(world: World) -> None:
     )
 
 
-def test_after_the_fifth_lost_attempt_the_consumer_is_held_with_the_reason(world: World) -> None:
+def test_after_the_fifth_lost_attempt_the_consumer_is_blocked_with_the_reason(world: World) -> None:
     row = world.ledger.ensure_subscription(a_subscription())
     execution: Execution | None = world.claim(row)
     newest = execution
@@ -164,7 +164,7 @@ def test_an_error_that_no_store_can_hold_is_kept_as_far_as_it_can_be(world: Worl
     assert world.ledger.consumers(row)[""].state_reason.endswith("failed: run \ufffd failed")
 
 
-def test_a_held_consumer_goes_on_when_a_commit_of_its_step_is_found(world: World) -> None:
+def test_a_blocked_consumer_goes_on_when_a_commit_of_its_execution_is_found(world: World) -> None:
     row = world.ledger.ensure_subscription(a_subscription())
     execution: Execution | None = world.claim(row)
     newest = execution
@@ -178,7 +178,9 @@ def test_a_held_consumer_goes_on_when_a_commit_of_its_step_is_found(world: World
 # Settling
 
 
-def test_a_consumer_has_committed_once_a_step_of_it_was_completed_by_a_commit(world: World) -> None:
+def test_a_consumer_has_committed_once_an_execution_of_it_was_completed_by_a_commit(
+    world: World,
+) -> None:
     row = world.ledger.ensure_subscription(a_subscription(target="silver.orders"))
     world.ledger.complete(world.claim(row, 1), None)
     second = world.claim(row, 2)
@@ -294,7 +296,7 @@ def test_a_consumer_of_which_the_target_no_longer_says_where_it_stands_waits_for
     subscription = a_subscription(target="silver.orders")
     row = world.evaluator.activate(subscription)
     commit_metadata = CommitMetadata(
-        consumer=consumer_id("silver"), step=7, attempt=0, end=checkpoint(0)
+        consumer=consumer_id("silver"), number=7, attempt=0, end=checkpoint(0)
     )
     lost = Committed(
         version=SnapshotId("9"), commit_metadata=commit_metadata, is_commit_metadata_lost=True
@@ -313,7 +315,7 @@ def test_a_consumer_of_which_the_target_no_longer_says_where_it_stands_waits_for
     world.people.seek(
         row, None, By(who="me", reason="looked it up"), lambda connection, consumer: checkpoint(0)
     )
-    assert world.fire(subscription)[0].step == 8
+    assert world.fire(subscription)[0].number == 8
 
 
 ORDERS = "bronze.orders"
@@ -347,7 +349,7 @@ def test_a_consumer_needs_what_came_after_its_checkpoint_and_one_of_another_depl
     }
 
 
-def test_those_who_write_the_table_are_at_it_and_one_that_is_held_says_why(world: World) -> None:
+def test_those_who_write_the_table_are_at_it_and_one_that_is_blocked_says_why(world: World) -> None:
     subscription = world.evaluator.activate(a_subscription(target="silver.orders"))
     consumer = world.ledger.ensure_consumer(subscription, "")
     assert world.ledger.block(subscription, consumer, "a column changed")

@@ -61,7 +61,7 @@ def test_what_starts_nothing_is_consumed_and_a_mark_matters_to_who_asks_for_its_
 def test_a_source_is_behind_by_what_the_last_look_at_it_reported(world: World) -> None:
     row = world.evaluator.activate(a_subscription("bronze.changes", trigger=SnapshotTrigger(())))
     assert lags(world) == {}
-    world.ledger.note_source(row, SourceLag(unread=12, unit="events", since_ms=5, step=1))
+    world.ledger.note_source(row, SourceLag(unread=12, unit="events", since_ms=5, completed=1))
     assert lags(world) == {
         ("bronze.changes", MESSAGES): ConsumerLag(
             consumer="bronze.changes", source=MESSAGES, amounts={"events": 12}, since_ts=5
@@ -69,7 +69,7 @@ def test_a_source_is_behind_by_what_the_last_look_at_it_reported(world: World) -
     }
 
 
-def test_an_overview_counts_what_waits_is_open_and_is_held(world: World) -> None:
+def test_an_overview_counts_what_waits_is_open_and_is_blocked(world: World) -> None:
     world.change("bronze.orders", 1)
     (execution,) = world.fire(a_subscription("open"))
     world.tick_of_the_sensor(a_subscription("completed"))

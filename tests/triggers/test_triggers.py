@@ -44,7 +44,7 @@ def test_a_key_that_is_longer_than_a_store_holds_is_refused_with_the_limit() -> 
     specs = {f"level_{number}_{'n' * 90}": "v" for number in range(6)}
     with pytest.raises(
         InvalidValueError,
-        match=r"fire key .*: has 605 characters; give at most 512: shorter names or values",
+        match=r"partition key .*: has 605 characters; give at most 512: shorter names or values",
     ):
         keys(on("a", **specs))
 

@@ -299,7 +299,7 @@ async function way(event) {
   try {
     const ends = { source: at("name").value.trim(), target: at("to").value.trim() };
     const found = await asked("/lineage/way", ends);
-    at("about").textContent = found.steps === null ? "no way is known" : found.steps.map((step) => `${said(step.source)} → ${said(step.target)} (${step.kinds.join(", ")})`).join("; ");
+    at("about").textContent = found.edges === null ? "no way is known" : found.edges.map((edge) => `${said(edge.source)} → ${said(edge.target)} (${edge.kinds.join(", ")})`).join("; ");
   } catch (problem) {
     at("about").textContent = problem.message;
   }

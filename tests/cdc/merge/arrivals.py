@@ -14,7 +14,7 @@ from lakechime_dagster.cdc.change import READ, UPSERT, Change, Order
 class Table(Protocol):
     """A table that takes changes, and forgets what is final below an order."""
 
-    def step(self, changes: Sequence[Change]) -> object: ...
+    def execute(self, changes: Sequence[Change]) -> object: ...
 
     def collect(self, low_watermark: Order) -> object: ...
 
@@ -35,10 +35,10 @@ def delivered_again(changes: Sequence[Change], share: float, dice: random.Random
 
 
 def follow_in_parts(table: Table, changes: Sequence[Change], dice: random.Random) -> None:
-    """All of them as they stand, in up to four steps."""
+    """All of them as they stand, in up to four executions."""
     cuts = sorted({0, len(changes), *(dice.randrange(len(changes) + 1) for _ in range(3))})
     for start, end in itertools.pairwise(cuts):
-        table.step(changes[start:end])
+        table.execute(changes[start:end])
 
 
 def follow_in_time(
@@ -50,7 +50,7 @@ def follow_in_time(
         key=lambda change: (change.order.position[0] + dice.randint(0, lateness), dice.random()),
     )
     for index, change in enumerate(by_arrival):
-        table.step([change])
+        table.execute([change])
         expected = min((later.order for later in by_arrival[index + 1 :]), default=at(10**6))
         if dice.random() < 0.5:
             table.collect(at(expected.position[0], READ))

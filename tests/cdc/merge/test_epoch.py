@@ -33,7 +33,7 @@ def test_positions_that_go_forward_are_of_one_epoch() -> None:
     found = after([change(1, 0), change(1, 1), change(4, 2)])
     assert offsets(found.changes) == [(0, 0), (0, 1), (0, 2)]
     assert not found.held
-    assert found.epochs.places == {("t", 0): (0, (4,))}
+    assert found.epochs.positions == {("t", 0): (0, (4,))}
 
 
 def test_what_was_there_before_is_delivered_again() -> None:

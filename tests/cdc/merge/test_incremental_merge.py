@@ -1,5 +1,5 @@
-"""A table that is kept by steps over what is remembered as text is that of the oracle, and each
-change meets one outcome.
+"""A table that is kept by executions over what is remembered as text is that of the oracle, and
+each change meets one outcome.
 """
 
 import random
@@ -102,7 +102,7 @@ class Lake:
         }
         self.truncated = ends
 
-    def step(self, changes: Sequence[Change]) -> Merged:
+    def execute(self, changes: Sequence[Change]) -> Merged:
         for change in changes:
             self.keys[key_text(change.key)] = change.key
             if change.operation is Operation.TRUNCATE:
@@ -159,8 +159,8 @@ def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(
 
 
 def reported(change: Change) -> Change:
-    """A change as a message reports it: values of the lake, and the names of columns that it does not
-    carry.
+    """A change as a message reports it: values of the lake, and the names of columns that it does
+    not carry.
     """
     if not change.operation.is_upsert:
         return change
@@ -172,20 +172,20 @@ def reported(change: Change) -> Change:
 
 def test_each_change_has_the_outcome_that_its_order_says() -> None:
     lake = Lake()
-    lake.step([upsert(1, columns={"a": 1}), upsert(3), upsert(3)])
+    lake.execute([upsert(1, columns={"a": 1}), upsert(3), upsert(3)])
     assert lake.outcomes == {
         ChangeOutcome.MERGED: 1,
         ChangeOutcome.APPLIED: 1,
         ChangeOutcome.DELIVERED_AGAIN: 1,
     }
-    lake.step([upsert(2), deletion(5), upsert(1, columns={"a": 1})])
+    lake.execute([upsert(2), deletion(5), upsert(1, columns={"a": 1})])
     assert lake.outcomes == {
         ChangeOutcome.MERGED: 1,
         ChangeOutcome.APPLIED: 2,
         ChangeOutcome.DELIVERED_AGAIN: 2,
         ChangeOutcome.STALE: 1,
     }
-    lake.step(
+    lake.execute(
         [Change(source="s", operation=Operation.TRUNCATE, order=at(9)), upsert(8), upsert(10, (2,))]
     )
     assert lake.outcomes[ChangeOutcome.TRUNCATED] == 1
@@ -194,17 +194,17 @@ def test_each_change_has_the_outcome_that_its_order_says() -> None:
 
 def test_a_row_of_which_a_column_is_missing_waits_for_it() -> None:
     lake = Lake()
-    lake.step([upsert(2, columns={"a": 1}, omitted=("b",))])
+    lake.execute([upsert(2, columns={"a": 1}, omitted=("b",))])
     assert lake.rows == {}
     assert lake.outcomes == {ChangeOutcome.WAITING: 1}
-    lake.step([upsert(1, columns={"a": 0, "b": 5})])
+    lake.execute([upsert(1, columns={"a": 0, "b": 5})])
     assert lake.rows == {(1,): {"a": 1, "b": 5}}
 
 
 def test_a_column_that_came_later_makes_no_older_row_wait() -> None:
     lake = Lake()
-    lake.step([upsert(1, columns={"a": 1}), upsert(2, (2,), columns={"a": 1, "new": 2})])
-    lake.step([upsert(3, columns={"a": 3})])
+    lake.execute([upsert(1, columns={"a": 1}), upsert(2, (2,), columns={"a": 1, "new": 2})])
+    lake.execute([upsert(3, columns={"a": 3})])
     assert lake.rows == {(1,): {"a": 3}, (2,): {"a": 1, "new": 2}}
 
 
@@ -213,8 +213,8 @@ def test_a_key_without_positions_in_two_partitions_is_refused() -> None:
         return replace(upsert(1), order=Order(topic="t", partition=partition, offset=offset))
 
     lake = Lake()
-    lake.step([without(1, 0)])
-    lake.step([without(2, 0), without(3, 1)])
+    lake.execute([without(1, 0)])
+    lake.execute([without(2, 0), without(3, 1)])
     assert lake.outcomes == {ChangeOutcome.APPLIED: 2, ChangeOutcome.QUARANTINED: 1}
     [reason] = lake.refused
     assert "which came first?" in reason
@@ -222,17 +222,17 @@ def test_a_key_without_positions_in_two_partitions_is_refused() -> None:
 
 def test_a_key_that_two_sources_source_is_refused() -> None:
     lake = Lake()
-    lake.step([upsert(1)])
-    lake.step([replace(upsert(2), source="t")])
+    lake.execute([upsert(1)])
+    lake.execute([replace(upsert(2), source="t")])
     assert lake.outcomes == {ChangeOutcome.APPLIED: 1, ChangeOutcome.QUARANTINED: 1}
 
 
 def test_a_first_change_is_remembered_with_what_was_known_before_it() -> None:
     """Of the table's own row, which holds what the change made of it from then on."""
     lake = Lake()
-    lake.step([upsert(1)])
+    lake.execute([upsert(1)])
     lake.state.clear()  # as what is forgotten
-    lake.step([upsert(5)])
+    lake.execute([upsert(5)])
     assert [row.role for row in lake.state] == [Role.BASE, Role.CHANGE]
     rekeyed = Change(
         source="s",
@@ -243,7 +243,7 @@ def test_a_first_change_is_remembered_with_what_was_known_before_it() -> None:
         omitted=COLUMNS,
         continues=(1,),
     )
-    lake.step([replace(deletion(3), key=(1,)), rekeyed])
+    lake.execute([replace(deletion(3), key=(1,)), rekeyed])
     assert lake.rows[2,] == {name: [name, 1] for name in COLUMNS}
     assert lake.known()[1,].newest == at(5) > BEFORE_ALL
 
@@ -268,8 +268,8 @@ def test_a_low_watermark_stands_before_the_transaction_of_the_oldest_change_that
 
 def test_what_comes_again_after_it_was_forgotten_is_known_by_the_row_itself() -> None:
     lake = Lake()
-    lake.step([upsert(1)])
+    lake.execute([upsert(1)])
     lake.state.clear()
-    lake.step([upsert(1)])
+    lake.execute([upsert(1)])
     assert lake.outcomes == {ChangeOutcome.APPLIED: 1, ChangeOutcome.DELIVERED_AGAIN: 1}
     assert lake.state == []

@@ -152,7 +152,7 @@ class Table:
         self.rows: dict[Key, object] = {}
         self.refused: list[str] = []
 
-    def step(self, changes: Sequence[Change], columns: Collection[str] = COLUMNS) -> "Table":
+    def execute(self, changes: Sequence[Change], columns: Collection[str] = COLUMNS) -> "Table":
         step = with_changes(self.kept, changes)
         self.kept = step.kept
         self.refused += [one.reason for one in step.refused]
@@ -224,7 +224,7 @@ def test_a_repair_of_rows_that_were_right_changes_none_whatever_messages_were_on
     cut = dice.randint(1, length)
     reported = dice.randint(1, cut)
     repaired = [*changes, *readings(changes, reported, cut, dice)]
-    assert Table().step(dice.sample(repaired, len(repaired))).rows == rows_of(changes, COLUMNS)
+    assert Table().execute(dice.sample(repaired, len(repaired))).rows == rows_of(changes, COLUMNS)
 
 
 def test_a_key_change_takes_the_row_that_was_there_though_a_repair_has_read_the_key_since() -> None:
@@ -250,7 +250,7 @@ def test_a_key_change_takes_the_row_that_was_there_though_a_repair_has_read_the_
         upsert(0, (1,), Operation.READ, columns={"a": 2, "b": "of 2"}),
         order=Order(0, (0, 29), READ, f"{REPAIRS}orders"),
     )
-    assert Table().step([*reported, read]).rows == {
+    assert Table().execute([*reported, read]).rows == {
         (1,): {"a": 2, "b": "of 2"},
         (2,): {"a": 3, "b": "of 1"},
     }
@@ -273,7 +273,7 @@ def test_a_key_change_without_positions_goes_on_with_the_row_that_its_deletion_t
     orders = [Order(topic="changes", partition=0, offset=offset) for offset in (0, 1, 5)]
     old, gone = replace(upsert(0), order=orders[0]), replace(deletion(0), order=orders[1])
     new = replace(upsert(0, (2,), columns={"a": 9}, continues=(1,)), order=orders[2])
-    assert Table().step([new, gone, old]).rows == {(2,): {"a": 9, "b": ("b", 0)}}
+    assert Table().execute([new, gone, old]).rows == {(2,): {"a": 9, "b": ("b", 0)}}
 
 
 def test_a_row_that_was_given_a_key_for_a_while_leaves_with_its_own_deletion() -> None:
@@ -293,15 +293,15 @@ def test_a_row_that_was_given_a_key_for_a_while_leaves_with_its_own_deletion() -
                 transaction=3,
             )
         )
-    assert Table().step(changes).rows == {
+    assert Table().execute(changes).rows == {
         (3,): {"a": ("a", 1), "b": ("b", 1)},
         (4,): {"a": ("a", 2), "b": ("b", 2)},
     }
-    assert rows_of(changes, COLUMNS) == Table().step(changes).rows
+    assert rows_of(changes, COLUMNS) == Table().execute(changes).rows
 
 
 def test_nothing_of_a_deleted_row_is_kept_once_it_is_final() -> None:
-    table = Table().step([upsert(1), deletion(2), upsert(3, (2,))]).collect(at(10, READ))
+    table = Table().execute([upsert(1), deletion(2), upsert(3, (2,))]).collect(at(10, READ))
     assert table.kept.windows.keys() == {(2,)}
     assert table.kept.windows[(2,)].changes == ()
 
@@ -309,8 +309,8 @@ def test_nothing_of_a_deleted_row_is_kept_once_it_is_final() -> None:
 def test_what_comes_below_the_low_watermark_is_refused_where_its_row_may_have_been_deleted() -> (
     None
 ):
-    table = Table().step([upsert(1), deletion(3), upsert(2, (2,))]).collect(at(10, READ))
-    table.step([upsert(2), upsert(1, (2,))])
+    table = Table().execute([upsert(1), deletion(3), upsert(2, (2,))]).collect(at(10, READ))
+    table.execute([upsert(2), upsert(1, (2,))])
     assert table.rows == {(2,): {"a": ("a", 2), "b": ("b", 2)}}
     (reason,) = table.refused
     assert "is forgotten which rows of 's' were deleted" in reason

@@ -49,11 +49,11 @@ class Table:
         self.rows: dict[Key, list[HistoryRow]] = {}
         self.refused: list[str] = []
 
-    def step(self, changes: Sequence[Change]) -> "Table":
-        step = with_changes(self.histories, changes)
-        self.histories = step.histories
-        self.refused += [one.reason for one in step.refused]
-        for key in step.touched:
+    def execute(self, changes: Sequence[Change]) -> "Table":
+        applied = with_changes(self.histories, changes)
+        self.histories = applied.histories
+        self.refused += [one.reason for one in applied.refused]
+        for key in applied.touched:
             found = history(self.histories, key, COLUMNS, self.track)
             self.rows[key] = [
                 *(row for row in self.rows.get(key, []) if row.start_seq < found.since),
@@ -114,15 +114,15 @@ def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(
 
 
 def test_two_rows_that_change_keys_in_one_transaction_each_go_on_without_a_gap() -> None:
-    table = Table().step(
+    table = Table().execute(
         [upsert(1, (1,), columns={"a": 1, "b": 1}), upsert(2, (2,), columns={"a": 2, "b": 2})]
     )
-    for step, (old, new) in enumerate([((1,), (2,)), ((2,), (1,))]):
-        gone = replace(deletion(3, old), order=within(3, step, DELETE), transaction=3)
+    for applied, (old, new) in enumerate([((1,), (2,)), ((2,), (1,))]):
+        gone = replace(deletion(3, old), order=within(3, applied, DELETE), transaction=3)
         moved = replace(
-            upsert(3, new, continues=old), columns={}, order=within(3, step), transaction=3
+            upsert(3, new, continues=old), columns={}, order=within(3, applied), transaction=3
         )
-        table.step([gone, moved])
+        table.execute([gone, moved])
     assert (table.spans((1,)), table.spans((2,))) == (
         [(1, 1, 3), (2, 3, None)],
         [(2, 2, 3), (1, 3, None)],
@@ -131,7 +131,7 @@ def test_two_rows_that_change_keys_in_one_transaction_each_go_on_without_a_gap()
 
 def test_changes_of_columns_that_are_not_tracked_are_made_in_the_open_row() -> None:
     table = Table(TrackHistory(except_column_list=frozenset("b")))
-    table.step(
+    table.execute(
         [
             upsert(1, columns={"a": 1, "b": 1}),
             upsert(2, columns={"b": 2}),
@@ -139,12 +139,12 @@ def test_changes_of_columns_that_are_not_tracked_are_made_in_the_open_row() -> N
         ]
     )
     assert [row.columns for row in table.rows[(1,)]] == [{"a": 1, "b": 2}, {"a": 4, "b": 2}]
-    table.step([upsert(3, columns={"b": 3})])
+    table.execute([upsert(3, columns={"b": 3})])
     assert [row.columns for row in table.rows[(1,)]] == [{"a": 1, "b": 3}, {"a": 4, "b": 3}]
 
 
 def test_not_a_number_is_the_same_value_again() -> None:
-    table = Table().step(
+    table = Table().execute(
         [upsert(1, columns={"a": math.nan, "b": 1}), upsert(2, columns={"a": math.nan, "b": 1})]
     )
     assert len(table.rows[(1,)]) == 1
@@ -168,7 +168,7 @@ def test_a_row_of_which_a_column_is_missing_opens_with_the_change_that_carries_i
 def test_an_open_row_is_all_that_is_kept_of_what_is_final() -> None:
     table = (
         Table()
-        .step([upsert(1), upsert(2), deletion(3, (2,)), upsert(1, (2,))])
+        .execute([upsert(1), upsert(2), deletion(3, (2,)), upsert(1, (2,))])
         .collect(at(10, READ))
     )
     assert table.histories.kept.windows.keys() == table.histories.bases.keys() == {(1,)}
@@ -188,7 +188,7 @@ def test_a_column_that_a_row_is_said_to_have_is_waited_for_until_the_row_is_dele
 
 
 def test_a_row_that_is_not_whole_any_more_is_taken_back() -> None:
-    table = Table().step([upsert(1)]).collect(at(10, READ))
+    table = Table().execute([upsert(1)]).collect(at(10, READ))
     found = history(table.histories, (1,), [*COLUMNS, "new"])
     assert (found.since, found.rows) == (at(1), ())
 
@@ -197,9 +197,9 @@ def test_what_comes_below_the_low_watermark_changes_no_row_that_ended() -> None:
     """It is taken for a key that is known, as in the table, in the row that is open."""
     table = (
         Table()
-        .step([upsert(1), upsert(5, columns={"b": 5})])
+        .execute([upsert(1), upsert(5, columns={"b": 5})])
         .collect(at(10, READ))
-        .step([upsert(3, columns={"a": 3})])
+        .execute([upsert(3, columns={"a": 3})])
     )
     assert table.spans() == [(("a", 1), 1, 5), (3, 5, None)]
     assert table.open == {(1,): {"a": 3, "b": 5}}
@@ -208,10 +208,10 @@ def test_what_comes_below_the_low_watermark_changes_no_row_that_ended() -> None:
 def test_what_comes_below_the_low_watermark_between_two_rows_is_one_of_its_own() -> None:
     table = (
         Table()
-        .step([upsert(1), deletion(2), upsert(20)])
+        .execute([upsert(1), deletion(2), upsert(20)])
         .collect(at(10, READ))
-        .step([upsert(5)])
-        .step([upsert(6)])
+        .execute([upsert(5)])
+        .execute([upsert(6)])
     )
     assert table.spans() == [
         (("a", 1), 1, 2),
@@ -224,8 +224,8 @@ def test_what_comes_below_the_low_watermark_between_two_rows_is_one_of_its_own()
 def test_what_comes_below_the_low_watermark_and_was_deleted_there_changes_nothing() -> None:
     table = (
         Table()
-        .step([upsert(1), deletion(2), upsert(5)])
+        .execute([upsert(1), deletion(2), upsert(5)])
         .collect(at(10, READ))
-        .step([upsert(1, omitted=("new",))])
+        .execute([upsert(1, omitted=("new",))])
     )
     assert table.spans() == [(("a", 1), 1, 2), (("a", 5), 5, None)]

@@ -74,19 +74,19 @@ def test_a_deleted_row_of_which_a_column_was_never_reported_is_not_there_and_wai
     None
 ):
     lake = Lake(keeps_deleted=True)
-    lake.step([replace(inserted(2, a=1), omitted=("b",)), deleted(4)])
+    lake.execute([replace(inserted(2, a=1), omitted=("b",)), deleted(4)])
     assert (lake.kept_rows, lake.waiting) == ({}, [])
-    lake.step([inserted(1, a=0, b=5)])
+    lake.execute([inserted(1, a=0, b=5)])
     assert lake.kept_rows == {(1,): ({"a": 1, "b": 5}, 40)}
 
 
 def test_what_comes_again_after_its_row_was_forgotten_changes_nothing() -> None:
     lake = Lake(keeps_deleted=True)
     reported = [inserted(1, a=1), deleted(2), inserted(4, a=4), deleted(6)]
-    lake.step(reported)
+    lake.execute(reported)
     lake.collect(at(100))
     assert lake.state == []
-    lake.step(reported)
+    lake.execute(reported)
     assert lake.kept_rows == {(1,): ({"a": 4}, 60)}
     assert lake.outcomes[ChangeOutcome.DELIVERED_AGAIN] == 3
     assert not lake.refused
@@ -95,9 +95,9 @@ def test_what_comes_again_after_its_row_was_forgotten_changes_nothing() -> None:
 def test_what_comes_too_late_is_refused_where_its_row_may_have_been_deleted_since() -> None:
     """A truncation that found the row deleted is not known any more."""
     lake = Lake(keeps_deleted=True)
-    lake.step([inserted(1, a=1), deleted(2), truncation(8)])
+    lake.execute([inserted(1, a=1), deleted(2), truncation(8)])
     lake.collect(at(100))
-    lake.step([inserted(5, a=5)])
+    lake.execute([inserted(5, a=5)])
     assert lake.kept_rows == {(1,): ({"a": 1}, 20)}
     [reason] = lake.refused
     assert "is forgotten which rows of 's' were deleted" in reason

@@ -116,8 +116,8 @@ def test_changes_of_postgresql_are_in_the_order_of_their_commits() -> None:
     earlier.
     """
     sent = [
-        make_payload("u", source=WAL | {"sequence": f'["{committed}","{place}"]'})
-        for committed, place in [(200, 150), (90, 160)]
+        make_payload("u", source=WAL | {"sequence": f'["{committed}","{position}"]'})
+        for committed, position in [(200, 150), (90, 160)]
     ]
     late, early = (changes_of(make_record(one))[0].order for one in sent)
     assert early < late

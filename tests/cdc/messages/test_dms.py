@@ -207,17 +207,19 @@ def messages(
     """
     offset = 0
     for number, statement in enumerate(statements):
-        place = {
+        position = {
             "stream-position": f"mysql-bin-changelog.{99 + number // 3:06}:{1000 - 300 * (number // 3) + 120 * number}:-1"
         }
         if statement.kind == "truncate":
-            place["record-type"] = "control"
+            position["record-type"] = "control"
         for step, (old, new) in enumerate(statement.rows or [({}, {})]):
             kind = {"read": "load", "truncate": "truncate-table"}.get(
                 statement.kind, statement.kind
             )
             metadata: dict[str, Any] = (
-                place if has_positions and kind != "load" else {**place, "stream-position": None}
+                position
+                if has_positions and kind != "load"
+                else {**position, "stream-position": None}
             )
             data, others = natural(old if kind == "delete" else new), {}
             if kind == "update" and dice.random() < 0.5:

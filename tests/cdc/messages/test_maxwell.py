@@ -118,7 +118,7 @@ def test_what_was_before_is_no_other_key_unless_it_says_so(old: Any) -> None:
     assert (change.key, change.continues) == ((1,), None)
 
 
-def test_neither_a_transaction_nor_a_place_in_it_is_an_order() -> None:
+def test_neither_a_transaction_nor_a_position_in_it_is_an_order() -> None:
     first, second = (
         changes_of(READER, make_record(xid=xid, xoffset=xid))[0].order for xid in (9, 3)
     )

@@ -116,7 +116,7 @@ SCHEMA = envelope_schema(
 )
 
 
-def test_a_change_says_its_place_in_its_transaction() -> None:
+def test_a_change_says_its_position_in_its_transaction() -> None:
     payload = make_payload(
         "c", transaction={"id": "826:36898192", "total_order": 4, "data_collection_order": 2}
     )

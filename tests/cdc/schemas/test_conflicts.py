@@ -1,5 +1,5 @@
 """The rows of a table whose columns have values of several types: the same ones in whatever order
-and steps messages arrive.
+and executions messages arrive.
 """
 
 import datetime as dt
@@ -95,14 +95,14 @@ class TypedLake:
     lake: Lake = field(default_factory=Lake)
     columns: Mapping[str, str] = field(default_factory=dict)
 
-    def step(self, changes: Sequence[Change]) -> None:
+    def execute(self, changes: Sequence[Change]) -> None:
         seen = [
             {"value": self.types[change.order.position[0]]}
             for change in changes
             if change.operation.is_upsert
         ]
         self.columns = evolved(self.columns, seen, Drift.LENIENT).columns
-        self.lake.step(changes)
+        self.lake.execute(changes)
         self.lake.targets = {
             key: (reported._replace(columns=row_text(row)), row)
             for key, (reported, found) in self.lake.targets.items()

@@ -157,7 +157,7 @@ def test_the_order_in_which_schemas_are_seen_makes_no_difference(
 
 
 @given(known=TABLES, seen=st.lists(SCHEMAS, min_size=1, max_size=4), seed=st.integers(0, 2**32))
-def test_the_steps_in_which_schemas_are_seen_make_no_difference(
+def test_the_executions_in_which_schemas_are_seen_make_no_difference(
     known: Mapping[str, str], seen: Sequence[Mapping[str, str]], seed: int
 ) -> None:
     once = evolved(known, seen, Drift.LENIENT)

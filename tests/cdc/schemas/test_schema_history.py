@@ -68,7 +68,7 @@ def test_between_readings_that_differ_a_column_is_in_doubt_where_its_values_are_
 
 
 def test_a_row_has_the_columns_that_it_brings_and_others_are_not_guessed() -> None:
-    history = History([read(10, id="int", amount="decimal(10,2)", place="point")], Debezium())
+    history = History([read(10, id="int", amount="decimal(10,2)", position="point")], Debezium())
     source = BINLOG | {"pos": 11}
     assert history.columns(source, {"amount": "AQ==", "id": 1}, TOPIC).ddl == {
         "amount": "decimal(10,2)",
@@ -81,15 +81,18 @@ def test_a_row_has_the_columns_that_it_brings_and_others_are_not_guessed() -> No
 
 
 def test_a_column_of_a_type_that_cannot_be_read_is_text_and_the_row_is_read() -> None:
-    history = History([read(10, id="int", place="point", shape="geometry")], Debezium())
+    history = History([read(10, id="int", position="point", shape="geometry")], Debezium())
     sent = {
         "id": 1,
-        "place": {"x": 1.5, "wkb": "AQ=="},
+        "position": {"x": 1.5, "wkb": "AQ=="},
         "shape": "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
     }
     known = history.columns(BINLOG | {"pos": 11}, sent, TOPIC)
-    assert known.ddl == {"id": "int", "place": "string", "shape": "string"}
-    assert known.read(sent) == {"id": 1, "place": '{"x":1.5,"wkb":"AQ=="}'}  # `shape` was not sent
+    assert known.ddl == {"id": "int", "position": "string", "shape": "string"}
+    assert known.read(sent) == {
+        "id": 1,
+        "position": '{"x":1.5,"wkb":"AQ=="}',
+    }  # `shape` was not sent
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""The messages of a source in their table: each once, whatever they hold and however often a step
-is tried.
+"""The messages of a source in their table: each once, whatever they hold and however often an
+execution is tried.
 """
 
 import json
@@ -33,13 +33,13 @@ pytestmark = pytest.mark.spark
 
 @dataclass
 class Fed:
-    """A folder and the table of its messages, whose consumer each `run` moves on by one step over
-    all that is new.
+    """A folder and the table of its messages, whose consumer each `run` moves on by one execution
+    over all that is new.
     """
 
     spark: SparkSession
     job: BronzeJob
-    step: int = 0
+    number: int = 0
     checkpoint: SourceOffsets | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -48,19 +48,19 @@ class Fed:
             file.writelines(line + b"\n" for line in content)
 
     def run(self) -> TableResult:
-        """The next step."""
-        self.step += 1
+        """The next execution."""
+        self.number += 1
         end = FileSource(Path(self.job.folder), "*.jsonl").poll(self.checkpoint).end
-        result = self.attempt(self.step, 1, end)
+        result = self.attempt(self.number, 1, end)
         self.checkpoint = end
         return result
 
-    def attempt(self, step: int, attempt: int, end: SourceOffsets | None) -> TableResult:
+    def attempt(self, number: int, attempt: int, end: SourceOffsets | None) -> TableResult:
         commit_metadata = CommitMetadata(
             consumer=ConsumerId("test", self.job.name),
-            step=step,
+            number=number,
             attempt=attempt,
-            execution_id=f"e{step}",
+            execution_id=f"e{number}",
             end=Checkpoint(offsets=end),
         )
         job = replace(

@@ -130,13 +130,13 @@ def levels(table: Replica) -> dict[int, int | None]:
     return {row["id"]: row["level"] for row in table.rows}
 
 
-def test_a_column_of_which_no_type_holds_all_values_is_text_in_one_step_and_in_two(
+def test_a_column_of_which_no_type_holds_all_values_is_text_in_one_execution_and_in_two(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     first, last = [order(1, at=1), order(3, at=2, amount=-7)], [with_text(2, at=3, amount="x")]
-    for folder, steps in (("one", [first + last]), ("two", [first, last])):
+    for folder, executions in (("one", [first + last]), ("two", [first, last])):
         table, schemas = Replica(spark, tmp_path / folder, ("id",)), []
-        for records in steps:
+        for records in executions:
             table.send(records)
             result = table.run()
             assert "quarantined" not in result.events
@@ -154,7 +154,7 @@ def with_text(number: int, *, at: int, amount: str) -> Record:
     return make_record(payload, schema=envelope_schema(*columns), key={"id": number}, offset=at)
 
 
-def test_what_cannot_be_read_is_quarantined_with_its_place_and_nothing_else(
+def test_what_cannot_be_read_is_quarantined_with_its_position_and_nothing_else(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = Replica(spark, tmp_path, ("id",))

@@ -120,7 +120,7 @@ def test_ranges_that_follow_each_other_give_each_committed_message_once(reading:
 
 @pytest.mark.spark
 @pytest.mark.services
-def test_steps_of_a_limit_give_each_message_once_and_those_of_heartbeats_last(
+def test_executions_of_a_limit_give_each_message_once_and_those_of_heartbeats_last(
     reading: Reading,
 ) -> None:
     reading.topics.create("orders", 3)
@@ -135,23 +135,23 @@ def test_steps_of_a_limit_give_each_message_once_and_those_of_heartbeats_last(
         "orders*", heartbeats=reading.topics.named("beats"), max_offsets=5
     )
     source, has_more = KafkaSource(topic, ENVIRONMENT, is_ordered_by_position=True), True
-    steps: list[list[tuple[str, int, int, str]]] = []
+    executions: list[list[tuple[str, int, int, str]]] = []
     while has_more:
         poll = source.poll(reading.checkpoint)
         end, has_more = poll.limited_end or poll.end, poll.limited_end is not None
         assert isinstance(end, KafkaOffsets)
         frame = reading.frame(end)
-        steps.append(sorted(reading.values(end)) if frame is not None else [])
+        executions.append(sorted(reading.values(end)) if frame is not None else [])
         reading.checkpoint = end
-    read_ = sorted(message for step in steps for message in step)
+    read_ = sorted(message for number in executions for message in number)
     assert read_ == [
         ("beats", 0, 0, "beat"),
         *(("orders", 0, number, f"0-{number}") for number in range(9)),
         *(("orders", 1, number, f"1-{number}") for number in range(4)),
     ]
-    assert all(len(step) <= 5 for step in steps)
-    assert ("beats", 0, 0, "beat") in steps[-1]
-    assert len(steps) == 4
+    assert all(len(number) <= 5 for number in executions)
+    assert ("beats", 0, 0, "beat") in executions[-1]
+    assert len(executions) == 4
 
 
 @pytest.mark.spark
@@ -185,17 +185,17 @@ def test_messages_become_rows_once_and_offsets_without_a_message_no_commit(
         format=MessageFormat(envelope=Maxwell(), keys=("id",), types={"id": "bigint"}),
     )
 
-    def attempt(step: int, number: int, start: KafkaOffsets, end: KafkaOffsets) -> TableResult:
+    def attempt(number: int, nth: int, start: KafkaOffsets, end: KafkaOffsets) -> TableResult:
         commit_metadata = CommitMetadata(
             consumer=ConsumerId("test", job.name),
-            step=step,
-            attempt=number,
-            execution_id=f"e{step}",
+            number=number,
+            attempt=nth,
+            execution_id=f"e{number}",
             end=Checkpoint(offsets=end),
         )
         return ingest(
             reading.spark,
-            replace(job, start=Checkpoint(offsets=start), may_complete_empty=number == 1),
+            replace(job, start=Checkpoint(offsets=start), may_complete_empty=nth == 1),
             commit_metadata,
             open_log,
         )

@@ -1,4 +1,4 @@
-"""How the messages of a step are handed to workers."""
+"""How the messages of an execution are handed to workers."""
 
 from pathlib import Path
 

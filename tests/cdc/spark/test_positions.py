@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import UPSERT, Change, Operation, Order, Position
 from lakechime_dagster.cdc.spark_parse import Look, Looked, looked_at
-from lakechime_dagster.cdc.spark_remembered import Seen, place_row
+from lakechime_dagster.cdc.spark_remembered import Seen, position_row
 from lakechime_dagster.cdc.state import StateRow, change_row
 from lakechime_dagster.spark.session import Batches, record_batches
 
@@ -75,8 +75,8 @@ def test_a_line_that_goes_back_is_never_taken_for_one_that_does_not(
 
 
 def test_what_was_read_before_is_not_compared_with_where_the_line_had_come():
-    place: Position = (7,)
-    before = Seen(places=(place_row("shop", ("orders", 0), (0, place), 10, None),))
+    position: Position = (7,)
+    before = Seen(positions=(position_row("shop", ("orders", 0), (0, position), 10, None),))
     assert not look([reported(10, 5)], before=before).lines[LINE].may_go_back
     assert look([reported(11, 5)], before=before).lines[LINE].may_go_back
     assert not look([reported(11, 7)], before=before).lines[LINE].may_go_back

@@ -1,4 +1,4 @@
-"""A table that follows a database is what the database was, whatever comes in which step."""
+"""A table that follows a database is what the database was, whatever comes in which execution."""
 
 import datetime as dt
 import random
@@ -34,7 +34,7 @@ from tests.support.replica import Replica, read
 pytestmark = pytest.mark.spark
 CAPTURES = {capture.name: capture for capture in captures()}
 SHARDS = 150
-# of what was recorded, a table for each kind of value or of step; the plain fold is held against
+# of what was recorded, a table for each kind of value or of execution; the plain fold is held against
 # all
 ON_SPARK = (
     "mariadb-types.numbers",
@@ -146,7 +146,7 @@ def shard_history(dice: random.Random, shard: str) -> list[Change]:
 def test_an_attempt_that_dies_between_its_commits_leaves_the_next_one_the_same_work(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though more has come meanwhile: what was remembered decides the range of the step."""
+    """Though more has come meanwhile: what was remembered decides the range of the execution."""
     table = Replica(spark, tmp_path, ("id",))
     table.send([order(1, at=1), order(2, at=2)])
     table.run()
@@ -166,7 +166,7 @@ def test_an_attempt_that_dies_between_its_commits_leaves_the_next_one_the_same_w
     assert (
         table.attempt(2, attempt=1).outcome is Outcome.SKIPPED
     )  # the first one, if it was not dead
-    table.step, table.checkpoint = 2, end.sources["orders__changes"]
+    table.number, table.checkpoint = 2, end.sources["orders__changes"]
     table.run()
     assert [(row["id"], row["name"]) for row in table.rows] == [(1, "Cid"), (3, "Ann")]
 
@@ -175,7 +175,7 @@ def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_step_without_a_difference_commits_nothing_and_a_later_attempt_a_fence(
+def test_an_execution_without_a_difference_commits_nothing_and_a_later_attempt_a_fence(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = Replica(spark, tmp_path, ("id",))
@@ -186,29 +186,29 @@ def test_a_step_without_a_difference_commits_nothing_and_a_later_attempt_a_fence
     assert again.outcome is Outcome.NOTHING
     assert again.events == {"delivered again": 1, "stale": 1}
     assert table.attempt(2, attempt=2).outcome is Outcome.FENCED
-    table.checkpoint, table.step = table.end().sources["orders__changes"], 2
+    table.checkpoint, table.number = table.end().sources["orders__changes"], 2
     assert table.attempt(3).outcome is Outcome.NOTHING
     assert table.attempt(3, attempt=2).outcome is Outcome.FENCED
 
 
-def test_a_consumer_whose_ledger_was_lost_does_its_steps_again_by_what_was_remembered(
+def test_a_consumer_whose_ledger_was_lost_does_its_executions_again_by_what_was_remembered(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Its place is known from the table then, in which the last three steps left no commit: two had
-    no difference, one died.
+    """Its place is known from the table then, in which the last three executions left no commit:
+    two had no difference, one died.
     """
     table = Replica(spark, tmp_path, ("id",))
     table.send([order(1, at=1), order(2, at=2)])
     table.run()
-    place, before = table.checkpoint, tmp_path / "before"
+    position, before = table.checkpoint, tmp_path / "before"
     shutil.copytree(table.location, before)
     for again in ([replace(order(1, at=1), offset=3)], [heartbeat()], [order(1, at=4, name="Bob")]):
         table.send(again)
         table.run()
     shutil.rmtree(table.location)
     before.rename(table.location)
-    remembered, table.checkpoint = table.remembered, place
-    results = [table.attempt(step, attempt=2) for step in (2, 3, 4)]
+    remembered, table.checkpoint = table.remembered, position
+    results = [table.attempt(number, attempt=2) for number in (2, 3, 4)]
     assert [one.outcome for one in results] == [Outcome.FENCED, Outcome.FENCED, Outcome.COMMITTED]
     assert [row["name"] for row in table.rows] == ["Bob", "Ann"]
     assert table.remembered == remembered

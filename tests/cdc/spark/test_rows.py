@@ -38,7 +38,7 @@ def doubled(batches: Batches) -> Batches:
 
 
 ASKED: dict[str, Callable[[Rows, Rows], list[tuple[object, ...]]]] = {
-    "values": lambda rows, _: rows.where({"role": ["mark", "place"]}).tuples("key", "role"),
+    "values": lambda rows, _: rows.where({"role": ["mark", "position"]}).tuples("key", "role"),
     "any value": lambda rows, _: rows.where({"role": None}).tuples("key", "role"),
     "one of two": lambda rows, _: rows.where({"role": ["mark"], "key": None}).tuples("key", "role"),
     "shape": lambda rows, _: rows.shaped(

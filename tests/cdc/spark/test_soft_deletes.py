@@ -97,7 +97,7 @@ def test_a_table_that_is_widened_keeps_when_its_rows_were_deleted(
     ]
 
 
-def test_a_table_begins_to_keep_deleted_rows_with_the_step_after_it_is_declared(
+def test_a_table_begins_to_keep_deleted_rows_with_the_execution_after_it_is_declared(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = Replica(spark, tmp_path, ("id",))
@@ -116,7 +116,7 @@ def test_a_table_begins_to_keep_deleted_rows_with_the_step_after_it_is_declared(
     assert [reported(row) for row in table.rows] == [(1, "Ann", None), (2, "Ann", 60)]
 
 
-def test_a_table_that_is_to_keep_no_deleted_rows_any_more_is_held_until_it_is_recreated(
+def test_a_table_that_is_to_keep_no_deleted_rows_any_more_is_blocked_until_it_is_recreated(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = soft(spark, tmp_path)

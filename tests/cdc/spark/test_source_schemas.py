@@ -51,7 +51,7 @@ def in_parts(records: Sequence[Record], ends: Sequence[int]) -> Iterator[list[Re
     """Messages, by how far the log was when they were written; what reports no place comes with the
     first.
     """
-    places = [
+    positions = [
         (() if one.value is None else position_of(json.loads(one.value)["source"]), one)
         for one in records
     ]
@@ -59,8 +59,10 @@ def in_parts(records: Sequence[Record], ends: Sequence[int]) -> Iterator[list[Re
     for low, high in pairwise(bounds):
         yield [
             one
-            for place, one in places
-            if low <= (place[-2] if len(place) == 3 else place[-1] if place else 0) < high
+            for position, one in positions
+            if low
+            <= (position[-2] if len(position) == 3 else position[-1] if position else 0)
+            < high
         ]
 
 
@@ -78,7 +80,7 @@ def test_readings_report_the_columns_between_them(spark: SparkSession, tmp_path:
         table.options = {"reading": one}
         table.send(
             part or list(capture.of(topic))[:1]
-        )  # one that comes again: each reading goes with a step
+        )  # one that comes again: each reading goes with an execution
         assert "quarantined" not in table.run().events
     assert differences(table.rows, capture.rows[topic], capture.keys[topic]) == set()
 

@@ -69,7 +69,7 @@ def test_few_messages_meet_many_rows_and_much_that_is_remembered(
     assert found[6] == {7: "Ann"}
 
 
-def test_positions_that_restart_hold_the_consumer_until_somebody_says_that_they_may(
+def test_positions_that_restart_block_the_consumer_until_somebody_says_that_they_may(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = Replica(spark, tmp_path, ("id",))
@@ -111,7 +111,7 @@ def test_messages_that_come_again_further_on_in_their_topic_change_nothing(
     assert [(row["id"], row["name"]) for row in table.rows] == [(1, "Bob"), (2, "Ann"), (3, "Ann")]
 
 
-def test_a_snapshot_that_lacks_too_many_rows_holds_the_consumer(
+def test_a_snapshot_that_lacks_too_many_rows_blocks_the_consumer(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = Replica(spark, tmp_path, ("id",))
@@ -178,7 +178,7 @@ def test_an_hour_is_complete_when_every_source_has_reported_later_than_its_end(
     assert (third.outcome, third.complete) == (Outcome.NOTHING, (5 * hour, 7 * hour + minute))
 
 
-def test_a_heartbeat_completes_the_hours_of_a_quiet_table_with_the_next_step(
+def test_a_heartbeat_completes_the_hours_of_a_quiet_table_with_the_next_execution(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """As what came before it may lie in a partition that was asked before it was read."""
@@ -252,7 +252,7 @@ def test_late_changes_fire_again_for_their_hours_and_a_rebuild_for_none(
         dying.setattr("lakechime_dagster.cdc.spark_refresh.write_rows", interrupt)
         with pytest.raises(KeyboardInterrupt):
             table.attempt(4)
-    table.step = 4
+    table.number = 4
     second = table.attempt(4, 2)
     assert second.committed is not None
     table.checkpoint = second.committed.commit_metadata.end.sources["orders__changes"]
@@ -300,7 +300,7 @@ def fire(world: World, subscription: Subscription, result: TableResult) -> list[
     """
     without_commit = CommitMetadata(
         consumer=ConsumerId("test", "orders"),
-        step=0,
+        number=0,
         attempt=1,
         end=Checkpoint(),
         facts={COMPLETE: result.complete},
@@ -342,7 +342,7 @@ def test_a_snapshot_speaks_for_its_source_when_the_source_holds_no_more(
 
 
 @pytest.mark.parametrize(("most", "committed"), [(None, []), (0, [2, 3, 4]), (1, [3])])
-def test_at_most_so_many_steps_in_a_row_leave_no_commit_and_the_next_one_reports_the_watermark(
+def test_at_most_so_many_executions_in_a_row_leave_no_commit_and_the_next_one_reports_the_watermark(
     spark: SparkSession, tmp_path: Path, most: int | None, committed: list[int]
 ) -> None:
     hour = 3_600_000
@@ -355,15 +355,15 @@ def test_at_most_so_many_steps_in_a_row_leave_no_commit_and_the_next_one_reports
     table.run()
     log = table.log("orders")
     empty = {}
-    for step in range(2, 5):
-        table.send([beat(step * hour, step)])
+    for number in range(2, 5):
+        table.send([beat(number * hour, number)])
         result = table.run()
         if result.committed is not None:
             assert (result.outcome, result.counts.changed) == (Outcome.FENCED, 0)
-            empty[step] = result.committed.commit_metadata.watermark
+            empty[number] = result.committed.commit_metadata.watermark
         assert log.watermark() == max([hour, *empty.values()])
     assert empty == {
-        step: (step - 1) * hour for step in committed
+        number: (number - 1) * hour for number in committed
     }  # a heartbeat is read with the next execution
     assert [row["id"] for row in table.rows] == [1]
 

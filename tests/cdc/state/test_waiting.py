@@ -14,7 +14,7 @@ from tests.cdc.merge.test_merge import LENGTHS, SEEDS, history
 def test_what_is_remembered_reports_which_rows_wait(seed: int, length: int) -> None:
     changes = [reported(change) for change in history(random.Random(seed), length)]
     lake = Lake()
-    lake.step(changes)
+    lake.execute(changes)
     ends = [
         change_row(change, Role.TRUNCATION)
         for change in changes

@@ -143,7 +143,7 @@ def test_the_impact_of_several_columns_is_that_of_each_of_them_together(
 
 
 @given(MANY, REFS, st.sampled_from(Certainty), st.booleans())
-def test_a_path_has_as_many_steps_as_its_end_has_layers_and_each_leads_on(
+def test_a_path_has_as_many_executions_as_its_end_has_layers_and_each_leads_on(
     statements: list[Statement], start: ColumnRef, certainty: Certainty, upstream: bool
 ) -> None:
     network = network_of(statements)
@@ -156,8 +156,8 @@ def test_a_path_has_as_many_steps_as_its_end_has_layers_and_each_leads_on(
         path = ways.of(node)
         assert path is not None
         assert len(path) == layer
-        for step in path:
-            assert step.target in set(affected(statements, step.source, certainty))
+        for edge in path:
+            assert edge.target in set(affected(statements, edge.source, certainty))
         for before, after in pairwise(path):
             assert after.source in (before.target, ColumnRef(before.target.table))
 
@@ -247,7 +247,7 @@ def test_a_hit_reports_its_columns_and_a_shortest_path() -> None:
     assert [(one.name, one.certainty, one.layer) for one in dash.columns] == [
         ("mean", Certainty.DIRECT, 3)
     ]
-    assert [f"{step.source} {'+'.join(step.kinds)} {step.target}" for step in dash.path] == [
+    assert [f"{edge.source} {'+'.join(edge.kinds)} {edge.target}" for edge in dash.path] == [
         "bronze.flights.dep_delay identity silver.flights.delay",
         "silver.flights.delay aggregation gold.daily.mean",
         "gold.daily.mean identity dash.delays.mean",
@@ -261,7 +261,7 @@ def test_declared_inputs_are_unsure_until_a_run_reported_them() -> None:
     ]
     found = reached_tables(network_of(LAKE, declared), [ColumnRef("silver.flights", "delay")])
     new = next(one for one in found.tables if one.table == "gold.new")
-    assert (new.certainty, new.layer, [step.kinds for step in new.path][-1]) == (
+    assert (new.certainty, new.layer, [edge.kinds for edge in new.path][-1]) == (
         Certainty.UNSURE,
         2,
         ("declared",),

@@ -274,7 +274,7 @@ def test_who_surely_reads_is_reported_so_though_a_shorter_way_is_not_sure() -> N
         (replace(PAID, laid_out={"keys": "id"}), replace(PAID, laid_out={"keys": "twice"})),
     ],
 )
-def test_what_is_accepted_is_reported_again_once_it_is_another_change_of_the_same_place(
+def test_what_is_accepted_is_reported_again_once_it_is_another_change_of_the_same_position(
     first: PlannedTable, second: PlannedTable
 ) -> None:
     before = make_manifest(SOURCE, PAID, TOWNS, IDS)

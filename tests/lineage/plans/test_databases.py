@@ -5,7 +5,7 @@ its catalog too.
 import pytest
 
 from lakechime_dagster.lineage.columns import Names
-from lakechime_dagster.lineage.plan_dump import data_set_of, place_of
+from lakechime_dagster.lineage.plan_dump import data_set_of, location_of
 
 
 @pytest.mark.parametrize(
@@ -27,9 +27,9 @@ def test_a_table_of_a_database_has_the_name_that_openlineage_gives_it(
 
 
 def test_it_is_a_table_of_the_lake_by_its_alias_alone_and_not_by_a_like_name() -> None:
-    place = place_of(
+    location = location_of(
         {"relation": {"o": "JDBCRelation", "database": "mysql://db/shop", "table": "shop.orders"}}
     )
-    assert place.named(Names(tables=("shop.orders",))) == ("mysql://db:3306/shop.orders", False)
+    assert location.named(Names(tables=("shop.orders",))) == ("mysql://db:3306/shop.orders", False)
     aliased = Names(tables=("bronze.orders",), aliases={"mysql://db:3306/shop.*": "bronze.*"})
-    assert place.named(aliased) == ("bronze.orders", True)
+    assert location.named(aliased) == ("bronze.orders", True)

@@ -24,8 +24,8 @@ def holds_nodes(value: Any) -> bool:
 def losses(text: str) -> list[tuple[int, str]]:
     """Each place of a node in a dump with a parameter that holds others."""
     return [
-        (place, key)
-        for place, node in enumerate(nodes_of(json.loads(text)))
+        (position, key)
+        for position, node in enumerate(nodes_of(json.loads(text)))
         for key, value in node["f"].items()
         if holds_nodes(value)
     ]
@@ -44,9 +44,9 @@ def dumps_in(dumps: Any) -> list[dict[str, Any]]:
     return dumps if isinstance(dumps, list) else [dumps]
 
 
-def without(text: str, place: int, key: str) -> Any:
+def without(text: str, position: int, key: str) -> Any:
     dump = json.loads(text)
-    list(nodes_of(dump))[place]["f"][key] = LOST
+    list(nodes_of(dump))[position]["f"][key] = LOST
     return dump
 
 
@@ -63,11 +63,11 @@ def test_a_part_that_is_lost_changes_nothing_or_is_reported() -> None:
     ]
     assert len(cases) > CASES
     silent = []
-    for shape, place, key in random.Random(6).sample(cases, CASES):
+    for shape, position, key in random.Random(6).sample(cases, CASES):
         whole, poorer = (
             reported(read(json.loads(shapes[shape]))),
-            reported(read(without(shapes[shape], place, key))),
+            reported(read(without(shapes[shape], position, key))),
         )
         if poorer != whole and "?" not in poorer and "not known" not in poorer:
-            silent.append((shape, place, key))
+            silent.append((shape, position, key))
     assert silent == []

@@ -3,7 +3,7 @@
 import pytest
 
 from lakechime_dagster.lineage.columns import Names
-from lakechime_dagster.lineage.plan_dump import Place
+from lakechime_dagster.lineage.plan_dump import TableLocation
 from lakechime_dagster.lineage.plan_expressions import MANY, read_at
 
 NAMES = Names(("days", "days.of"), {"days": "s3://lake/days", "days.of": "s3a://lake/days/of"})
@@ -27,21 +27,24 @@ NAMES = Names(("days", "days.of"), {"days": "s3://lake/days", "days.of": "s3a://
 def test_a_folder_or_file_is_of_the_nearest_table_above_or_of_a_folder_outside(
     root: str, read: str
 ) -> None:
-    found = read_at(Place(path=root, roots=(root,)), NAMES)
+    found = read_at(TableLocation(path=root, roots=(root,)), NAMES)
     assert (found.names, found.unknown) == ((read,), frozenset())
     assert found.outside == (frozenset() if read.startswith("days") else {read})
 
 
 def test_a_table_that_the_catalog_knows_is_that_table_wherever_its_files_are() -> None:
     assert read_at(
-        Place(identifier="days", roots=("s3://elsewhere/a", "s3://elsewhere/b")), NAMES
+        TableLocation(identifier="days", roots=("s3://elsewhere/a", "s3://elsewhere/b")), NAMES
     ).names == ("days",)
 
 
 def test_a_folder_of_many_files_among_which_a_table_may_be_is_not_taken_for_all_of_them() -> None:
     assert read_at(
-        Place(roots=("s3://lake/other", "s3://lake"), is_grouped=True), NAMES
+        TableLocation(roots=("s3://lake/other", "s3://lake"), is_grouped=True), NAMES
     ).unknown == {MANY}
-    assert read_at(Place(roots=("s3://lake/other",), is_grouped=True), NAMES).unknown == frozenset()
-    inner = read_at(Place(roots=("s3://lake/days",), is_grouped=True), NAMES)
+    assert (
+        read_at(TableLocation(roots=("s3://lake/other",), is_grouped=True), NAMES).unknown
+        == frozenset()
+    )
+    inner = read_at(TableLocation(roots=("s3://lake/days",), is_grouped=True), NAMES)
     assert (inner.names, inner.unknown) == (("days",), {MANY})

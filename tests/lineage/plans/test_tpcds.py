@@ -33,14 +33,15 @@ def by_text() -> dict[str, Statement]:
     schema = SqlSchema({table: tuple(columns) for table, columns in tables().items()})
     found = {}
     for number, query in queries().items():
-        names = ", ".join(f"c{place}" for place in range(len(by_plan()[number].columns)))
+        names = ", ".join(f"c{position}" for position in range(len(by_plan()[number].columns)))
         (found[number],) = statements_of_sql(f"insert into made ({names}) {query}", "spark", schema)
     return found
 
 
 def plan_columns(number: str) -> list[ColumnLineage]:
     return [
-        column.value.lineage(f"c{place}") for place, column in enumerate(by_plan()[number].columns)
+        column.value.lineage(f"c{position}")
+        for position, column in enumerate(by_plan()[number].columns)
     ]
 
 

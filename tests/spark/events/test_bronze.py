@@ -38,13 +38,13 @@ TYPE, PRODUCER = ("type",), ("title",)
 
 @dataclass
 class Fed:
-    """A folder and the table of its events, whose consumer each `run` moves on by one step over all
-    that is new.
+    """A folder and the table of its events, whose consumer each `run` moves on by one execution
+    over all that is new.
     """
 
     spark: SparkSession
     job: EventJob
-    step: int = 0
+    number: int = 0
     checkpoint: SourceOffsets | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -56,19 +56,19 @@ class Fed:
         return FileSource(Path(self.job.folder), "*.jsonl").poll(self.checkpoint).end
 
     def run(self) -> TableResult:
-        """The next step."""
-        self.step += 1
+        """The next execution."""
+        self.number += 1
         end = self.look()
-        result = self.attempt(self.step, 1, end)
+        result = self.attempt(self.number, 1, end)
         self.checkpoint = end
         return result
 
-    def attempt(self, step: int, attempt: int, end: SourceOffsets) -> TableResult:
+    def attempt(self, number: int, attempt: int, end: SourceOffsets) -> TableResult:
         commit_metadata = CommitMetadata(
             consumer=ConsumerId("test", self.job.name),
-            step=step,
+            number=number,
             attempt=attempt,
-            execution_id=f"e{step}",
+            execution_id=f"e{number}",
             end=Checkpoint(offsets=end),
         )
         job = replace(
@@ -175,7 +175,7 @@ def test_lines_that_are_no_events_are_there_with_the_reason(fed: Fed) -> None:
     assert bare == [*wanted, (event("buy").decode(), None)]
 
 
-def test_a_step_that_is_tried_twice_commits_once(fed: Fed) -> None:
+def test_an_execution_that_is_tried_twice_commits_once(fed: Fed) -> None:
     fed.drop(event("buy"))
     end = fed.look()
     assert fed.attempt(1, 1, end).outcome is Outcome.COMMITTED
@@ -191,7 +191,7 @@ def test_a_step_that_is_tried_twice_commits_once(fed: Fed) -> None:
         end,
         ["buy"],
     )
-    fed.step, fed.checkpoint = 1, end
+    fed.number, fed.checkpoint = 1, end
     assert fed.run().counts.inserted == 1
     assert (fed.attempt(1, 3, wider).outcome, fed.column("type")) == (
         Outcome.SKIPPED,
@@ -201,7 +201,7 @@ def test_a_step_that_is_tried_twice_commits_once(fed: Fed) -> None:
 
 def test_a_table_that_was_removed_is_read_from_the_beginning(fed: Fed) -> None:
     fed.drop(event("buy"))
-    fed.step, fed.checkpoint, fed.options = 1, fed.look(), {"has_committed": True}
+    fed.number, fed.checkpoint, fed.options = 1, fed.look(), {"has_committed": True}
     fed.drop(event("sell"))
     result = fed.run()
     assert (fed.column("type"), len(result.notes)) == (["buy", "sell"], 1)
@@ -227,17 +227,17 @@ def test_messages_of_topics_are_events_by_topic_partition_and_offset(
     topics.send("game", event("buy", title="web", n=1), None, b"\xff\x00", at_ms=1_700_000_000_123)
     topics.send("game", event("sell", n=2), "{", partition=1)
 
-    def attempt(step: int, start: KafkaOffsets, end: KafkaOffsets, number: int = 1) -> TableResult:
+    def attempt(number: int, start: KafkaOffsets, end: KafkaOffsets, nth: int = 1) -> TableResult:
         commit_metadata = CommitMetadata(
             consumer=ConsumerId("test", job.name),
-            step=step,
-            attempt=number,
-            execution_id=f"e{step}",
+            number=number,
+            attempt=nth,
+            execution_id=f"e{number}",
             end=Checkpoint(offsets=end),
         )
         return ingest_events(
             fed.spark,
-            replace(job, start=Checkpoint(offsets=start), may_complete_empty=number == 1),
+            replace(job, start=Checkpoint(offsets=start), may_complete_empty=nth == 1),
             commit_metadata,
             open_log,
         )
@@ -259,7 +259,7 @@ def test_messages_of_topics_are_events_by_topic_partition_and_offset(
     )
     topics.send("game", event("jump"))
     second = look(first)
-    assert attempt(1, KafkaOffsets(), second, number=2).outcome is Outcome.SKIPPED
+    assert attempt(1, KafkaOffsets(), second, nth=2).outcome is Outcome.SKIPPED
     assert attempt(2, first, second).events == {"event": 1}
     (topic,) = first.topics
     rows = {row["_src"]: row for row in read(job.location)}

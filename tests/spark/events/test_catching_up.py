@@ -49,16 +49,16 @@ class Blocked:
         self.file.unlink()
 
 
-def put_behind(game: Stream, kind: str, steps: int) -> Blocked:
+def put_behind(game: Stream, kind: str, executions: int) -> Blocked:
     """A type has one row and fails from then on, and others go on for so many versions, with each
     of which a row of it comes.
     """
     game.drop(event(kind, n=0), event("other", n=0))
     game.run()
     blocked = Blocked(game, kind)
-    for number in range(1, steps + 1):
+    for number in range(1, executions + 1):
         game.drop(event(kind, n=number), event("other", n=number))
-        if number < steps:
+        if number < executions:
             game.ingest()
     game.run()
     return blocked
@@ -97,7 +97,7 @@ def reported(done: dict[str, TypeResult], kind: str) -> tuple[int, int, int, str
 
 
 def test_a_type_far_behind_catches_up_by_parts_and_others_go_on(game: Stream) -> None:
-    blocked = put_behind(far(game), "buy", steps=3)
+    blocked = put_behind(far(game), "buy", executions=3)
     blocked.freed()
     game.drop(event("buy", n=4), event("other", n=4))
     done = game.run(now_ms=EVER_MS)
@@ -124,7 +124,7 @@ def test_a_type_far_behind_catches_up_by_parts_and_others_go_on(game: Stream) ->
 def test_an_old_file_that_cannot_be_read_hinders_the_type_alone_that_is_far_behind(
     game: Stream,
 ) -> None:
-    blocked = put_behind(far(game), "buy", steps=3)
+    blocked = put_behind(far(game), "buy", executions=3)
     blocked.freed()
     (old,) = DeltaLog(game.bronze, "game.events").commits(1, 2)
     file = Path(game.bronze) / old.added[0].path
@@ -143,14 +143,14 @@ def test_an_old_file_that_cannot_be_read_hinders_the_type_alone_that_is_far_behi
 
 
 def test_a_part_of_an_attempt_that_died_is_found_and_read_on_from_its_own_end(game: Stream) -> None:
-    blocked = put_behind(far(game), "buy", steps=3)
+    blocked = put_behind(far(game), "buy", executions=3)
     blocked.freed()
     game.drop(event("buy", n=4))
     game.ingest()
-    first = game.step(attempt=1, execution="e9", now_ms=EVER_MS)
+    first = game.execute(attempt=1, execution="e9", now_ms=EVER_MS)
     zombie = late(first, game.types)
     first.run()  # and dies before it completes
-    result = game.step(attempt=2, execution="e9", now_ms=EVER_MS).run()
+    result = game.execute(attempt=2, execution="e9", now_ms=EVER_MS).run()
     game.complete(result, game.end(), "e9")
     (done,) = (one for one in result.types if one.type == "buy")
     assert ([one.commit_metadata.attempt for one in done.commits], done.end, done.written) == (
@@ -163,7 +163,7 @@ def test_a_part_of_an_attempt_that_died_is_found_and_read_on_from_its_own_end(ga
 
 
 def test_a_replay_waits_for_a_type_that_catches_up(game: Stream) -> None:
-    blocked = put_behind(far(game), "buy", steps=2)
+    blocked = put_behind(far(game), "buy", executions=2)
     blocked.freed()
     asked = {"buy": request("buy")}
     assert game.run(now_ms=EVER_MS, replays=asked)["buy"].replayed == ()

@@ -170,22 +170,22 @@ def test_an_attempt_tried_again_writes_what_is_missing_and_nothing_twice(game: S
     game.drop(event("buy", n=1), event("sell", n=1))
     game.ingest()
     end = game.end()
-    game.step(end, attempt=1, execution="e1").run()  # and dies before it completes
+    game.execute(end, attempt=1, execution="e1").run()  # and dies before it completes
     game.drop(event("buy", n=2), event("fly", n=1))
     game.ingest()
-    result = game.step(game.end(), attempt=2, execution="e1").run()
+    result = game.execute(game.end(), attempt=2, execution="e1").run()
     game.complete(result, game.end(), "e1")
     assert [len(game.rows(kind)) for kind in ("buy", "sell", "fly")] == [2, 1, 1]
     assert game.run()["buy"].rows == 0
     assert [len(game.rows(kind)) for kind in ("buy", "sell", "fly")] == [2, 1, 1]
 
 
-def test_an_attempt_that_lives_on_after_its_step_is_let_into_no_table(game: Stream) -> None:
+def test_an_attempt_that_lives_on_after_its_execution_is_let_into_no_table(game: Stream) -> None:
     game.drop(event("buy", n=1))
     game.ingest()
-    step = game.step(game.end(), attempt=1, execution="e0")
-    game.types.register(step.job.groups, ["buy"])
-    zombie = late(step, game.types)
+    refresh = game.execute(game.end(), attempt=1, execution="e0")
+    game.types.register(refresh.job.groups, ["buy"])
+    zombie = late(refresh, game.types)
     game.drop(event("buy", n=2))
     game.run()
     game.drop(event("buy", n=3))
@@ -233,8 +233,12 @@ def test_of_two_attempts_that_append_at_the_same_time_one_is_let_in(
     game.drop(event("buy", n=2), event("buy", n=3))
     game.ingest()
     end = game.end()
-    other = late(game.step(end, attempt=2, execution="e2"), game.types)  # which any thread may ask
-    one = replace(game.step(end, attempt=1, execution="e2"), open_log=overtaken(other.run, where))
+    other = late(
+        game.execute(end, attempt=2, execution="e2"), game.types
+    )  # which any thread may ask
+    one = replace(
+        game.execute(end, attempt=1, execution="e2"), open_log=overtaken(other.run, where)
+    )
     result = one.run()
     game.complete(result, end, "e2")
     (done,) = result.types
@@ -386,7 +390,7 @@ def test_names_fold_as_java_compares_them(spark: SparkSession) -> None:
     ] == []
 
 
-def test_odd_and_many_events_of_one_step_bring_their_columns(
+def test_odd_and_many_events_of_one_execution_bring_their_columns(
     game: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slices, "MAX_LOOKED", 2)

@@ -27,7 +27,7 @@ POLICY = Maintenance(min_files=2)
 
 @pytest.fixture
 def game(spark: SparkSession, tmp_path: Path) -> Stream:
-    """A stream of whose type `buy` three steps have written an event each."""
+    """A stream of whose type `buy` three executions have written an event each."""
     game = stream(spark, tmp_path)
     for number in (1, 2, 3):
         game.drop(event("buy", n=number))
@@ -97,7 +97,7 @@ def test_an_append_that_meets_maintenance_half_way_is_done_once(game: Stream, wh
     game.ingest()
     end = game.end()
     result = replace(
-        game.step(end, execution="e4"), open_log=overtaken(lambda: keep(game), where)
+        game.execute(end, execution="e4"), open_log=overtaken(lambda: keep(game), where)
     ).run()
     game.complete(result, end, "e4")
     (done,) = result.types
@@ -109,7 +109,7 @@ def test_an_append_that_meets_maintenance_half_way_is_done_once(game: Stream, wh
 def test_an_attempt_that_lives_on_is_let_in_no_more_behind_maintenance(game: Stream) -> None:
     game.drop(event("buy", n=4))
     game.ingest()
-    zombie = late(game.step(game.end(), attempt=1, execution="e0"), game.types)
+    zombie = late(game.execute(game.end(), attempt=1, execution="e0"), game.types)
     game.run()
     keep(game)
     zombie.run()

@@ -37,11 +37,11 @@ def other(
     )
 
 
-def step(one: Stream) -> dict[str, TypeResult]:
-    """A step of a group up to where the stream's table stands."""
+def execute(one: Stream) -> dict[str, TypeResult]:
+    """An execution of a group up to where the stream's table stands."""
     one.executions += 1
     end, execution = one.end(), f"{one.group.name}{one.executions}"
-    result = one.step(end, execution=execution).run()
+    result = one.execute(end, execution=execution).run()
     one.complete(result, end, execution)
     return {each.type: each for each in result.types}
 
@@ -56,11 +56,11 @@ def test_a_type_that_moved_goes_on_in_its_table(game: Stream) -> None:
     game.drop(event("buy", n=2), event("sell", n=2))
     game.ingest()
     vip = other(game, VIP, SHOP)
-    done = step(vip)
+    done = execute(vip)
     assert {name: (one.rows, one.written, one.table) for name, one in done.items()} == {
         "buy": (1, 1, "shop.buy")
     }
-    assert {name: one.rows for name, one in step(game).items()} == {"sell": 1}
+    assert {name: one.rows for name, one in execute(game).items()} == {"sell": 1}
     assert (numbers(game), numbers(game, "sell"), (game.folder / "vip").exists()) == (
         [1, 2],
         [1, 2],
@@ -69,7 +69,7 @@ def test_a_type_that_moved_goes_on_in_its_table(game: Stream) -> None:
     log = DeltaLog(game.location("buy"), "shop.buy")
     last = log.last_committed(ConsumerId("test", "shop", "buy"))
     assert last is not None
-    assert (last.commit_metadata.step, done["buy"].commits) == (2, (last,))
+    assert (last.commit_metadata.number, done["buy"].commits) == (2, (last,))
 
 
 def test_a_group_that_is_renamed_goes_on_in_all_tables(game: Stream) -> None:
@@ -78,7 +78,7 @@ def test_a_group_that_is_renamed_goes_on_in_all_tables(game: Stream) -> None:
     game.drop(event("buy", n=2), event("sell", n=2), event("gift", n=2))
     game.ingest()
     kiosk = other(game, event_group("kiosk", GAME), start=game.start)
-    assert {name: one.written for name, one in step(kiosk).items()} == {
+    assert {name: one.written for name, one in execute(kiosk).items()} == {
         "buy": 1,
         "sell": 1,
         "gift": 1,
@@ -88,7 +88,7 @@ def test_a_group_that_is_renamed_goes_on_in_all_tables(game: Stream) -> None:
     assert [path.name for path in (game.folder / "kiosk").iterdir()] == ["gift"]
 
 
-def test_a_step_of_the_former_group_that_is_under_way_neither_loses_nor_doubles_a_row(
+def test_an_execution_of_the_former_group_that_is_under_way_neither_loses_nor_doubles_a_row(
     game: Stream,
 ) -> None:
     game.drop(event("buy", n=1))
@@ -96,12 +96,12 @@ def test_a_step_of_the_former_group_that_is_under_way_neither_loses_nor_doubles_
     game.drop(event("buy", n=2))
     game.ingest()
     end = game.end()
-    late, later = game.step(end, execution="late"), game.step(end, execution="later")
+    late, later = game.execute(end, execution="late"), game.execute(end, execution="later")
     found = late.run()  # commits, and has not completed
     vip = other(game, VIP, SHOP, start=game.start)
     game.drop(event("buy", n=3))
     game.ingest()
-    assert step(vip)["buy"].rows == 2  # that of the other group, and its own
+    assert execute(vip)["buy"].rows == 2  # that of the other group, and its own
     game.complete(found, end, "late")
     assert numbers(game) == [1, 2, 3]
     assert (vip.types.types("vip")["buy"].checkpoint.commits, vip.types.types("shop")) == (3, {})
@@ -109,4 +109,4 @@ def test_a_step_of_the_former_group_that_is_under_way_neither_loses_nor_doubles_
     assert numbers(game) == [1, 2, 3]
     game.drop(event("buy", n=4))
     game.ingest()
-    assert (step(vip)["buy"].written, numbers(game)) == (1, [1, 2, 3, 4])
+    assert (execute(vip)["buy"].written, numbers(game)) == (1, [1, 2, 3, 4])

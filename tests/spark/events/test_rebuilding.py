@@ -97,13 +97,13 @@ def test_in_whatever_order_and_split_events_came_the_tables_are_equal(
         event("buy", more={"b": [{"c": 1}]}),
     ]
     tables = []
-    for name, steps in (
+    for name, executions in (
         ("one", [events[:1], events[1:3], events[3:]]),
         ("other", [events[6:2:-1], events[2::-1]]),
     ):
         (tmp_path / name).mkdir()
         game = stream(spark, tmp_path / name)
-        for several in steps:
+        for several in executions:
             game.drop(*several)
             game.run()
         before = table(game)
@@ -114,7 +114,9 @@ def test_in_whatever_order_and_split_events_came_the_tables_are_equal(
     assert after == other_after
 
 
-def test_events_that_no_step_has_read_are_in_the_same_commit_and_never_again(game: Stream) -> None:
+def test_events_that_no_execution_has_read_are_in_the_same_commit_and_never_again(
+    game: Stream,
+) -> None:
     number_first(game)
     before = versions(game, "buy")
     game.drop(event("buy", price=5), event("buy", Price=6), event("sell", n=2))
@@ -142,7 +144,7 @@ def test_the_commit_says_that_the_table_was_replaced(game: Stream) -> None:
 def test_a_table_goes_on_whose_stream_was_recreated(game: Stream) -> None:
     number_first(game)
     rmtree(game.bronze)
-    game.checkpoint, game.steps = None, 0
+    game.checkpoint, game.executions = None, 0
     game.drop(event("buy", price=9), name="b.jsonl")
     (game.folder / "in" / "a.jsonl").unlink()
     failed = game.run()["buy"]
@@ -201,12 +203,12 @@ def clean_up(game: Stream) -> None:
 def test_a_rebuild_of_an_attempt_that_died_is_found_with_its_schema(game: Stream) -> None:
     number_first(game)
     assert (
-        game.step(attempt=1, execution="e8", replays=ASKED).run().types[0].commits
+        game.execute(attempt=1, execution="e8", replays=ASKED).run().types[0].commits
     )  # it dies before it completes
     game.drop(event("buy", price="five", item="hat"))
     game.ingest()
     before = versions(game, "buy")
-    result = game.step(attempt=2, execution="e8", replays=ASKED).run()
+    result = game.execute(attempt=2, execution="e8", replays=ASKED).run()
     game.complete(result, game.end(), "e8")
     buy = result.types[0]
     assert (
@@ -228,7 +230,7 @@ def test_an_execution_that_is_not_let_in_behind_a_rebuild_goes_on_with_its_schem
     number_first(game)
     game.drop(event("buy", price=5))
     game.ingest()
-    game.step(execution="lost", replays=ASKED).run()  # and nobody completes it
+    game.execute(execution="lost", replays=ASKED).run()  # and nobody completes it
     game.drop(event("buy", price="six"))
     assert "shop.buy has a newer schema than was read" in game.run()["buy"].error
     done = game.run(now_ms=2**60)["buy"]
@@ -248,7 +250,7 @@ def test_a_rebuild_that_died_before_its_commit_and_was_cancelled_leaves_the_tabl
     with monkeypatch.context() as patched:
         patched.setattr(replay, "commit", dies)
         with pytest.raises(KeyboardInterrupt):
-            game.step(replays=ASKED).run()
+            game.execute(replays=ASKED).run()
     game.drop(event("buy", price="five", item="hat"))
     assert (game.run()["buy"].error, game.payloads("buy")[2]) == (
         "",
@@ -279,7 +281,7 @@ def fails(*_: object) -> None:
 
 def test_an_attempt_that_lives_on_is_not_let_in_by_its_rebuild(game: Stream) -> None:
     number_first(game)
-    zombie = late(game.step(attempt=1, execution="e8", replays=ASKED), game.types)
+    zombie = late(game.execute(attempt=1, execution="e8", replays=ASKED), game.types)
     game.drop(event("buy", price=5))
     game.run()
     before = versions(game, "buy")

@@ -118,10 +118,10 @@ def test_events_that_a_contract_dropped_come_back(spark: SparkSession, tmp_path:
 def test_a_replay_of_an_attempt_that_died_is_found_and_counted_once(game: Stream) -> None:
     frozen_then_thawed(game)
     asked = {"buy": request("buy")}
-    game.step(attempt=1, execution="e8", replays=asked).run()  # and dies before it completes
+    game.execute(attempt=1, execution="e8", replays=asked).run()  # and dies before it completes
     game.drop(event("buy", price="five"))
     game.ingest()
-    result = game.step(attempt=2, execution="e8", replays=asked).run()
+    result = game.execute(attempt=2, execution="e8", replays=asked).run()
     game.complete(result, game.end(), "e8")
     (done, again) = result.types[0].replayed
     assert (done.replaced, again.replaced, again.added) == (1, 0, 0)
@@ -135,7 +135,9 @@ def test_a_replay_of_an_attempt_that_died_is_found_and_counted_once(game: Stream
 
 def test_an_attempt_that_lives_on_is_not_let_in_by_its_replay(game: Stream) -> None:
     frozen_then_thawed(game)
-    zombie = late(game.step(attempt=1, execution="e8", replays={"buy": request("buy")}), game.types)
+    zombie = late(
+        game.execute(attempt=1, execution="e8", replays={"buy": request("buy")}), game.types
+    )
     game.drop(event("buy", price=5))
     game.run()
     before = versions(game, "buy")

@@ -95,7 +95,7 @@ def test_what_is_an_event_by_todays_declaration_comes_once_beside_what_is_new(
     assert {name: one.rows for name, one in stream.run().items()} == {"buy": 0, "sell": 0}
 
 
-def test_attempts_at_a_step_reprocess_once_whoever_comes_first(stream: Stream) -> None:
+def test_attempts_at_an_execution_reprocess_once_whoever_comes_first(stream: Stream) -> None:
     stream.drop(kind("buy", 1), kind("buy", 2))
     stream.ingest()
     late = replace(stream := corrected(stream))

@@ -30,14 +30,14 @@ RAW = pa.schema([("day", pa.string()), ("value", pa.string())])
 
 @dataclass
 class Fed:
-    """A table of raw events and the stream's table, whose consumer each `run` moves on by one step
-    over all that is new.
+    """A table of raw events and the stream's table, whose consumer each `run` moves on by one
+    execution over all that is new.
     """
 
     spark: SparkSession
     raw: Source
     job: EventJob
-    step: int = 0
+    number: int = 0
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
 
     def append(self, *payloads: bytes | None) -> None:
@@ -46,24 +46,24 @@ class Fed:
     def end(self) -> Checkpoint:
         uid, version = self.raw.log.uid, SnapshotId(str(self.raw.log.version))
         return Checkpoint(
-            position=Position(0, self.step),
+            position=Position(0, self.number),
             sources={"bronze.raw": SnapshotCheckpoint(table_uid=uid, snapshot_id=version)},
         )
 
     def run(self) -> TableResult:
-        """The next step."""
-        self.step += 1
+        """The next execution."""
+        self.number += 1
         end = self.end()
-        result = self.attempt(self.step, 1, end)
+        result = self.attempt(self.number, 1, end)
         self.checkpoint = end
         return result
 
-    def attempt(self, step: int, attempt: int, end: Checkpoint) -> TableResult:
+    def attempt(self, number: int, attempt: int, end: Checkpoint) -> TableResult:
         commit_metadata = CommitMetadata(
             consumer=ConsumerId("test", self.job.name),
-            step=step,
+            number=number,
             attempt=attempt,
-            execution_id=f"e{step}",
+            execution_id=f"e{number}",
             end=end,
         )
         return ingest_events(
@@ -153,7 +153,7 @@ def test_attempts_give_the_same_rows_and_one_that_lives_on_adds_none(
     assert [row["_src"] for row in again.rows] == [
         row["_src"] for row in kept if row["type"] == "b"
     ]
-    fed.checkpoint, fed.step = end, 2
+    fed.checkpoint, fed.number = end, 2
     fed.append(event("c"))
     fed.run()
     assert fed.attempt(2, 1, end).outcome is Outcome.SKIPPED
@@ -182,7 +182,10 @@ def test_a_table_that_tracks_rows_names_them_by_their_ids_the_others_by_their_fi
     )
 
     whole = replace(
-        fed, checkpoint=Checkpoint(), step=0, job=replace(fed.job, location=f"{fed.job.location}2")
+        fed,
+        checkpoint=Checkpoint(),
+        number=0,
+        job=replace(fed.job, location=f"{fed.job.location}2"),
     )
     whole.run()
     ids = [row["_src"].removeprefix(f"{fed.raw.log.uid}/") for row in whole.rows]

@@ -46,12 +46,12 @@ def game(played: Stream, tmp_path: Path) -> Stream:
 
 
 def found(game: Stream, *, sample: int = 100, names: set[str] | None = None) -> dict[str, Verified]:
-    step = game.step()
+    number = game.execute()
     discarded = {name: known.discarded for name, known in game.types.types("shop").items()}
     verifier = GroupVerifier(
         spark=game.spark,
         slices=Slices(game.spark, "game.events", DeltaLog(game.bronze, "game.events"), game.end()),
-        tables=TypeTables(job=step.job, open_log=DeltaLog),
+        tables=TypeTables(job=number.job, open_log=DeltaLog),
         repository=game.types,
         discarded=discarded,
         sample=sample,
@@ -67,7 +67,7 @@ def source_of(game: Stream, number: int) -> str:
     return next(row["_src"] for row in game.rows("buy") if row["n"] == number)
 
 
-def test_what_steps_wrote_is_whole_also_when_more_has_come_since(game: Stream) -> None:
+def test_what_executions_wrote_is_whole_also_when_more_has_come_since(game: Stream) -> None:
     game.drop(event("buy", n=5), event("new", n=0))
     game.ingest()
     reported = found(game)
@@ -84,7 +84,7 @@ def test_what_steps_wrote_is_whole_also_when_more_has_come_since(game: Stream) -
 def test_a_commit_that_nobody_has_completed_is_looked_at_with_its_own_events(game: Stream) -> None:
     game.drop(event("buy", n=5))
     game.ingest()
-    game.step(execution="e9").run()  # and dies before it completes
+    game.execute(execution="e9").run()  # and dies before it completes
     one = found(game)["buy"]
     assert (one.events, one.rows, one.is_whole) == (6, 6, True)
 
@@ -196,15 +196,15 @@ def test_an_execution_finds_what_a_few_of_its_rows_lost(
 ) -> None:
     game = stream(spark, tmp_path)
 
-    def step(name: str) -> dict[str, Verified]:
+    def execute(name: str) -> dict[str, Verified]:
         game.ingest()
         end = game.end()
-        result = game.step(end, execution=name).run()
+        result = game.execute(end, execution=name).run()
         game.complete(result, end, name)
         return {one.type: one for one in result.verified}
 
     game.drop(event("buy", n=1, **{"a.b": [1, "x"]}), event("sell", n=1))
-    assert {name: (one.sampled, one.faults, one.unread) for name, one in step("e1").items()} == {
+    assert {name: (one.sampled, one.faults, one.unread) for name, one in execute("e1").items()} == {
         "buy": (1, {}, ""),
         "sell": (1, {}, ""),
     }
@@ -213,6 +213,6 @@ def test_an_execution_finds_what_a_few_of_its_rows_lost(
         write, "rows_of", lambda *given: rows_of(*given).withColumn("n", F.lit(None).cast("long"))
     )
     game.drop(event("buy", n=2), event("buy", m=2))
-    broken = step("e2")["buy"]
+    broken = execute("e2")["buy"]
     assert (broken.sampled, broken.faults, broken.unread) == (2, {Fault.LACKS: 1}, "")
     assert [one.pointer for one in broken.examples] == ["/n"]

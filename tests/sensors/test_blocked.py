@@ -1,5 +1,5 @@
-"""A step that asks for a person: its consumer waits at once, and goes on with all that came when
-somebody resumes it.
+"""An execution that asks for a person: its consumer waits at once, and goes on with all that came
+when somebody resumes it.
 """
 
 from dataclasses import replace
@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.runtime.execution import RunningExecution, kept
 from lakechime_dagster.runtime.explain import explain
-from lakechime_dagster.runtime.platform import Platform, ends_of_held
+from lakechime_dagster.runtime.platform import Platform, ends_of_blocked
 from lakechime_dagster.sensors.tick import RunState, Tick
 from lakechime_dagster.triggers.consumers import ConsumerState, Execution
 from lakechime_dagster.triggers.interventions import By
@@ -66,14 +66,14 @@ def held(
 
 def resume(world: World, platform: Platform, subscription: Subscription) -> None:
     row = world.evaluator.activate(subscription)
-    world.people.resume(row, ADA, ends=ends_of_held(platform, subscription, row))
+    world.people.resume(row, ADA, ends=ends_of_blocked(platform, subscription, row))
 
 
 def launched(tick: Tick) -> list[Any]:
-    return [(execution.step, execution.attempt) for execution in tick.launches]
+    return [(execution.number, execution.attempt) for execution in tick.launches]
 
 
-def test_a_step_that_asks_for_a_person_holds_its_consumer_at_once(
+def test_an_execution_that_asks_for_a_person_blocks_its_consumer_at_once(
     world: World, platform: Platform, subscription: Subscription, runs: ReportedRuns
 ) -> None:
     world.change(version=0)
@@ -106,7 +106,7 @@ def test_nothing_is_launched_until_a_person_resumes_and_then_all_that_came_is_re
     assert "completed by its commit" in ticked(platform, subscription, runs).sentences[0]
 
 
-def test_an_attempt_that_another_has_followed_holds_nothing(
+def test_an_attempt_that_another_has_followed_blocks_nothing(
     world: World, platform: Platform, subscription: Subscription, runs: ReportedRuns
 ) -> None:
     world.change(version=0)

@@ -1,5 +1,5 @@
-"""A step whose input lost or retyped a column that the table reads is held before Spark starts, and
-goes on when it fits again.
+"""An execution whose input lost or retyped a column that the table reads is held before Spark
+starts, and goes on when it fits again.
 """
 
 from pathlib import Path
@@ -71,7 +71,7 @@ def rewrite(location: Location, schema: pa.Schema) -> None:
     location.platform.store.register(log.events_of_commit(log.version))
 
 
-def test_a_column_that_is_gone_holds_who_reads_it_alone_until_it_is_back(
+def test_a_column_that_is_gone_blocks_who_reads_it_alone_until_it_is_back(
     location: Location,
 ) -> None:
     rewrite(location, ORDERS)
@@ -124,7 +124,7 @@ def test_code_that_no_longer_reads_the_column_goes_on(location: Location) -> Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lakechime_dagster.lineage.schema_check.code_digest", lambda table: "another")
         assert "silver.paid goes on" in location.tick("shop__events").skip_message
-        assert shown(location.run_of("silver_paid"))["step"] == 2
+        assert shown(location.run_of("silver_paid"))["number"] == 2
 
 
 def test_a_column_that_others_spell_otherwise_blocks_who_reads_it(location: Location) -> None:
