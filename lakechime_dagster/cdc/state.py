@@ -197,10 +197,10 @@ class Role(StrEnum):
         TRUNCATION: A truncation of a source.
         MARK: A snapshot's first or last row, as a change without columns.
         POSITION: How far a partition of a source has come, or which epoch of a source may be
-        entered.
+            entered.
         BEAT: How far the log of a server had come.
         COLUMNS: Since when a source has the columns of a schema (`defaults.Schema`).
-        SCHEMA: The columns of a database's table at a reached of its log
+        SCHEMA: The columns of a database's table at a position of its log
             (`table_schema.TableSchema`).
         LOW_WATERMARK: The order of a source below which it is forgotten which rows were deleted.
     """
@@ -211,7 +211,7 @@ class Role(StrEnum):
     CHANGE = "change"
     TRUNCATION = "truncation"
     MARK = "mark"
-    POSITION = "reached"
+    POSITION = "position"
     BEAT = "beat"
     COLUMNS = "columns"
     SCHEMA = "schema"
