@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, Settin
 
 from lakechime_dagster.compat import tomllib
 from lakechime_dagster.errors import InvalidValueError, without_password
-from lakechime_dagster.masters import REMEDY, is_driver
+from lakechime_dagster.spark_drivers import REMEDY, is_driver
 
 # shows the lake of LAKECHIME_LAKE, the flights demo where it is not set
 SHIPPED = "lakechime_dagster.definitions"

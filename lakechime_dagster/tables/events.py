@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import DeclarationError, are_failures_kept, keep_or_raise, shown
-from lakechime_dagster.masters import REMEDY, is_driver
+from lakechime_dagster.spark_drivers import REMEDY, is_driver
 from lakechime_dagster.tables.maintenance import Maintenance, checked_maintenance
 from lakechime_dagster.tables.names import PART, RESERVED, checked_owner, checked_table_name
 from lakechime_dagster.tables.options import (
