@@ -29,11 +29,8 @@ from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.names import HIDDEN
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
 
-DEFAULT, EQUAL, OURS = (
-    "default",
-    "equal",
-    "ours",
-)  # a table with Delta's defaults, with our properties, with our hidden column too
+# a table with Delta's defaults, with our properties, with our hidden column too
+DEFAULT, EQUAL, OURS = ("default", "equal", "ours")
 ROW = "id bigint, customer int, status string, note string, amount string, changed bigint"
 ENVELOPE = (
     f"payload struct<before: struct<{ROW}>, after: struct<{ROW}>, op: string, source: "

@@ -73,9 +73,8 @@ def measure(jars: Path, cold_runs: int, warm_runs: int) -> list[Line]:
     warm = cold.model_copy(update={"driver": "warm"})
     with tempfile.TemporaryDirectory(prefix="lakechime-bench-") as temporary:
         home = Path(temporary)
-        first_row_seconds(
-            cold, home, jars, write=True
-        )  # makes the table, and fills the disk's cache
+        # makes the table, and fills the disk's cache
+        first_row_seconds(cold, home, jars, write=True)
         cold_seconds = [first_row_seconds(cold, home, jars) for _ in range(cold_runs)]
         began = time.perf_counter()
         host = start_warm_driver(warm, home, jars)

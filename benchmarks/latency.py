@@ -85,9 +85,10 @@ def daemon(home: Path) -> Iterator[None]:
 
 
 def measure(events: int) -> list[Journey]:
+    # in which the last run still ends
     with tempfile.TemporaryDirectory(
         prefix="lakechime-bench-", ignore_cleanup_errors=True
-    ) as folder:  # in which the last run still ends
+    ) as folder:
         home = Path(folder)
         (home / "dagster").mkdir()
         (home / "seen").mkdir()

@@ -176,9 +176,8 @@ def measure() -> list[Line]:
         news = [
             (benches[1].merge(benches[1].add()), benches[1].follow()) for _ in range(ROUNDS + 1)
         ]
-    small, large = (
-        statistics.median(follows[rows][1:]) for rows in SIZES
-    )  # the first round warms the code up
+    # the first round warms the code up
+    small, large = (statistics.median(follows[rows][1:]) for rows in SIZES)
     whole = statistics.median(wholes[SIZES[1]][1:])
     merged, added = (statistics.median(times) for times in zip(*news[1:], strict=True))
     load, load_merged = loads[1]

@@ -181,9 +181,8 @@ def _work_in_process(
 
 def rate(work: Work, url: str, writers: int, seconds: float, *, hot: bool = False) -> float:
     """Rows per second of so many processes, each into a table of its own unless `hot`."""
-    context = multiprocessing.get_context(
-        "fork" if sys.platform == "linux" else "spawn"
-    )  # every writer opens an engine of its own
+    # every writer opens an engine of its own
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     barrier, results = context.Barrier(writers), context.Queue()
     tables = ["bronze.hot" if hot else f"bronze.t{number}" for number in range(writers)]
     processes = [

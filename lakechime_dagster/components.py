@@ -140,11 +140,8 @@ _CALLS: Mapping[
     dg.AssetKey: dg.AssetKey.from_user_string,
     dt.timedelta: _duration,
 }
-_OF_TEXT = {
-    dg.AssetKey.from_user_string: True,
-    personal: True,
-    tick: False,
-}  # called with a text; whether YAML has no other form
+# called with a text; whether YAML has no other form
+_OF_TEXT = {dg.AssetKey.from_user_string: True, personal: True, tick: False}
 _PYTHON_ONLY = (NoneType, NamedTable, PartitionLevels, dt.date)
 _OTHER_TYPES: Mapping[
     Any, Mapping[str, Any]
@@ -454,9 +451,8 @@ class TriggerComponent(LakeChimeComponent):
 class LakePart(LakeChimeComponent):
     """A declaration of the project's lake."""
 
-    shares: "Mapping[LakePart, dg.Definitions]" = MappingProxyType(
-        {}
-    )  # the definitions of each part, kept by the first
+    # the definitions of each part, kept by the first
+    shares: "Mapping[LakePart, dg.Definitions]" = MappingProxyType({})
 
     def declared(self, levels: Levels) -> list[Declared]:
         """Its tables, streams and groups."""

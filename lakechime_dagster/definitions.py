@@ -57,14 +57,8 @@ from lakechime_dagster.tables.load import load_lake
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
 from lakechime_dagster.triggers.subscription import Subscription
 
-SENSORS = (
-    "events",
-    "maintenance",
-    "monitors",
-    "verify",
-    "alarms",
-    "outside",
-)  # of a lake, beside triggers'
+# of a lake, beside triggers'
+SENSORS = ("events", "maintenance", "monitors", "verify", "alarms", "outside")
 # a sensor's tick costs Dagster 26 CPU milliseconds; above this one sensor decides for all triggers
 MAX_SENSORS = 100
 

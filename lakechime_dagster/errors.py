@@ -8,9 +8,8 @@ from types import TracebackType
 from urllib.parse import unquote
 
 _PASSWORD = re.compile(r"^((?:[\w+.-]+://|(?![\w+.-]+://))[^:/?]*):.*@", re.DOTALL)
-_SECRET = re.compile(
-    r"pass|secret|sig|token|credential|account_?key", re.IGNORECASE
-)  # in the key of a query
+# in the key of a query
+_SECRET = re.compile(r"pass|secret|sig|token|credential|account_?key", re.IGNORECASE)
 
 
 class LakeChimeError(Exception):

@@ -187,9 +187,8 @@ class Settings(BaseSettings):
         ge=1,
         description="A table without a recorded run for this many days is shown as stale in lineage.",
     )
-    spark: Annotated[SparkSettings, NoDecode] = Field(
-        default_factory=SparkSettings
-    )  # by LAKECHIME_SPARK_*, never by LAKECHIME_SPARK
+    # by LAKECHIME_SPARK_*, never by LAKECHIME_SPARK
+    spark: Annotated[SparkSettings, NoDecode] = Field(default_factory=SparkSettings)
 
     @field_validator("lake")
     @classmethod

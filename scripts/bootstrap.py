@@ -60,9 +60,8 @@ def prepare(*, with_jars: bool) -> None:
     stamp = read_stamp()
     wanted = environment_of(LOCK.read_text())
     java = stamp.get("java") or ""
-    bundle = (
-        bool(os.environ.get("LAKECHIME_BUNDLED_JAVA")) and not has_bundled_java()
-    )  # asked for beside a Java that fits
+    # asked for beside a Java that fits
+    bundle = bool(os.environ.get("LAKECHIME_BUNDLED_JAVA")) and not has_bundled_java()
     if stamp.get("environment") != wanted or not (java and Path(java).exists()) or bundle:
         started = time.monotonic()
         java = find_java() or ""

@@ -28,11 +28,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path(lakechime_dagster.__file__).parent
 FOLDER = ROOT / "docs" / "reference"
 SECTIONS = ("Args", "Attributes", "Raises", "Returns", "Yields", "Example", "Examples", "Note")
+# others by their name
 PACKAGES = {
     "dce": "Events",
     "triggers": "Subscriptions, consumers, executions",
     "silver": "Event streams",
-}  # others by their name
+}
 CALLED = (
     "DCEStore",
     "LakeChimeResource",

@@ -206,11 +206,7 @@ SAME: list[tuple[type[LakePart], str, Any]] = [
                 "shop",
                 STREAM,
                 match="shop.*",
-                contract=Contract(
-                    kinds="freeze",
-                    is_double_first=True,
-                    pins={"/price": "double"},
-                ),
+                contract=Contract(kinds="freeze", is_double_first=True, pins={"/price": "double"}),
                 types={"shop.buy": Contract(tables="freeze")},
                 columns={"/user/email": personal("email")},
                 options=GroupOptions(verify=every(days=1), description="Buys"),
@@ -432,11 +428,7 @@ def test_examples_of_all_components_are_one_lake_and_each_has_its_assets(project
     assert {
         table.name
         for table in only(lake_of_definitions("project_of_components.definitions")).tables
-    } >= {
-        "bronze.orders",
-        "gold.revenue",
-        "silver.customers",
-    }
+    } >= {"bronze.orders", "gold.revenue", "silver.customers"}
 
 
 def only(lake: Lake | None) -> Lake:

@@ -95,11 +95,7 @@ def test_time_levels_are_dagster_partitions_shared_lake_wide(definitions: dg.Def
         daily.has_partition_key("2013-01-01"),
         daily.has_partition_key("2013-12-31"),
         daily.has_partition_key("2014-01-01"),
-    ) == (
-        True,
-        True,
-        False,
-    )
+    ) == (True, True, False)
     assert node(definitions, "silver/flights").partitions_def is None
 
 

@@ -209,9 +209,8 @@ def build_app(served: Served) -> FastAPI:
     async def take(request: Request) -> Response:
         """Take one document or a list of them, all or none: ours, or run events of OpenLineage."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if (
-            kind != JSON_TYPE
-        ):  # a page of another origin could send other types without asking first
+        # a page of another origin could send other types without asking first
+        if kind != JSON_TYPE:
             return _refused(415, "UnsupportedMediaType", f"send Content-Type: {JSON_TYPE}")
         body = await body_of(request)
         taken = await run_in_threadpool(lambda: served.ingest.take(_documents(body), WAY))

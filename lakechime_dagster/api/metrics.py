@@ -167,9 +167,8 @@ def _of_consumers(found: Measures) -> Metric:
     lag = GaugeMetricFamily(
         "lakechime_consumer_lag", "What a consumer has not consumed of a source.", labels=labels
     )
-    stuck = {
-        one.group: one.stuck_ts for one in found.groups
-    }  # which reads events and can write none
+    # which reads events and can write none
+    stuck = {one.group: one.stuck_ts for one in found.groups}
     for one in found.lags:
         for unit, number in {
             **one.amounts,

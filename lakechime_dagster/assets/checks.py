@@ -209,9 +209,8 @@ def personal_results(lake: Lake, table: LakeTable, platform: Platform) -> list[d
     """
     if not personal_specs(lake, table):
         return []
-    from lakechime_dagster.governance.data import (
-        PersonalData,
-    )  # numpy, which each process would pay for
+    # numpy, which each process would pay for
+    from lakechime_dagster.governance.data import PersonalData
 
     data = PersonalData(platform, lake)
     found = data.found(data.network_above(table.name), [table.name])

@@ -72,15 +72,16 @@ NO_TYPE_FAILS, NOTHING_WAITS, NO_VALUE_LOST, NOTHING_BREAKS = (
 RECENT_MS = (
     120_000  # so long a breaking change fails its check at least, as alarms look from time to time
 )
-MATERIALIZE_EVERY = dt.timedelta(
-    minutes=5
-)  # a type to which only rows were added is materialized at most so often
+# a type to which only rows were added is materialized at most so often
+MATERIALIZE_EVERY = dt.timedelta(minutes=5)
 FAILED_SECONDS = 60  # between ticks of the sensor of a group that cannot run
 MAX_NAMED = 5  # in a sentence
 MAX_SHOWN = 200  # types, or changes, in metadata
+# what is no argument of an op
 OF_ASSET = frozenset(
     ("metadata", "tags", "code_version", "automation_condition", "freshness_policy")
-)  # what is no argument of an op
+)
+# of results, by the name in metadata
 COUNTS = {
     "events": "rows",
     "rows written": "written",
@@ -88,7 +89,7 @@ COUNTS = {
     "rows discarded": "discarded",
     "rows pending": "pending",
     "columns added": "columns_added",
-}  # of results, by the name in metadata
+}
 WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
 _HOW = {
     Broke.VARIANT: "goes to a variant column",

@@ -52,9 +52,8 @@ def maintenance_asset(lake: Lake, table: Target | EventGroup) -> dg.AssetsDefini
                 metadata={f"maintenance: {name}": one for name, one in metadata.items()},
             )
         )
-        removed = [
-            str(one.folder) for one in remove_expired(platform)
-        ]  # of tables that have no maintenance any more
+        # of tables that have no maintenance any more
+        removed = [str(one.folder) for one in remove_expired(platform)]
         return dg.MaterializeResult(
             metadata=metadata | ({"dropped tables removed": removed} if removed else {})
         )

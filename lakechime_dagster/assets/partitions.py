@@ -222,10 +222,8 @@ def _dep(lake: Lake, name: str) -> dg.AssetDep:
 # How far from a partition those lie for which a trigger waits
 
 HOUR, DAY = dt.timedelta(hours=1), dt.timedelta(days=1)
-PLAIN = {
-    LevelType.DATE: (None, "%Y-%m-%d"),
-    LevelType.INT: ("%H",),
-}  # formats that name a whole day, or an hour
+# formats that name a whole day, or an hour
+PLAIN = {LevelType.DATE: (None, "%Y-%m-%d"), LevelType.INT: ("%H",)}
 MINUTES_OF_DAY = 24 * 60
 TWO_DAYS = (
     49  # hours: one of the days is one at which no clocks change, so that all hours are among them

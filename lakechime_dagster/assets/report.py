@@ -319,9 +319,8 @@ def combined(reports: Sequence[Report]) -> dict[str, Any]:
     if len(reports) == 1:
         return dict(reports[0].metadata)
     merged: dict[str, Any] = {}
-    for report in sorted(
-        reports, key=lambda report: report.result is not None
-    ):  # those that had nothing to do first
+    # those that had nothing to do first
+    for report in sorted(reports, key=lambda report: report.result is not None):
         for name, value in report.metadata.items():
             before = merged.get(name)
             if (

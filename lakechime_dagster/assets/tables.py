@@ -128,9 +128,8 @@ def table_asset(
     given["deps"] = [*given["deps"], *planned]
     given["check_specs"] = [*given["check_specs"], *personal_specs(lake, table)]
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", dg.BetaWarning
-        )  # Dagster warns that its backfill policies may change
+        # Dagster warns that its backfill policies may change
+        warnings.simplefilter("ignore", dg.BetaWarning)
         asset = dg.asset(**given)(with_signature(body, table))
     check_inputs(table, asset)
     return asset

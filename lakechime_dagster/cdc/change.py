@@ -12,9 +12,8 @@ import orjson
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import InvalidValueError
 
-Position = tuple[
-    int, ...
-]  # of the connector, such as (file, byte, row); empty for envelopes without one
+# of the connector, such as (file, byte, row); empty for envelopes without one
+Position = tuple[int, ...]
 
 # begins the ids of the topics of rows that were read of a database for a repair or a load
 REPAIRS = "lakechime-repair/"

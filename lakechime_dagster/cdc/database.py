@@ -210,9 +210,8 @@ def taken(
         if dialect is Dialect.POSTGRES:
             yield ConsistentSnapshot(dialect, connection, _of_postgres(connection, seconds, table))
         else:
-            connection.execution_options(
-                isolation_level="AUTOCOMMIT"
-            )  # its transaction is begun by a statement of its own
+            # its transaction is begun by a statement of its own
+            connection.execution_options(isolation_level="AUTOCOMMIT")
             yield ConsistentSnapshot(dialect, connection, binlog_snapshot(connection, seconds))
 
 
@@ -375,9 +374,8 @@ def _position_below(
                 sa.text(_WRITERS), {"schema": schema, "table": table}
             ).all()
             begun = frozenset(one.name for one in writers) if begun is None else begun
-            waited = [
-                one.pid for one in writers if one.name in begun or one.locks_out
-            ]  # the latter let nobody read it
+            # the latter let nobody read it
+            waited = [one.pid for one in writers if one.name in begun or one.locks_out]
             if not waited:
                 return WalPosition(lsn_of(lsn))
             pause(POLL_SECONDS)

@@ -231,9 +231,10 @@ def _is_same(one: Row, other: Row, track: TrackHistory) -> bool:
     values = [
         (one.get(name), other.get(name)) for name in one.keys() | other.keys() if name in track
     ]
+    # NaN equals itself as text
     return all(
         old == new or encoded(old) == encoded(new) or _is_one_text(old, new) for old, new in values
-    )  # NaN equals itself as text
+    )
 
 
 def _is_one_text(one: Any, other: Any) -> bool:

@@ -113,9 +113,8 @@ def format_of(table: BronzeTable) -> MessageFormat:
     )
 
 
-FEW = TableSize(
-    rows=20_000, bytes=16_000_000
-)  # of which Python reads and merges the changes within two seconds, on one core
+# of which Python reads and merges the changes within two seconds, on one core
+FEW = TableSize(rows=20_000, bytes=16_000_000)
 
 
 @dataclass(frozen=True, kw_only=True)

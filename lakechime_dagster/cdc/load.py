@@ -678,9 +678,8 @@ def first_repeated(keys: Iterable[tuple[str, str]]) -> tuple[str, str, str] | No
     Args:
         keys: Where each stands, and its text.
     """
-    with closing(
-        sqlite3.connect("")
-    ) as kept:  # a temporary file, which is removed with the connection
+    # a temporary file, which is removed with the connection
+    with closing(sqlite3.connect("")) as kept:
         kept.execute("CREATE TABLE keys (position TEXT, key TEXT)")
         kept.executemany("INSERT INTO keys VALUES (?, ?)", keys)
         found = kept.execute(

@@ -212,9 +212,8 @@ def _snapshot(
     and say the same or come before others that do; key changes among them take what their rows were
     before the snapshot (`Order.is_read_after`).
     """
-    newest = (
-        0 if form.connector in OF_BINLOG else _newest_position(tables)
-    )  # before the snapshot, so that it is in there
+    # before the snapshot, so that it is in there
+    newest = 0 if form.connector in OF_BINLOG else _newest_position(tables)
     (database,) = monitor.databases.values()
     where = database.source_table
     with completed_snapshot(

@@ -222,13 +222,11 @@ class Kept:
         ]
         if not given:
             return deletion.order
-        by_event = {
-            event_of(one.order): one for one in reversed(changes)
-        }  # one that came again is the first one
+        # one that came again is the first one
+        by_event = {event_of(one.order): one for one in reversed(changes)}
         in_turn = sorted(by_event.values(), key=_order)
-        rows = (
-            [BEFORE_ALL] if self.found(key, in_turn[0].order).upserted is not None else []
-        )  # by what began each, the first one first
+        # by what began each, the first one first
+        rows = [BEFORE_ALL] if self.found(key, in_turn[0].order).upserted is not None else []
         for change in in_turn:
             if change.operation.is_upsert and (change.continues is not None or not rows):
                 rows.append(change.order)
@@ -257,9 +255,8 @@ class Kept:
         end, key = change.order.before_deletion(), change.continues or ()
         if key not in self.windows:
             return end
-        since = (
-            end if change.order.position else BEFORE_ALL
-        )  # without a position its deletion is somewhere before it
+        # without a position its deletion is somewhere before it
+        since = end if change.order.position else BEFORE_ALL
         deletion = self._turns_of(key).last_deletion_between(since, change.order)
         return end if deletion is None else min(end, self.taken(key, deletion))
 
@@ -428,9 +425,8 @@ def _reached(windows: Mapping[Key, Window], touched: Iterable[Key]) -> frozenset
     return frozenset(reached)
 
 
-TruncatedAt = Mapping[
-    tuple[str, Order], int | None
-]  # when truncations were, by their source and order
+# when truncations were, by their source and order
+TruncatedAt = Mapping[tuple[str, Order], int | None]
 
 
 class Event(NamedTuple):

@@ -171,9 +171,8 @@ def _arrived(replica: Replica, since_ms: int) -> Arrived:
     """The changes that arrived since a time."""
     bronze, since = replica.bronze, _text(since_ms)
     fed = bronze.log.fed(bronze.log.version) if bronze.log.exists() else None
-    newest: dict[str, dict[tuple[str, int], int]] = {
-        row.source: {} for row in replica.positions()
-    }  # also of those without a change
+    # also of those without a change
+    newest: dict[str, dict[tuple[str, int], int]] = {row.source: {} for row in replica.positions()}
     for row in bronze.query(_NEWEST_OF_PARTITIONS, since=since):
         if row["at"] is not None:
             newest.setdefault(row["source"], {})[row["topic_id"], row["partition"]] = _milliseconds(

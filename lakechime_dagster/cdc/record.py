@@ -558,9 +558,8 @@ class ShardReader(EnvelopeReader):
 
 
 BEGIN, END = "BEGIN", "END"  # states of a transaction in its topic
-_OF_POSTGRES = re.compile(
-    r"(\d+):\d+"
-)  # the position after it is that of the message, and another one in each of a transaction's
+# the position after it is that of the message, and another one in each of a transaction's
+_OF_POSTGRES = re.compile(r"(\d+):\d+")
 
 
 class TransactionReader(ReaderBeside):

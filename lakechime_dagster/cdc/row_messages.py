@@ -114,9 +114,8 @@ class RowReader(EnvelopeReader):
             return Changes((change,), self._columns.ddl)
         changes = list[Change]()
         for index, (row, old) in enumerate(self._rows(payload)):
-            of_row = replace(
-                change, order=change.order._replace(item=2 * index)
-            )  # and the next one, where its key changed
+            # and the next one, where its key changed
+            of_row = replace(change, order=change.order._replace(item=2 * index))
             changes += self._changes(of_row, row, old)
         return Changes(tuple(changes), self._columns.ddl)
 
@@ -251,9 +250,8 @@ class MaxwellReader(RowReader):
             return Control.SCHEMA_CHANGE
         operation = self._operation("type", payload.get("type"), _OF_MAXWELL)
         database, table = (as_text(part, payload.get(part)) for part in ("database", "table"))
-        event_ms = (
-            1000 * payload["ts"] if type(payload.get("ts")) is int else None
-        )  # seconds, but for DDL
+        # seconds, but for DDL
+        event_ms = 1000 * payload["ts"] if type(payload.get("ts")) is int else None
         snapshot = kind if kind == _BOOTSTRAP else None
         return Header(
             operation,

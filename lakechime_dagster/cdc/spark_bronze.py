@@ -28,11 +28,7 @@ from lakechime_dagster.spark.job import TableResult
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.spark.session import Batches, record_batches, struct_of
 from lakechime_dagster.tables.sources import JsonLines, KafkaTopic
-from lakechime_dagster.triggers.consumers import (
-    Checkpoint,
-    CommitMetadata,
-    KafkaOffsets,
-)
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, KafkaOffsets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,9 +153,8 @@ def _record(line: bytes) -> Message:
 
 
 DDL = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
-STATISTICS = {
-    LISTED: "topic,topic_id,partition,offset,timestamp,kind,source,op,ts_ms,transaction"
-}  # not of what rows hold
+# not of what rows hold
+STATISTICS = {LISTED: "topic,topic_id,partition,offset,timestamp,kind,source,op,ts_ms,transaction"}
 
 
 def ingest(
@@ -194,9 +189,7 @@ def _rows(
         case JsonLines():
             schema, spans = bronze_schema(), file_offsets(end).spans_after(file_offsets(start))
             read = Lines(
-                out=to_arrow_schema(schema),
-                is_records=job.source.records,
-                reader=job.format.reader,
+                out=to_arrow_schema(schema), is_records=job.source.records, reader=job.format.reader
             )
             return read_lines(spark, Path(job.folder), spans, schema, read)
         case KafkaTopic():

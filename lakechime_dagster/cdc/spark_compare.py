@@ -58,9 +58,8 @@ RANGE = 500_000  # rows of a range, which the database reads by one statement
 AT_ONCE = 500  # keys of a statement
 STATEMENT_SECONDS = 300
 POLL_SECONDS = 2.0  # between two readings of the lake, while what is missing may still arrive
-_BOUND = {
-    "spark.sql.legacy.parameterSubstitution.constantsOnly": "true"
-}  # else Delta's parser does not bind parameters in Spark 4.1
+# else Delta's parser does not bind parameters in Spark 4.1
+_BOUND = {"spark.sql.legacy.parameterSubstitution.constantsOnly": "true"}
 _KEYS_DDL = "`key` string"
 _TRANSACTION = (
     "coalesce(get_json_object(value, '$.payload.source.txId'), get_json_object(value, "

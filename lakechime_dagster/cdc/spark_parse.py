@@ -512,9 +512,8 @@ class Renumbering:
     """
 
     out: pa.Schema
-    begins: Mapping[
-        Line, Sequence[tuple[int, int]]
-    ]  # of lines beyond their first epoch offsets, and the epoch from each on
+    # of lines beyond their first epoch offsets, and the epoch from each on
+    begins: Mapping[Line, Sequence[tuple[int, int]]]
     again: frozenset[Message]
 
     @property
@@ -878,9 +877,8 @@ def known_until(job: CDCJob, parsed: Parsed) -> int | None:
     changes there.
     """
     known, seen = parsed.known, parsed.seen
-    newest = known.beaten(
-        {**known.newest_ms, **seen.newest_ms}
-    )  # of a source in both the one of now is the later one
+    # of a source in both the one of now is the later one
+    newest = known.beaten({**known.newest_ms, **seen.newest_ms})
     sources = {row.source for row in (*known.positions, *seen.positions) if row.op != OPENED}
     if (
         job.merge.max_transaction is None

@@ -174,9 +174,8 @@ def _rewritten(
     return stays.unionByName(changes.where(F.col(OPERATION) != Need.DELETE).drop(OPERATION))
 
 
-STATE_STATISTICS = {
-    LISTED: "number,role,source,transaction,ts_ms"
-}  # not of the values and keys of rows
+# not of the values and keys of rows
+STATE_STATISTICS = {LISTED: "number,role,source,transaction,ts_ms"}
 
 
 def refresh_cdc(
@@ -595,9 +594,8 @@ class CDCRefresh:
                 {name: column(name) for name in keys},
                 MAX_LISTED if values.are_here else MAX_LITERALS,
             )
-        here = self._compute.rows(
-            rows, are_few=touched is None or not self.job.has_history
-        )  # of a key there are many rows in a history
+        # of a key there are many rows in a history
+        here = self._compute.rows(rows, are_few=touched is None or not self.job.has_history)
         return here.on_batches(TargetRows(arrow_of(GROUPED_DDL), keys), GROUPED_DDL, keep=False)
 
     # Writing

@@ -182,9 +182,8 @@ class Here:
     def rows(self, frame: DataFrame, *, are_few: bool = False) -> Rows:
         """Where it is not known, a limit looks at one part of the frame after another."""
         table = (frame if are_few else frame.limit(MOST + 1)).toArrow()
-        table = table.cast(
-            pa.schema([one.with_nullable(True) for one in table.schema])
-        )  # as rows have it that functions made
+        # as rows have it that functions made
+        table = table.cast(pa.schema([one.with_nullable(True) for one in table.schema]))
         return (
             Brought(table, frame.schema, self)
             if table.num_rows <= MOST

@@ -55,9 +55,8 @@ class Snapshots:
     marks.
     """
 
-    ends: Mapping[tuple[str, Order], Mapping[bool, int | None]] = field(
-        default_factory=dict
-    )  # whether it is the last one, and its time
+    # whether it is the last one, and its time
+    ends: Mapping[tuple[str, Order], Mapping[bool, int | None]] = field(default_factory=dict)
 
     def with_changes(self, changes: Iterable[Change]) -> tuple["Snapshots", tuple[Change, ...]]:
         """With these changes too; and for each snapshot of which both ends are seen now the

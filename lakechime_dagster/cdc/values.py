@@ -89,10 +89,8 @@ SOURCE_TYPE = "__debezium.source.column.type"
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _EPOCH = datetime.datetime(1970, 1, 1)  # a wall clock
 _UTC_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
-_INFINITE = (
-    -9223372036832400000,
-    9223372036825200000,
-)  # what PostgreSQL's own driver says for infinity, in units of its own
+# what PostgreSQL's own driver says for infinity, in units of its own
+_INFINITE = (-9223372036832400000, 9223372036825200000)
 # what Debezium 3.5 makes of PostgreSQL's infinite dates, when it reads a snapshot and when it
 # streams the log; no date is there
 _INFINITE_DAYS = {
@@ -435,13 +433,8 @@ _BY_NAME: dict[str, Callable[[ConnectSchema], ValueType]] = {
 }
 
 
-_NO_VALUE = (
-    ValueError,
-    TypeError,
-    KeyError,
-    ArithmeticError,
-    AttributeError,
-)  # what is raised for a value that is not of its type
+# what is raised for a value that is not of its type
+_NO_VALUE = (ValueError, TypeError, KeyError, ArithmeticError, AttributeError)
 _NO_TIME = (1970, 1, 1, 0, 0, 0)
 
 

@@ -13,16 +13,8 @@ from lakechime_dagster.cdc.change import Key, Order
 from lakechime_dagster.cdc.merge import BEFORE_ALL, Ended, RowState
 from lakechime_dagster.compat import date_of_iso, datetime_of_iso
 
-_AT_ONCE = {
-    int,
-    str,
-    bool,
-    type(None),
-    Decimal,
-    dt.datetime,
-    dt.date,
-    bytes,
-}  # what JSON has, and what is asked for one by one
+# what JSON has, and what is asked for one by one
+_AT_ONCE = {int, str, bool, type(None), Decimal, dt.datetime, dt.date, bytes}
 _LARGE = 2**63
 _EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)  # the usual one rounds to 28 digits
 

@@ -274,9 +274,8 @@ def _lines(file: str) -> Iterator[str]:
 
 def _from_lines(lines: Iterator[str], default: dict[str, Any]) -> Iterator[DataChangeEvent]:
     for number, text in enumerate(lines, 1):
-        line = (
-            text.removeprefix("\ufeff") if number == 1 else text
-        )  # a byte order mark, as Windows writes it
+        # a byte order mark, as Windows writes it
+        line = text.removeprefix("\ufeff") if number == 1 else text
         if not line.strip():
             continue
         try:

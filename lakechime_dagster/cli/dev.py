@@ -35,11 +35,8 @@ if TYPE_CHECKING:
     from lakechime_dagster.spark.warm import WarmHost
 
 
-ENDS = (
-    (signal.SIGINT, 12.0),
-    (signal.SIGTERM, 5.0),
-    (signal.SIGKILL, 5.0),
-)  # signal, seconds to wait for its effect
+# signal, seconds to wait for its effect
+ENDS = ((signal.SIGINT, 12.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
 LOOK_SECONDS = 0.05
 
 

@@ -429,9 +429,8 @@ def _lines(file: str) -> Iterator[bytes]:
 
 def _without_mark(lines: Iterator[bytes]) -> Iterator[bytes]:
     for number, line in enumerate(lines):
-        yield (
-            line.removeprefix(BOM) if number == 0 else line
-        )  # a byte order mark, as Windows writes it
+        # a byte order mark, as Windows writes it
+        yield (line.removeprefix(BOM) if number == 0 else line)
 
 
 def _read_logs(table: str | None, as_json: bool) -> None:

@@ -91,9 +91,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     as_json = "--json" in arguments
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="backslashreplace"
-        )  # a name that the terminal cannot show is no reason to fail
+        # a name that the terminal cannot show is no reason to fail
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with needs(
             " ".join(["`lakechime", *(word for word in arguments[:2] if not word.startswith("-"))])

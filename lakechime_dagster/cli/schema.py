@@ -61,13 +61,14 @@ MAX_PAST = (
     10  # of the schema versions, requests and breaking changes of a type, that people are shown
 )
 INDENT = "  "
+# why a type waits, by the code of the reason
 _WHY = {
     "frozen": 'its contract forbids new tables: Contract(tables="freeze")',
     "type_cap": (
         "the group has max_types tables; `lakechime schema decide TYPE tables evolve` adds one for "
         "this type"
     ),
-}  # why a type waits, by the code of the reason
+}
 Found = TypeVar("Found")
 
 

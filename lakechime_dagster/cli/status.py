@@ -53,12 +53,7 @@ def status(as_json: Json = False) -> None:
     }
     alarms = kept(settings.home)
     triggers = [
-        record(
-            one,
-            "waiting open blocked",
-            name=one.row.name,
-            paused=one.row.paused_ts is not None,
-        )
+        record(one, "waiting open blocked", name=one.row.name, paused=one.row.paused_ts is not None)
         for one in subscriptions
     ]
     if as_json:

@@ -74,12 +74,7 @@ def expire(
 
     platform = open_platform(dry_run=dry_run)
     before_ms = common.past_milliseconds("--before", before, platform.store.now())
-    report = expired(
-        platform.store.engine,
-        before_ms,
-        needed=needed_after,
-        dry_run=dry_run,
-    )
+    report = expired(platform.store.engine, before_ms, needed=needed_after, dry_run=dry_run)
     by = {table: need.subscription for table, need in needs(platform.store.engine).items()}
     tables = [
         record(

@@ -54,9 +54,8 @@ Name = Annotated[
     str, typer.Argument(help="The trigger's name, as `lakechime trigger show` lists it.")
 ]
 NOT_ACTIVE = {"waiting": None, "open": 0, "consumers": 0, "blocked": 0}
-Moved = Sequence[
-    tuple["ConsumerRow", "Checkpoint"]
-]  # consumers as they were, each with its new checkpoint
+# consumers as they were, each with its new checkpoint
+Moved = Sequence[tuple["ConsumerRow", "Checkpoint"]]
 
 
 @app.command()

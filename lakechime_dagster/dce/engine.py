@@ -308,9 +308,8 @@ def _reason(error: BaseException) -> str:
     )
 
 
-BIG = BigInteger().with_variant(
-    Integer(), "sqlite"
-)  # SQLite counts rows in plain INTEGER columns only
+# SQLite counts rows in plain INTEGER columns only
+BIG = BigInteger().with_variant(Integer(), "sqlite")
 EVERYTHING = 2**63 - 1  # the bound of a database in which commit order is number order
 
 

@@ -14,9 +14,8 @@ from lakechime_dagster.compat import StrEnum, date_of_iso, datetime_of_iso
 from lakechime_dagster.errors import InvalidValueError
 
 MAX_NAME = 512  # characters; the widest key that every supported database can index
-UNSTORABLE = re.compile(
-    "[\x00-\x1f\x7f\ud800-\udfff]"
-)  # control characters, and halves of surrogate pairs
+# control characters, and halves of surrogate pairs
+UNSTORABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def checked_text(field: str, value: object, *, limit: int = MAX_NAME, empty: bool = False) -> str:

@@ -428,9 +428,8 @@ def _held_before(
         .select_from(earlier)
         .where(is_version, earlier.c.seq < event.c.seq, holds(earlier))
     )
-    return exists(
-        before.correlate_except(earlier)
-    )  # correlated to all else: `holds` may speak of who asks, in a statement around
+    # correlated to all else: `holds` may speak of who asks, in a statement around
+    return exists(before.correlate_except(earlier))
 
 
 def matching(dialect: str, query: EventQuery, tables: dict[int, TableRow]) -> Select[Any]:

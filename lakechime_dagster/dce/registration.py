@@ -210,10 +210,8 @@ def appended(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
 
 def _copied(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
     """By COPY, four times as fast as statements with parameters."""
-    from psycopg import (
-        errors,
-        sql,
-    )  # a twentieth of a second that no process with a SQLite store should pay
+    # a twentieth of a second that no process with a SQLite store should pay
+    from psycopg import errors, sql
 
     driver: Any = connection.connection.driver_connection
     copying = sql.SQL("COPY {} ({}) FROM STDIN").format(

@@ -56,12 +56,10 @@ dce_event = Table(
     Column("seq", BIG, Identity(), primary_key=True),
     Column("tx_id", BIG, nullable=False, server_default=TransactionId()),
     Column("event_ts", BIG, nullable=False, server_default=StoreNow()),
-    Column(
-        "table_id", BIG, nullable=False
-    ),  # no foreign key: it would lock the table's row once more per event
-    Column(
-        "partition_key", String(512), nullable=False, server_default=text("''")
-    ),  # canonical; '' = unpartitioned
+    # no foreign key: it would lock the table's row once more per event
+    Column("table_id", BIG, nullable=False),
+    # canonical; '' = unpartitioned
+    Column("partition_key", String(512), nullable=False, server_default=text("''")),
     Column("partition_sent", Text),  # as JSON, where it differs from the canonical text
     Column("snapshot_id", String(128)),
     Column("snapshot_ts", BIG),
@@ -70,9 +68,8 @@ dce_event = Table(
     Column("table_format", SmallInteger, nullable=False),
     Column("operation_type", SmallInteger, nullable=False),
     Column("tags", DOCUMENT, nullable=False),
-    Column(
-        "event_key", LargeBinary(16), nullable=False
-    ),  # digest of the identity; unique also for amendments
+    # digest of the identity; unique also for amendments
+    Column("event_key", LargeBinary(16), nullable=False),
     Column("producer_key", String(512)),
     Column("amends_tx", BIG),
     Column("amends_seq", BIG),

@@ -86,9 +86,8 @@ class DCEStore:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._tables: dict[
-            TableKey, TableRow
-        ] = {}  # what was read last; each use proves that it still holds
+        # what was read last; each use proves that it still holds
+        self._tables: dict[TableKey, TableRow] = {}
 
     def register(
         self, events: Sequence[DataChangeEvent], seen: Sequence[Seen] = ()

@@ -70,9 +70,8 @@ def newest_version() -> str:
 
 
 def _migrate(connection: Connection) -> None:
-    from alembic import (
-        command,
-    )  # a fifth of a second that no process should pay whose store is up to date
+    # a fifth of a second that no process should pay whose store is up to date
+    from alembic import command
     from alembic.config import Config
 
     config = Config()

@@ -73,9 +73,8 @@ def gate_changes() -> LakeTable:
 CDC_SWITCH = "LAKECHIME_DEMO_CDC"
 # the database that tables are compared with; `lakechime dev` sets it for Dagster
 READER_URL = "LAKECHIME_DEMO_READER"
-MINUTES_BEHIND = dt.timedelta(
-    minutes=5
-)  # an hour is booked in seconds, and the tables are asked for every minute
+# an hour is booked in seconds, and the tables are asked for every minute
+MINUTES_BEHIND = dt.timedelta(minutes=5)
 KAFKA = "127.0.0.1:29092"
 PREFIX, DATABASE = "airline", "reservations"  # of the topics: airline.reservations.bookings
 

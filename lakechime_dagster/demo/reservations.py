@@ -22,10 +22,8 @@ from lakechime_dagster.errors import LakeChimeError
 Row = Mapping[str, Any]
 
 KEYS = {"airlines": "carrier", "planes": "tailnum", "bookings": "booking"}
-CHANGED_AT = (
-    "changed_at",
-    pa.timestamp("us"),
-)  # the hour of the replay in which a row was written last
+# the hour of the replay in which a row was written last
+CHANGED_AT = ("changed_at", pa.timestamp("us"))
 SCHEMAS = {
     "airlines": pa.schema([("carrier", pa.string()), ("name", pa.string()), CHANGED_AT]),
     "planes": pa.schema(

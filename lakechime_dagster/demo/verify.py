@@ -32,9 +32,8 @@ from lakechime_dagster.tables.lake import Table
 from lakechime_dagster.tables.names import HIDDEN
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
 
-CHANGED = pa.schema(
-    [("origin", pa.string()), ("airline", pa.string()), ("notice", pa.int64())]
-)  # of the events GATE_CHANGED
+# of the events GATE_CHANGED
+CHANGED = pa.schema([("origin", pa.string()), ("airline", pa.string()), ("notice", pa.int64())])
 
 SILVER_FLIGHTS = """
     CREATE TABLE silver_flights AS
@@ -383,9 +382,8 @@ def verify(
         load_delta(connection)
         checks = {check.table: check for check in verify_events(location, written)}
         for table in lake.tables:
-            if table.name not in checks and not isinstance(
-                table, BronzeTable
-            ):  # raw messages; the tables made of them are compared
+            # raw messages; the tables made of them are compared
+            if table.name not in checks and not isinstance(table, BronzeTable):
                 checks[table.name] = _check(connection, table, location)
         return tuple(checks.values())
     finally:
@@ -459,9 +457,8 @@ def _read(
 def _first_difference(
     keys: tuple[str, ...], expected: duckdb.DuckDBPyRelation, actual: duckdb.DuckDBPyRelation
 ) -> Difference | None:
-    lost = _first_row(
-        expected.except_(actual), keys
-    )  # EXCEPT ALL: a row that is there twice counts
+    # EXCEPT ALL: a row that is there twice counts
+    lost = _first_row(expected.except_(actual), keys)
     surplus = _first_row(actual.except_(expected), keys)
     if lost is None and surplus is None:
         return None

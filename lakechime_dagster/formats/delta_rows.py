@@ -18,12 +18,8 @@ from lakechime_dagster.triggers.schedule import from_milliseconds
 
 TABLE = "t"
 DIALECT = "postgres"  # which DataFusion speaks
-_SPARK = {
-    "long": "bigint",
-    "integer": "int",
-    "short": "smallint",
-    "byte": "tinyint",
-}  # what Spark calls Delta's types otherwise
+# what Spark calls Delta's types otherwise
+_SPARK = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 _ARROW = {
     "bigint": "Int64",
     "int": "Int32",

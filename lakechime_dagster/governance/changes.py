@@ -130,10 +130,8 @@ def checked_day(change: Change, now: dt.datetime) -> Change:
 
 SETTING = "LAKECHIME_NOTIFICATION_URLS"
 EXAMPLE = """write such as '{"team:ops": "$OPS_SLACK", "*@*": "$MAIL"}'"""
-OTHERS, ADDRESSES = (
-    "*",
-    "*@*",
-)  # owners without channels of their own, and those of them that are addresses of e-mail
+# owners without channels of their own, and those of them that are addresses of e-mail
+OTHERS, ADDRESSES = ("*", "*@*")
 OWNER = "{owner}"  # in a URL: the owner's address
 _VARIABLE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]{0,126}", re.ASCII)
 

@@ -61,9 +61,8 @@ class _Walk:
     ) -> None:
         self._network, self._starts = network, starts
         self.reach: NDArray[np.int8] = np.full(len(network), NOWHERE, np.int8)
-        self._parents: NDArray[np.int32] = np.full(
-            len(network), -1, np.int32
-        )  # -2 and below: the starts, in their order
+        # -2 and below: the starts, in their order
+        self._parents: NDArray[np.int32] = np.full(len(network), -1, np.int32)
         self._begun: set[int] = set()  # nodes that are starts themselves
         self._barred = np.zeros(len(network), np.bool_)
         self._barred[

@@ -387,9 +387,8 @@ def exporting(folder: Path) -> Iterator[Export]:
     check_new(folder)
     whole = folder.absolute()
     try:
-        made = Path(
-            tempfile.mkdtemp(prefix=f".{whole.name}.", dir=whole.parent)
-        )  # which only its owner may enter
+        # which only its owner may enter
+        made = Path(tempfile.mkdtemp(prefix=f".{whole.name}.", dir=whole.parent))
         try:
             with ExitStack() as stack:
                 yield Export(made, stack)
@@ -426,9 +425,8 @@ def answer(
     tables = _search(lake, platform, searched, subjects, export, log)
     lines: dict[OutOfReach, list[int]] = {}
     unread = _unread(lake, tagged, searched)
-    for given in sorted(
-        {one.categories for one in subjects}, key=sorted
-    ):  # who give the same categories are found at the same paths
+    # who give the same categories are found at the same paths
+    for given in sorted({one.categories for one in subjects}, key=sorted):
         for path in out_of_reach(tagged, given, unread):
             lines.setdefault(path, []).extend(
                 one.line for one in subjects if one.categories == given

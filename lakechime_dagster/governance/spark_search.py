@@ -39,9 +39,8 @@ LEAVES = pa.schema(
     [("id", pa.int64()), ("at", pa.int32()), ("value", pa.string()), ("row", pa.string())]
 )
 LEAVES_DDL = "id bigint, at int, value string, row string"
-OPENING = frozenset(
-    '{[" \t\n\r'
-)  # the first character of a text that is JSON itself; numbers keep their spelling
+# the first character of a text that is JSON itself; numbers keep their spelling
+OPENING = frozenset('{[" \t\n\r')
 MAX_DEPTH = 64  # of values in values; what is deeper is not looked into
 
 

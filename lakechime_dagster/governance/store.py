@@ -47,9 +47,8 @@ message_table = sa.Table(
     sa.Column("message_id", BIG, sa.Identity(), primary_key=True),
     sa.Column("change_id", sa.BigInteger, nullable=False),
     sa.Column("owner", sa.String(512), nullable=False),
-    sa.Column(
-        "channel", sa.String(128), nullable=False
-    ),  # the name of the variable that holds the URL, never the URL
+    # the name of the variable that holds the URL, never the URL
+    sa.Column("channel", sa.String(128), nullable=False),
     sa.Column("title", sa.Text, nullable=False),
     sa.Column("body", sa.Text, nullable=False),
     sa.Column("state", sa.String(16), nullable=False),

@@ -408,9 +408,8 @@ class _Planning:
     window: Window
     affected_partitions: AffectedPartitions
     plan: RequestPlan
-    _of: dict[str, list[tuple[int, str | None]]] = field(
-        default_factory=dict
-    )  # by table: numbers, with the partition that each makes
+    # by table: numbers, with the partition that each makes
+    _of: dict[str, list[tuple[int, str | None]]] = field(default_factory=dict)
 
     def add(self, table: LakeTable, wanted: TableToRecompute, facts: SubscriptionFacts) -> None:
         if not facts.subscription.is_partitioned:
@@ -524,9 +523,8 @@ class _Planning:
 NEVER_RAN = ConsumerFact(has_run=False)
 
 
-AHEAD = dt.timedelta(
-    days=7
-)  # keys of the time to come that wait for what a backfill requests of their inputs
+# keys of the time to come that wait for what a backfill requests of their inputs
+AHEAD = dt.timedelta(days=7)
 MAX_AHEAD = 1_000
 
 

@@ -393,9 +393,8 @@ def _of_sql(event: RunEvent, reader: SqlReader) -> tuple[tuple[Statement, ...], 
     except InvalidValueError as error:
         return (), (f"its SQL {error.remedy}",)
     outputs = [_name(one, reader.schema.names) for one in event.outputs]
-    if (
-        len(outputs) == len({one.target for one in statements} - {READ}) == 1
-    ):  # the same table, by whatever name the SQL calls it
+    # the same table, by whatever name the SQL calls it
+    if len(outputs) == len({one.target for one in statements} - {READ}) == 1:
         statements = tuple(
             replace(one, target=outputs[0]) if one.target != READ else one for one in statements
         )

@@ -362,9 +362,8 @@ def reach(
     first = np.empty(len(network), np.int32)
     layer, found, layers = _new(starts, seen, first), [], []
     while len(layer) and (depth is None or len(found) <= depth):
-        if (
-            upstream and certainty >= Certainty.INDIRECT
-        ):  # with each column the rows of its data set
+        # with each column the rows of its data set
+        if upstream and certainty >= Certainty.INDIRECT:
             layer = np.concatenate((layer, _new(network.datasets[layer], seen, first)))
         found.append(layer)
         layers.append(np.full(len(layer), len(layers), np.int32))

@@ -146,9 +146,8 @@ def network_around(
         found |= layer
         if len(found) > large:
             return None
-    found |= {
-        one.target for one in declared if one.columns and not found.isdisjoint(parts_of(one))
-    }  # which name columns of these
+    # which name columns of these
+    found |= {one.target for one in declared if one.columns and not found.isdisjoint(parts_of(one))}
     return network_among(engine, found, declared, namespace, columns)
 
 

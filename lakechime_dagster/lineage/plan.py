@@ -176,9 +176,8 @@ class _Digesting:
     plan: Node
     definitions: dict[int, Node] = field(default_factory=dict)
     defined: dict[int, _Frame] = field(default_factory=dict)
-    framed: dict[tuple[int, int], tuple[_Frame, Mapping[int, str]]] = field(
-        default_factory=dict
-    )  # which keeps what has the second id
+    # which keeps what has the second id
+    framed: dict[tuple[int, int], tuple[_Frame, Mapping[int, str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.definitions = {
@@ -224,9 +223,8 @@ class _Digesting:
         number = node.number("cteId")
         if number not in self.defined:
             definition = self.definitions.get(number)
-            self.defined[number] = _Frame(
-                (), "recursive"
-            )  # until it is known: a recursive one refers to itself
+            # until it is known: a recursive one refers to itself
+            self.defined[number] = _Frame((), "recursive")
             self.defined[number] = (
                 self.frame(definition.node("child"), outer)
                 if definition is not None
@@ -457,9 +455,8 @@ def manifest_by(
 def _planning(
     lake: Lake, platform: Platform, planner: "Planner", before: Manifest | None, only_manifest: bool
 ) -> "_Planning":
-    from lakechime_dagster.runtime.resource import (
-        declared_subscriptions,
-    )  # which has Dagster, unlike what plans
+    # which has Dagster, unlike what plans
+    from lakechime_dagster.runtime.resource import declared_subscriptions
 
     return _Planning(
         lake,

@@ -300,9 +300,8 @@ def deeply(work: Callable[[], Answer], depth: int) -> Answer:
 
 _SCHEMES = {"postgresql": "postgres", "sqlserver": "mssql", "mariadb": "mysql"}
 _PORTS = {"postgres": 5432, "mysql": 3306, "mssql": 1433, "oracle": 1521}
-_OF_SCHEMAS = (
-    "mysql",
-)  # whose tables are named with their database already, where they are named in full
+# whose tables are named with their database already, where they are named in full
+_OF_SCHEMAS = ("mysql",)
 _QUOTES = str.maketrans("", "", '"`[]')
 
 
@@ -352,9 +351,8 @@ class TableLocation:
             names.of(self.identifier) if self.identifier else None
         )
         if found is None and self.data_set:
-            found = names.of(
-                external(*self.data_set)
-            )  # a table of the lake that happens to have its name is another one
+            # a table of the lake that happens to have its name is another one
+            found = names.of(external(*self.data_set))
         if found is not None:
             return found, True
         if self.data_set:
@@ -401,9 +399,8 @@ def _within(fields: Mapping[str, Field], identifier: str) -> str:
     catalog = fields.get("catalog")
     name = catalog.get("catalog") if isinstance(catalog, Mapping) else None
     if not isinstance(name, str) or name == SESSION:
-        return (
-            identifier if "/" in identifier else identifier.lower()
-        )  # as it knows them, however they are written
+        # as it knows them, however they are written
+        return identifier if "/" in identifier else identifier.lower()
     return identifier if identifier.startswith(f"{name}.") else f"{name}.{identifier}"
 
 
@@ -422,7 +419,6 @@ def _texts(value: Field) -> tuple[str, ...]:
 
 def _text(value: Field) -> str | None:
     if isinstance(value, tuple) and value:
-        return ("/" if "/" in str(value[0]) else ".").join(
-            str(one) for one in value
-        )  # of a path, the folders are the namespace
+        # of a path, the folders are the namespace
+        return ("/" if "/" in str(value[0]) else ".").join(str(one) for one in value)
     return value.replace("`", "") if isinstance(value, str) and value else None

@@ -316,9 +316,8 @@ def value_of(node: Node, scope: Scope) -> Value:
 
 def _function(node: Node, scope: Scope) -> Value:
     is_masking = node.name in MASKING
-    if isinstance(
-        node.fields.get("replacement"), Node
-    ):  # what stands for the function when it is evaluated
+    # what stands for the function when it is evaluated
+    if isinstance(node.fields.get("replacement"), Node):
         replaced = scope.value(node.node("replacement"))
         return replaced.then(Kind.TRANSFORMATION, is_masking) if is_masking else replaced
     arguments = _arguments(node, scope)

@@ -498,12 +498,7 @@ class Reading:
     """
 
     def __init__(
-        self,
-        plan: Node,
-        names: Names,
-        checkpoints: Checkpoints,
-        *,
-        is_dynamic: bool = False,
+        self, plan: Node, names: Names, checkpoints: Checkpoints, *, is_dynamic: bool = False
     ) -> None:
         self.is_dynamic = is_dynamic
         self.tables: set[str] = set()

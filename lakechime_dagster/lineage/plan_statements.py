@@ -606,9 +606,8 @@ def _found(dumps: tuple[Dump, ...], names: Names, target: str | None) -> Found:
             driver = driver.because(DRIVER)
             continue
         if _is_for_function(dump.plan):
-            driver = driver.because(
-                DRIVER
-            )  # what the function keeps from batch to batch is in no plan
+            # what the function keeps from batch to batch is in no plan
+            driver = driver.because(DRIVER)
             continue
         try:
             commands = dump.plan.nodes("children") if dump.name == COMMANDS else (dump.plan,)

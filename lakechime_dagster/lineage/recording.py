@@ -135,9 +135,8 @@ def ensured_statements(
     new = {key: one for one, key in keys.items() if key not in found}
     if new:
         found |= _kept(connection, new)
-        found |= _numbers_of(
-            connection, schema.statement, new.keys() - found.keys()
-        )  # those that others made meanwhile
+        # those that others made meanwhile
+        found |= _numbers_of(connection, schema.statement, new.keys() - found.keys())
     return {one: found[key] for one, key in keys.items()}
 
 
@@ -324,9 +323,8 @@ def _storable(record: LineageRecord) -> LineageRecord:
     )
 
 
-MORE_MS = (
-    7 * 24 * 3_600_000
-)  # so long more may be reported of a run; later reports of a finished one change nothing
+# so long more may be reported of a run; later reports of a finished one change nothing
+MORE_MS = 7 * 24 * 3_600_000
 
 
 @dataclass(frozen=True, kw_only=True)

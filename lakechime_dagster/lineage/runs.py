@@ -122,9 +122,8 @@ def observer(ended: Callable[[Executed], None], agree: Callable[[Seen], None]) -
     """Sees what the computation of a table executes: `ended` gets it, also where it fails; `agree`
     may end the attempt by it.
     """
-    from lakechime_dagster.lineage.spark import (
-        LineageObserver,
-    )  # only who computes on Spark needs it
+    # only who computes on Spark needs it
+    from lakechime_dagster.lineage.spark import LineageObserver
 
     return LineageObserver(ended, agree)
 

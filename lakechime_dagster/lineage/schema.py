@@ -31,9 +31,8 @@ writer = sa.Table(
     sa.Column("statement_id", BIG),
     sa.Column("first_ms", BIG),
     sa.Column("at_ms", BIG, nullable=False),
-    sa.Column(
-        "run_key", KEY, nullable=False
-    ),  # of runs at the same time the one whose digest is greater is the newer
+    # of runs at the same time the one whose digest is greater is the newer
+    sa.Column("run_key", KEY, nullable=False),
     sa.Column("consumer", sa.Text),
     sa.Column("code", sa.Text),
     sa.Column("owners", sa.JSON, nullable=False, server_default="[]"),
@@ -50,9 +49,8 @@ statement = sa.Table(
     sa.Column("statement_id", BIG, sa.Identity(), primary_key=True),
     sa.Column("key", KEY, nullable=False, unique=True),
     sa.Column("target_id", BIG, nullable=False),
-    sa.Column(
-        "statement", sa.JSON, nullable=False
-    ),  # as `lineage.columns.statement_json` writes it
+    # as `lineage.columns.statement_json` writes it
+    sa.Column("statement", sa.JSON, nullable=False),
     sqlite_autoincrement=True,
 )
 
@@ -85,9 +83,8 @@ edge = sa.Table(
     ),
     sa.Column("target_id", BIG, primary_key=True, autoincrement=False),
     sa.Column("source_id", BIG, primary_key=True, autoincrement=False),
-    sa.Column(
-        "kind", sa.SmallInteger, primary_key=True, autoincrement=False
-    ),  # by `lineage.graph.edges_of`; a masking one is negative
+    # by `lineage.graph.edges_of`; a masking one is negative
+    sa.Column("kind", sa.SmallInteger, primary_key=True, autoincrement=False),
 )
 
 # A dashboard, a person or a job that reads.
@@ -99,9 +96,8 @@ consumer = sa.Table(
     sa.Column("kind", sa.String(16), nullable=False),
     sa.Column("namespace", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
-    sa.Column(
-        "owners", sa.JSON, nullable=False, server_default="[]"
-    ),  # these two are those of its newest read
+    # these two are those of its newest read
+    sa.Column("owners", sa.JSON, nullable=False, server_default="[]"),
     sa.Column("link", sa.Text, nullable=False, server_default=""),
     sa.Column("newest_ms", BIG, nullable=False, server_default="-1"),
     sqlite_autoincrement=True,
@@ -123,9 +119,8 @@ pending_run = sa.Table(
     "lc_lineage_pending_run",
     metadata,
     sa.Column("key", KEY, primary_key=True),
-    sa.Column(
-        "report", sa.JSON, nullable=False
-    ),  # as `lineage.reports.RunReport.to_json` writes it
+    # as `lineage.reports.RunReport.to_json` writes it
+    sa.Column("report", sa.JSON, nullable=False),
     sa.Column("updated_ms", BIG, nullable=False),
     sa.Index("lc_lineage_pending_run_updated", "updated_ms"),
 )

@@ -223,6 +223,7 @@ def _result(spark: SparkSession, frame: DataFrame) -> Dump:
 WRITERS = frozenset(
     {"write", "writeTo", "writeStream", "DeltaTable", "foreach", "foreachPartition"}
 )
+# SQL
 WRITING = (
     "INSERT",
     "MERGE",
@@ -236,10 +237,9 @@ WRITING = (
     "COPY",
     "OPTIMIZE",
     "VACUUM",
-)  # SQL
-Schema = tuple[
-    tuple[str, Any, bool], ...
-]  # of columns: name, type as Spark writes it in JSON, whether it may be null
+)
+# of columns: name, type as Spark writes it in JSON, whether it may be null
+Schema = tuple[tuple[str, Any, bool], ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -124,9 +124,8 @@ class Scope:
         `column`, `column.field` and the like.
         """
         level: Scope | None = self
-        passed: list[
-            Relation
-        ] = []  # of which the column may be one, though it is found further out
+        # of which the column may be one, though it is found further out
+        passed: list[Relation] = []
         while level is not None:
             found = level._of_alias(parts)
             if found is not None:

@@ -92,9 +92,8 @@ def inserted(node: exp.Insert, reading: Reading, ctes: Ctes) -> Statement:
     )
     fixed, dynamic = _partition(node, table)
     known = reading.columns(target)
-    if node.args.get("by_name") or (
-        not isinstance(table, exp.Table) and not listed
-    ):  # a directory has the columns of the query
+    # a directory has the columns of the query
+    if node.args.get("by_name") or (not isinstance(table, exp.Table) and not listed):
         columns = relation.columns
     else:
         left = [
@@ -443,9 +442,8 @@ _LITERALS = frozenset(
     )
     if (kind := getattr(TokenType, name, None)) is not None
 ) | frozenset({TokenType.UNICODE_STRING})
-logging.getLogger("sqlglot").addFilter(
-    lambda record: "unsupported syntax" not in record.msg
-)  # it shows the text, literals and all
+# it shows the text, literals and all
+logging.getLogger("sqlglot").addFilter(lambda record: "unsupported syntax" not in record.msg)
 
 
 def checked_dialect(dialect: object) -> str:
@@ -554,9 +552,10 @@ def too_deep(sql: str) -> InvalidValueError:
     )
 
 
+# may run anything
 _OPAQUE_VERBS = frozenset(
     {"CALL", "EXECUTE", "EXEC", "BEGIN", "DECLARE", "DO", "IF", "WHILE", "FOR", "LOOP", "REPEAT"}
-)  # may run anything
+)
 _WITH_BODY = re.compile(r"\b(PROC|PROCEDURE|TRIGGER|VIEW)\b", re.IGNORECASE)
 _VERBS = frozenset(
     {"BEGIN", "DELETE", "ELSE", "END", "IF", "INSERT", "MERGE", "SELECT", "UPDATE", "WHILE"}

@@ -17,11 +17,8 @@ if TYPE_CHECKING:
     import apprise
 
 
-TALKATIVE = (
-    "apprise",
-    "urllib3",
-    "requests",
-)  # whose debug logs hold headers, answers, and paths that are secrets
+# whose debug logs hold headers, answers, and paths that are secrets
+TALKATIVE = ("apprise", "urllib3", "requests")
 _muting = Lock()
 
 

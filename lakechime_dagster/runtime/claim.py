@@ -262,7 +262,6 @@ def _partition_key(
         execution.consumer.key: execution.lease_until or 0
         for execution in platform.ledger.open_executions(row)
     }
-    opened = sorted(
-        (key for key in free if key.text in leases), key=lambda key: leases[key.text]
-    )  # at which no run lives first
+    # at which no run lives first
+    opened = sorted((key for key in free if key.text in leases), key=lambda key: leases[key.text])
     return next(iter(opened or platform.evaluator.ready(subscription, row, free)), free[-1])

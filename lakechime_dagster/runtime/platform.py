@@ -73,9 +73,8 @@ class Platform:
 
     def log_at(self, location: str, table: str) -> "DeltaLog":
         """The log of the Delta table at a location."""
-        with needs(
-            f"the log of the Delta table {table}"
-        ):  # imported by those who read a log only: a fifth of a second
+        # imported by those who read a log only: a fifth of a second
+        with needs(f"the log of the Delta table {table}"):
             from lakechime_dagster.formats.delta import DeltaLog
         return DeltaLog(location, table, self.settings.cluster)
 

@@ -69,9 +69,8 @@ def reconcile_table(
         TableUnreadableError: its log cannot be read.
     """
     while True:
-        with suppress(
-            OvertakenError
-        ):  # another poll, or the first push, was quicker: begin again with its events
+        # another poll, or the first push, was quicker: begin again with its events
+        with suppress(OvertakenError):
             return _look(platform, log, levels, dry_run)
 
 

@@ -23,9 +23,8 @@ DagsterLibraryRegistry.register(
 )
 
 RunContext = dg.AssetExecutionContext | dg.OpExecutionContext
-_SUBSCRIPTIONS: dict[
-    str, Subscription
-] = {}  # the subscriptions of this code location, by name; filled as it is loaded
+# the subscriptions of this code location, by name; filled as it is loaded
+_SUBSCRIPTIONS: dict[str, Subscription] = {}
 _LAKES: "dict[str, Lake]" = {}  # the lakes of this code location, likewise
 
 
@@ -122,9 +121,8 @@ class LakeChimeResource(dg.ConfigurableResource):
             yield running
 
 
-LAKECHIME = (
-    LakeChimeResource()
-)  # one for all: Dagster merges definitions only if a resource of one name is one object
+# one for all: Dagster merges definitions only if a resource of one name is one object
+LAKECHIME = LakeChimeResource()
 
 
 def open_store() -> "DCEStore":

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Result = TypeVar("Result")
-ON_SPARK = needs(
-    "a table computed on Spark", extra="spark"
-)  # around imports of PySpark, which only a run needs
+# around imports of PySpark, which only a run needs
+ON_SPARK = needs("a table computed on Spark", extra="spark")
 
 
 @dataclass(frozen=True)

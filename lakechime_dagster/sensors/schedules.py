@@ -146,9 +146,8 @@ def not_ended(tables: list[str]) -> str:
     return f"due, but the last run has not ended: {', '.join(tables)}"
 
 
-RequestsOf = Callable[
-    [Platform, Mapping[str, str]], list[dg.RunRequest]
-]  # of what is due, with its point
+# of what is due, with its point
+RequestsOf = Callable[[Platform, Mapping[str, str]], list[dg.RunRequest]]
 
 
 def scheduled_sensor(

@@ -36,9 +36,9 @@ def end_dead_run(instance: dg.DagsterInstance, run_id: str, reason: str) -> None
 
 
 MAX_REQUESTS = 100  # a tick; creating a run costs Dagster about 0.1 CPU seconds
-PolledAt = dict[
-    str, int
-]  # by subscription, when its source was polled last; kept by a process, whose first tick polls at once
+# by subscription, when its source was polled last; kept by a process, whose first tick polls at
+# once
+PolledAt = dict[str, int]
 # a run that has started must begin its execution by then, else its process is taken for dead
 UNBEGUN_MS = 600_000
 
@@ -294,9 +294,8 @@ def attend(
                     f"s"
                 ),
             )
-        run = RunFact(
-            execution.run_id, RunState.LIVE
-        )  # a run of another instance: its lease alone decides
+        # a run of another instance: its lease alone decides
+        run = RunFact(execution.run_id, RunState.LIVE)
     if run.state is RunState.LIVE:
         if _may_live(run, execution, now):
             return None, ""  # the decision says so
@@ -355,9 +354,8 @@ def _may_live(run: RunFact, execution: Execution, now: int) -> bool:
 
 OpenInstance = Callable[[], dg.DagsterInstance]  # opened by the first call
 FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
-_kept: list[
-    tuple[object, dg.DagsterInstance]
-] = []  # by what refers to them; a process has one but in tests
+# by what refers to them; a process has one but in tests
+_kept: list[tuple[object, dg.DagsterInstance]] = []
 _keeping = threading.Lock()
 
 

@@ -279,9 +279,8 @@ def _sensor(
     subscriptions = {launch.subscription.name: launch.subscription for launch in launches}
     for subscription in subscriptions.values():
         declare_subscription(subscription)
-    sweeps: dict[
-        tuple[str, str], Sweep
-    ] = {}  # per store and deployment; it remembers where the last look ended
+    # per store and deployment; it remembers where the last look ended
+    sweeps: dict[tuple[str, str], Sweep] = {}
     polled: PolledAt = {}
 
     @dg.sensor(

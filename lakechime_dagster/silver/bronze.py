@@ -234,9 +234,8 @@ class _Rows:
 
     def _named(self, rows: DataFrame, payload: Column, identity: Column) -> DataFrame:
         source = F.concat_ws("/", F.lit(str(self.uid)), identity)
-        content = F.coalesce(
-            payload.cast("binary"), F.lit(b"")
-        )  # a row without a payload is no event, as a topic's tombstone
+        # a row without a payload is no event, as a topic's tombstone
+        content = F.coalesce(payload.cast("binary"), F.lit(b""))
         return rows.select(
             source.alias("_src"),
             F.col("_metadata.file_modification_time").alias("sent_at"),
@@ -333,9 +332,8 @@ def load_tokenizer(
 
 def _load(spark: SparkSession, folder: Path) -> str:
     source = SOURCE.read_text(encoding="utf-8")
-    loader = _loader(
-        spark
-    )  # before its version is asked, which over Spark Connect is another process's
+    # before its version is asked, which over Spark Connect is another process's
+    loader = _loader(spark)
     revision = _digest(f"{spark.version}\0{source}")
     try:
         _loaded(loader, revision)
@@ -435,9 +433,8 @@ def scan(
     if back_end is None:
         rows = frame.select(*kept, read.alias(_RAW))
         schema = StructType([*rows.schema.fields[:-1], *struct_of(ROW)])
-        numbered = rows.toDF(
-            *map(str, range(len(rows.columns)))
-        )  # `mapInArrow` finds no column that has a dot in its name
+        # `mapInArrow` finds no column that has a dot in its name
+        numbered = rows.toDF(*map(str, range(len(rows.columns))))
         return on_batches(numbered, _Scan(type_field, producer_field, schema.names), schema)
     function = back_end.registered(frame.sparkSession, type_field, producer_field)
     rows = frame.select(*kept, F.call_udf(function, read).alias(_SCANNED))
@@ -548,9 +545,8 @@ def reprocess_of(rows: DataFrame) -> WouldReprocess:
     return WouldReprocess(rows=sum(rows for _, _, rows in kinds), kinds=tuple(kinds[:MAX_KINDS]))
 
 
-SMALL_PAGES = {
-    "parquet.page.row.count.limit": "1000"
-}  # by whose bounds a reader of one type leaves out the rows of others
+# by whose bounds a reader of one type leaves out the rows of others
+SMALL_PAGES = {"parquet.page.row.count.limit": "1000"}
 TAKEN = "event"  # what rows without a reason are counted as
 _READ = StructType(
     [
@@ -595,9 +591,8 @@ def ingest_events(
                 assert_never(job.source)
         arrived = [] if read is None else [scanned_rows(spark, read, job)]
         rows = reduce(DataFrame.unionByName, [*arrived, *again]) if arrived or again else None
-        return (
-            None if rows is None else rows.sortWithinPartitions(*CLUSTERED)
-        )  # a type and a variation beside each other
+        # a type and a variation beside each other
+        return None if rows is None else rows.sortWithinPartitions(*CLUSTERED)
 
     with session_confs(spark, SMALL_PAGES):
         again, done = _reprocessed(spark, job, commit_metadata.consumer, open_log)

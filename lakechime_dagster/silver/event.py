@@ -74,9 +74,8 @@ def _whole(spelled: Integer) -> Kind:
 MAX_DEPTH = 512  # objects and arrays within each other, the event itself among them
 MAX_NAME = 32 * 1024  # bytes of a field's name, in UTF-8
 MAX_NUMBER = 1_000  # characters
-MAX_PATHS = (
-    16 << 20
-)  # bytes of all its paths together: as names are repeated in each path below them, few can be many
+# bytes of all its paths together: as names are repeated in each path below them, few can be many
+MAX_PATHS = 16 << 20
 
 
 class Refusal(StrEnum):

@@ -52,9 +52,8 @@ class TypeReplayer:
         """
         if result.waits:
             return replace(result, error=f"replay: {result.waits}", left=result.pending)
-        is_at_end = (
-            self.slices.start(known.checkpoint) <= self.slices.version == result.end
-        )  # else others wrote more than it may read
+        # else others wrote more than it may read
+        is_at_end = self.slices.start(known.checkpoint) <= self.slices.version == result.end
         if result.failure or not is_at_end or not (known.checkpoint.commits or result.committed):
             return result
         commits = (

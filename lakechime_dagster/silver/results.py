@@ -393,10 +393,8 @@ class GroupJob:
     max_catchup: int = MAX_CATCHUP
 
 
-TYPE_CAP, FROZEN = (
-    "type_cap",
-    "frozen",
-)  # why events of a type wait in the stream's table, until somebody decides
+# why events of a type wait in the stream's table, until somebody decides
+TYPE_CAP, FROZEN = ("type_cap", "frozen")
 AT_ONCE = 1  # a `due_ts` that is over by any clock
 
 

@@ -112,6 +112,7 @@ _TAKES: Mapping[Holds, frozenset[Kind]] = {
     Holds.ARRAY: frozenset({Kind.ARRAY, Kind.EMPTY_ARRAY}),
     Holds.JSON: frozenset(Kind) - {Kind.NULL},
 }
+# the sooner, the barer
 _FIRST = (
     Kind.OBJECT,
     Kind.ARRAY,
@@ -121,7 +122,7 @@ _FIRST = (
     Kind.LONG,
     Kind.BOOL,
     Kind.HUGE,
-)  # the sooner, the barer
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -121,9 +121,8 @@ def covers(schema: TypeSchema, variation: Variation, flags: Sequence[Flag] = ())
 
 def _covers(columns: Sequence[Column], node: Node) -> bool:
     found = {column.field: column for column in columns if not column.is_variant}
-    found |= {
-        column.field: column for column in columns if column.holds is Holds.JSON
-    }  # which holds objects, if it is there
+    # which holds objects, if it is there
+    found |= {column.field: column for column in columns if column.holds is Holds.JSON}
     fields = {column.field for column in columns}
     return all(
         (says_nothing(value) and name not in fields)

@@ -17,9 +17,8 @@ event_type = sa.Table(
     sa.Column("stream", sa.String(64), nullable=False),
     sa.Column("type", sa.String(512), nullable=False),
     sa.Column("group_name", sa.String(64), nullable=False),  # by the newest declaration
-    sa.Column(
-        "table_name", sa.String(200), nullable=False
-    ),  # in the folder of the group that had the type first
+    # in the folder of the group that had the type first
+    sa.Column("table_name", sa.String(200), nullable=False),
     sa.Column("checkpoint_uid", sa.String(128)),
     sa.Column("checkpoint_version", sa.BigInteger, nullable=False, server_default="-1"),
     sa.Column("commits", sa.BigInteger, nullable=False, server_default="0"),
@@ -30,24 +29,19 @@ event_type = sa.Table(
     sa.Column("error", sa.Text, nullable=False, server_default=""),
     sa.Column("first_ts", sa.BigInteger, nullable=False),
     sa.Column("commit_ts", sa.BigInteger),  # of its last commit
-    sa.Column(
-        "materialized_ts", sa.BigInteger, nullable=False, server_default="0"
-    ),  # of its last materialization in Dagster
-    sa.Column(
-        "sums", sa.JSON, nullable=False
-    ),  # rows written, rescued, discarded; columns added; failed executions
+    # of its last materialization in Dagster
+    sa.Column("materialized_ts", sa.BigInteger, nullable=False, server_default="0"),
+    # rows written, rescued, discarded; columns added; failed executions
+    sa.Column("sums", sa.JSON, nullable=False),
     sa.Column("reasons", sa.JSON, nullable=False),  # values rescued, by reason
     sa.Column("variations", sa.BigInteger, nullable=False, server_default="0"),  # that are kept
-    sa.Column(
-        "pending", sa.BigInteger, nullable=False, server_default="0"
-    ),  # rows that wait since the newest execution
+    # rows that wait since the newest execution
+    sa.Column("pending", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("waits", sa.Text, nullable=False, server_default=""),  # why they do
-    sa.Column(
-        "rows_behind", sa.BigInteger, nullable=False, server_default="0"
-    ),  # of its checkpoint, as they were counted last
-    sa.Column(
-        "behind_ts", sa.BigInteger
-    ),  # when the first execution that left its rows where they are was completed
+    # of its checkpoint, as they were counted last
+    sa.Column("rows_behind", sa.BigInteger, nullable=False, server_default="0"),
+    # when the first execution that left its rows where they are was completed
+    sa.Column("behind_ts", sa.BigInteger),
     sa.UniqueConstraint("deployment", "stream", "type", name="lc_event_type_name"),
     sa.Index("lc_event_type_of_group", "deployment", "group_name"),
     sqlite_autoincrement=True,
@@ -105,9 +99,8 @@ event_request = sa.Table(
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("asked_ts", sa.BigInteger, nullable=False),
     sa.Column("execution_id", sa.String(32)),  # that did it
-    sa.Column(
-        "rows", sa.JSON(none_as_null=True)
-    ),  # replaced, added, removed; null where it was cancelled
+    # replaced, added, removed; null where it was cancelled
+    sa.Column("rows", sa.JSON(none_as_null=True)),
     sa.Column("done_ts", sa.BigInteger),  # null while it is open
     sa.Index("lc_event_request_of_table", "deployment", "table_name", "done_ts"),
     sa.Index(

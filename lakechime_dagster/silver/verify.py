@@ -73,9 +73,8 @@ class GroupVerifier:
                     at[name] = held
             except LakeChimeError as error:
                 found[name] = unread(one, error)
-        known = self.repository.types(
-            group.name
-        )  # by now, so that each column of a pinned version is known
+        # by now, so that each column of a pinned version is known
+        known = self.repository.types(group.name)
         looked = in_threads(
             self.spark, AT_ONCE, lambda name: self._looked(known[name], at[name]), sorted(at)
         )

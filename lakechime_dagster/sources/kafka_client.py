@@ -19,11 +19,12 @@ from lakechime_dagster.errors import MessagesUnreadableError
 from lakechime_dagster.sources.kafka import TopicState
 from lakechime_dagster.tables.sources import KafkaTopic, librdkafka_settings, without_secrets
 
+# of topics being made
 _PASSING = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
-}  # of topics being made
+}
 _AS_KAFKA = str.maketrans("+/", "-_")  # Kafka's own tools write ids in base64 for URLs
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of brokers before 2.8
 

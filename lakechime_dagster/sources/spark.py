@@ -303,9 +303,8 @@ def _expect_ids(
 
 
 PROPERTIES = {"delta.appendOnly": "true"}
-Rows = Callable[
-    [Checkpoint | None, Checkpoint], DataFrame | None
-]  # between two checkpoints; None where there is none
+# between two checkpoints; None where there is none
+Rows = Callable[[Checkpoint | None, Checkpoint], DataFrame | None]
 
 
 def ingest_source(

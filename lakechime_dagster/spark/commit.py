@@ -100,6 +100,7 @@ def as_commit_of(spark: SparkSession, commit_metadata: CommitMetadata) -> Iterat
 
 MAX_TRIES = 6
 CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
+# another writer was first; Delta's Python classes of them have no common base
 CONFLICTS = (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -108,7 +109,7 @@ CONFLICTS = (
     ConcurrentWriteException,
     MetadataChangedException,
     ProtocolChangedException,
-)  # another writer was first; Delta's Python classes of them have no common base
+)
 
 
 class CommitLostError(LakeChimeError):
@@ -166,9 +167,8 @@ def create_if_missing(
 
     A table that is there, or that another run makes meanwhile, is left as it is.
     """
-    for tried in retrying(
-        AnalysisException
-    ):  # which is what Delta calls a folder that another run has only begun to fill
+    # which is what Delta calls a folder that another run has only begun to fill
+    for tried in retrying(AnalysisException):
         with tried:
             if not target.log.exists():
                 _create(spark, target, schema, CHANGE_FEED if properties is None else properties)
@@ -399,9 +399,8 @@ def insert(spark: SparkSession, target: Target, since: int, rows: DataFrame) -> 
     if transaction.txnVersion(app_id) >= number:
         return  # as Delta's own writes are skipped: the log shows whose commit the execution holds
     levels = [column(name) for name in target.partitioned_by]
-    frame: Any = (
-        rows.repartition(*levels) if levels else rows
-    )  # a file for each partition, as a MERGE writes them
+    # a file for each partition, as a MERGE writes them
+    frame: Any = rows.repartition(*levels) if levels else rows
     named = {
         "txn": {"appId": app_id, "version": number, "lastUpdated": time.time_ns() // 1_000_000}
     }
@@ -414,13 +413,8 @@ def insert(spark: SparkSession, target: Target, since: int, rows: DataFrame) -> 
 
 LISTED = "delta.dataSkippingStatsColumns"
 MAX_LISTED = 32  # leaves, the number for which Delta keeps statistics by default
-_BOUNDED = (
-    NumericType,
-    DateType,
-    TimestampType,
-    TimestampNTZType,
-    StringType,
-)  # which Delta lets be listed
+# which Delta lets be listed
+_BOUNDED = (NumericType, DateType, TimestampType, TimestampNTZType, StringType)
 
 
 def listed(

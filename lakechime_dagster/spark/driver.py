@@ -68,9 +68,8 @@ class Connection:
         """A session with temporary views and confs of its own, active in this thread."""
         spark = SparkSession(self.context, self._base.newSession())
         activate(spark)
-        _session_class(self.context).setDefaultSession(
-            self._base
-        )  # pyspark has just made ours the default of every client
+        # pyspark has just made ours the default of every client
+        _session_class(self.context).setDefaultSession(self._base)
         return spark
 
     def close(self) -> None:
@@ -208,9 +207,8 @@ def _end_in_background(context: Any) -> None:
 
 def _session_class(context: SparkContext) -> Any:
     jvm: Any = context._jvm
-    return getattr(
-        jvm, "org.apache.spark.sql.classic.SparkSession"
-    )  # part by part it would be looked for in all jars, again each time
+    # part by part it would be looked for in all jars, again each time
+    return getattr(jvm, "org.apache.spark.sql.classic.SparkSession")
 
 
 @contextmanager
@@ -276,9 +274,10 @@ def _forget() -> None:
 
 
 STACK = re.compile(r"\n+(?:JVM stacktrace:|Driver stacktrace:|\s+at \w).*", re.DOTALL)
+# behind its message
 PLAN = re.compile(
     r";\n+'?[A-Z]\w+\b(?:[^\n]*[\[(#][^\n]*|[^\n]*(?=\n[+:]))(?:\n[+:\s].*)?\Z", re.DOTALL
-)  # behind its message
+)
 PACKAGE = re.compile(r"\b(?:org|java|javax|scala|io|com|py4j)\.(?:[a-z][\w$]*\.)+(?=[A-Z])")
 QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 FULL_DISK = "No space left on device"

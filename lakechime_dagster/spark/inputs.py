@@ -29,9 +29,8 @@ from lakechime_dagster.tables.options import ReadMode
 from lakechime_dagster.tables.tables import RefreshMode
 from lakechime_dagster.triggers.consumers import Committed, Span, first_day_after
 
-Hold = Callable[
-    [DataFrame], DataFrame
-]  # gives the same distinct rows without ever computing them twice
+# gives the same distinct rows without ever computing them twice
+Hold = Callable[[DataFrame], DataFrame]
 
 
 @dataclass(frozen=True)

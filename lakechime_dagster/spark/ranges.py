@@ -101,9 +101,8 @@ def plain_files(
     jvm: Any = spark._jvm
     _, root = _file_system(spark, location)
     named = [jvm.org.apache.hadoop.fs.Path(root, unquote(path)).toString() for path in paths]
-    return (
-        spark.read.schema(schema).option("__globPaths__", "false").parquet(*named)
-    )  # else brackets in a name are a pattern
+    # else brackets in a name are a pattern
+    return spark.read.schema(schema).option("__globPaths__", "false").parquet(*named)
 
 
 def root_of(spark: SparkSession, location: str) -> str:
@@ -143,13 +142,14 @@ MAX_ALTERNATIVES = 20
 # values of a column that a condition lists where they are data of a plan: more take longer than the
 # rows they spare
 MAX_LISTED = 5_000
+# of what is listed at once
 ENCODERS = {
     ByteType: "BYTE",
     ShortType: "SHORT",
     IntegerType: "INT",
     LongType: "LONG",
     StringType: "STRING",
-}  # of what is listed at once
+}
 
 
 def same(left: Column, right: Column) -> Column:
@@ -572,9 +572,8 @@ def _read(
             changes = changes.where(F.col(VERSION).isin([commit.version for commit in data]))
         return replace(read, method=ReadMethod.CHANGE_FEED, changes=changes)
     removed, added = _replaced_files(since_first_change(judgement.commits))
-    gone = missing_files(
-        spark, log.location, [file.path for file in removed]
-    )  # also what maintenance moved within the range
+    # also what maintenance moved within the range
+    gone = missing_files(spark, log.location, [file.path for file in removed])
     if gone:
         return replace(
             read,

@@ -557,9 +557,8 @@ def _planned(
             (f.name, f.dataType) for f in now.schema
         ]
         wanted = job.always_write or new_schema or not difference.is_empty
-        has_as_many = (
-            difference.is_of_values and sifted.good_count == now.count()
-        )  # no row lacks a key, and none has another's
+        # no row lacks a key, and none has another's
+        has_as_many = difference.is_of_values and sifted.good_count == now.count()
         is_of_values = not new_schema and has_as_many
         write = (lambda: replace_all(good, target)) if wanted else None
         return _Planned(
@@ -616,9 +615,8 @@ def _planned_partitions(
     if scope is None or scope.values is None:
         return _Planned(difference=Difference(), write=None)
     wanted = scope.values
-    if set(scope.columns) != set(
-        names
-    ):  # an outer level only: all partitions below it, old and new
+    # an outer level only: all partitions below it, old and new
+    if set(scope.columns) != set(names):
         both = now.select(*levels).union(rows.select(*levels)).distinct()
         below = narrowed(both, scope.values, {name: column(name) for name in scope.columns})
         wanted = local(below) or below
@@ -754,9 +752,8 @@ def _counted(counts: Counts, record: TableCommit) -> Counts:
 
 
 SUFFIX = "__quarantine"
-STATISTICS = {
-    LISTED: "consumer,number,execution,reason"
-}  # not of the rows, which may hold anything
+# not of the rows, which may hold anything
+STATISTICS = {LISTED: "consumer,number,execution,reason"}
 ATTEMPTS = 1024  # transactions of one execution, in the order of its attempts
 AS_TEXT = {
     "ignoreNullFields": "false",

@@ -137,11 +137,8 @@ def _without_repeats(rows: DataFrame) -> DataFrame:
     return rows.withColumn("__row", comparable_row(rows)).dropDuplicates(["__row"]).drop("__row")
 
 
-INEXACT = {
-    ("int", "float"),
-    ("bigint", "float"),
-    ("bigint", "double"),
-}  # Spark's wider types that do not hold each of the values
+# Spark's wider types that do not hold each of the values
+INEXACT = {("int", "float"), ("bigint", "float"), ("bigint", "double")}
 
 
 def shaped(table: str, rows: DataFrame, schema: StructType) -> DataFrame:
@@ -324,9 +321,8 @@ def keyed_changes(
     """
     others = [name for name in new.columns if name not in keys]
     left = new.select(*[column(name) for name in new.columns], F.lit(True).alias("__is_new"))
-    keyed = reduce(
-        lambda a, b: a & b, [column(key).isNotNull() for key in keys]
-    )  # a row without a key cannot be addressed
+    # a row without a key cannot be addressed
+    keyed = reduce(lambda a, b: a & b, [column(key).isNotNull() for key in keys])
     has_been = [
         column(name) if name in old.columns else F.lit(None).cast(new.schema[name].dataType)
         for name in new.columns

@@ -43,9 +43,8 @@ _DIGITS = 12  # of a digest
 _WORDS = re.compile(r"[a-z0-9]+([._][a-z0-9]+)*", re.ASCII)
 _DIGESTED = re.compile(rf"__[0-9a-f]{{{_DIGITS}}}$")
 _CODE = re.compile(r"_x([0-9a-f]+)_")
-_LIKE_CODE = re.compile(
-    r"_x[0-9a-f]+(?![^\W_])"
-)  # with an underscore behind it, its own or a code's, it would be read as one
+# with an underscore behind it, its own or a code's, it would be read as one
+_LIKE_CODE = re.compile(r"_x[0-9a-f]+(?![^\W_])")
 _NAMELESS = "_x_"  # of the field without a name
 
 

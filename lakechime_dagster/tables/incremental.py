@@ -54,9 +54,8 @@ UNSTABLE = frozenset(
         "input_file_block_length",
     }
 )
-WITHOUT_PARENTHESES = frozenset(
-    {"current_time", "localtimestamp"}
-)  # functions that sqlglot takes for columns if they are called so
+# functions that sqlglot takes for columns if they are called so
+WITHOUT_PARENTHESES = frozenset({"current_time", "localtimestamp"})
 WITHOUT_ROWS = frozenset({"SEMI", "ANTI"})  # joins that give no columns of their right side
 
 
@@ -292,9 +291,8 @@ def shortened(node: exp.Expr) -> str:
 
 
 ColumnOf = tuple[str, str]  # the alias of an input, and its column, in lower case
-KeyColumns = dict[
-    str, dict[str, str]
-]  # key → column as the query writes it, in lower case → column of one input that gives it
+# key → column as the query writes it, in lower case → column of one input that gives it
+KeyColumns = dict[str, dict[str, str]]
 
 
 def group_key_columns(

@@ -36,9 +36,8 @@ def find_cycle(inputs: Mapping[str, Iterable[str]]) -> tuple[str, ...] | None:
         topological(inputs)
     except CycleError as error:
         cycle = [*reversed(error.args[1])][1:]
-        at = cycle.index(
-            next(table for table in inputs if table in cycle)
-        )  # so that it is shown alike each time
+        # so that it is shown alike each time
+        at = cycle.index(next(table for table in inputs if table in cycle))
         return (*cycle[at:], *cycle[: at + 1])
     return None
 
@@ -406,9 +405,8 @@ def _groups(declared: Iterable[object]) -> tuple[EventGroup, ...]:
     """The groups of all streams, with one for what no other takes; a group's stream is declared
     with it.
     """
-    several = list(
-        {id(one): one for one in declared}.values()
-    )  # a declaration that is listed twice is one
+    # a declaration that is listed twice is one
+    several = list({id(one): one for one in declared}.values())
     streams = [one for one in several if isinstance(one, EventStream)]
     groups = [one for one in several if isinstance(one, EventGroup)]
     for group in groups:

@@ -32,9 +32,8 @@ def folded(column: str) -> str:
     """
     if column.isascii():
         return column.lower()
-    return "".join(map(_folded_character, column)).replace(
-        "i\u0307", "i"
-    )  # which is how `İ` is written in lower case
+    # which is how `İ` is written in lower case
+    return "".join(map(_folded_character, column)).replace("i\u0307", "i")
 
 
 def spelled_as(names: Iterable[str], columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,12 +160,8 @@ def checked_levels(table: str, value: object) -> PartitionLevels:
     return levels
 
 
-START_AT, END_AT, START_SEQ, END_SEQ = SPAN = (
-    "__START_AT",
-    "__END_AT",
-    "__START_SEQ",
-    "__END_SEQ",
-)  # of a row of a history
+# of a row of a history
+START_AT, END_AT, START_SEQ, END_SEQ = SPAN = ("__START_AT", "__END_AT", "__START_SEQ", "__END_SEQ")
 # of a row that stays though the database deleted it: when that was; null of one that is there
 DELETED_AT = "__DELETED_AT"
 HIDDEN = "__cdc"  # the state of a row without its values; see `cdc.wire.image_text`

@@ -11,14 +11,11 @@ from sqlglot.errors import SqlglotError, TokenError
 from lakechime_dagster.errors import DeclarationError, shown
 
 DIALECT = "spark"
-DIALECTS = (
-    DIALECT,
-    "databricks",
-)  # the second knows paths into variants, `doc:a[0]`, which Spark 4 has as well
+# the second knows paths into variants, `doc:a[0]`, which Spark 4 has as well
+DIALECTS = (DIALECT, "databricks")
 KEYWORD = re.compile(r"[A-Za-z_\s]+")
-NAME = re.compile(
-    r"\s*((?:`[^`]+`|\w+)(?:\s*\.\s*(?:`[^`]+`|\w+\b))+)(?!\s*[.(])"
-)  # of two or more parts, and no call
+# of two or more parts, and no call
+NAME = re.compile(r"\s*((?:`[^`]+`|\w+)(?:\s*\.\s*(?:`[^`]+`|\w+\b))+)(?!\s*[.(])")
 QUERY_STARTS = (
     TokenType.SELECT,
     TokenType.WITH,
@@ -133,9 +130,10 @@ def normalized(sql: str) -> str:
             and before.token_type is one.token_type is TokenType.STRING
             and before.end + 1 == one.start
         )
+        # 'O''Brien' is one string
         text += ("" if quotes_itself else "\n") + _normalized(
             one.token_type, sql[one.start : one.end + 1]
-        )  # 'O''Brien' is one string
+        )
     return text
 
 
@@ -254,9 +252,8 @@ def _named_tables(sql: str) -> tuple[str, ...]:
         elif kind is TokenType.R_PAREN:
             are_queries = are_queries[:-1] or [True]
         is_distinct_from = before is not None and before.token_type is TokenType.DISTINCT
-        begins = (
-            kind is TokenType.FROM and are_queries[-1] and not is_distinct_from
-        )  # nor is that of extract(day FROM at) one
+        # nor is that of extract(day FROM at) one
+        begins = kind is TokenType.FROM and are_queries[-1] and not is_distinct_from
         if (begins or kind in (TokenType.JOIN, TokenType.TABLE)) and (
             name := NAME.match(sql, one.end + 1)
         ):

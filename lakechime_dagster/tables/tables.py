@@ -66,9 +66,8 @@ class DeclaredTable:
     storage: Storage
     asset: Asset
     kind: ClassVar[str]
-    unused: ClassVar[
-        tuple[str, ...]
-    ]  # the fields of `storage` and `asset` that have no effect for this kind of table
+    # the fields of `storage` and `asset` that have no effect for this kind of table
+    unused: ClassVar[tuple[str, ...]]
 
     def __post_init__(self) -> None:
         storage = checked_storage(self.name, self.storage)

@@ -101,12 +101,8 @@ class Backfills:
                     for one in requests
                 ],
             )
-            for (
-                name,
-                subscription,
-            ) in (
-                subscriptions.items()
-            ):  # which also lets whoever evaluates many subscriptions look at it again
+            # which also lets whoever evaluates many subscriptions look at it again
+            for name, subscription in subscriptions.items():
                 consumers = sum(1 for one in requests if one.subscription == name)
                 record(
                     connection,

@@ -320,9 +320,8 @@ def _seeks(connection: Connection, row: SubscriptionRow) -> Iterator[_Move]:
             yield _Move(one.ts, key, Checkpoint.from_json(before), Checkpoint.from_json(after[key]))
 
 
-AskTarget = Callable[
-    [ConsumerId], Committed | None
-]  # the newest commit of a consumer in the subscription's target
+# the newest commit of a consumer in the subscription's target
+AskTarget = Callable[[ConsumerId], Committed | None]
 Accepts = Callable[[str], bool]  # whether a partition key can be launched
 
 
@@ -393,9 +392,8 @@ class Evaluator:
         """
         with reading(self.engine) as connection:
             if at_ms is not None:
-                row = replace(
-                    row, looked=Position.ORIGIN
-                )  # up to where it was looked through since says nothing of then
+                # up to where it was looked through since says nothing of then
+                row = replace(row, looked=Position.ORIGIN)
                 return self.evaluate_all(
                     connection, [(subscription, row)], {}, {row.name: past(connection, row, at_ms)}
                 )[row.name]
@@ -496,9 +494,8 @@ class Evaluator:
             # somebody claimed and completed between the decision and this claim: what it saw is
             # consumed
             return None
-        waiting = self.requests(
-            row, firing.key
-        )  # before the end is read: what the requests of its inputs made is within it
+        # before the end is read: what the requests of its inputs made is within it
+        waiting = self.requests(row, firing.key)
         if waiting.waiting_for:
             return None
         knows_all = all(table in known.checkpoint.sources for table in subscription.trigger.tables)
@@ -735,9 +732,10 @@ class Evaluator:
             else {}
         )
         start = ConsumerView(checkpoint=row.start)
+        # which have no consumer yet
         new = {
             text: replace(start, requests=requests) for text, requests in moment.requests.items()
-        }  # which have no consumer yet
+        }
         found = [
             KeyEvidence(
                 key=key,

@@ -200,9 +200,8 @@ def _counting(
         event.c.table_id == table_id, is_asked
     )
     if connection.dialect.name == "postgresql":
-        per_question = counts.group_by(*grouped).lateral(
-            "found"
-        )  # a plain join would read all events where there are not many
+        # a plain join would read all events where there are not many
+        per_question = counts.group_by(*grouped).lateral("found")
         return sa.select(number.label("number"), *per_question.c)
     return counts.add_columns(number.label("number")).group_by(*grouped, number)
 
@@ -417,11 +416,7 @@ def late_consumers(
 
 
 def _late_in(
-    event: sa.Table,
-    subscription_id: int,
-    looked: Position,
-    through: Position,
-    of: TableKey | None,
+    event: sa.Table, subscription_id: int, looked: Position, through: Position, of: TableKey | None
 ) -> sa.Select[Any]:
     """The late events of each consumer in one table of the history."""
     checkpoint = (lc_consumer.c.checkpoint_tx, lc_consumer.c.checkpoint_seq)

@@ -43,9 +43,8 @@ from lakechime_dagster.triggers.schema import (
 )
 
 QUIET_MS = 2 * TICK_NOTE_MS  # a sensor that is at work has noted a tick since
-CheckpointAt = Callable[
-    [Connection, ConsumerRow], Checkpoint
-]  # where a consumer should stand, found in the transaction that moves it
+# where a consumer should stand, found in the transaction that moves it
+CheckpointAt = Callable[[Connection, ConsumerRow], Checkpoint]
 
 
 @dataclass(frozen=True, kw_only=True)

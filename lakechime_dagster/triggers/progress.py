@@ -213,9 +213,8 @@ def _consumers(
         )
     for key, consumer in consumers.items():
         execution, checkpoint = opened.get(key), consumer.checkpoint
-        if (
-            subscription.is_partitioned
-        ):  # a key that was done is read again only by a later change, and then from where that is
+        # a key that was done is read again only by a later change, and then from where that is
+        if subscription.is_partitioned:
             checkpoint = execution.start if execution else Checkpoint()
         yield ConsumerAt(
             consumer=named(key),

@@ -206,10 +206,8 @@ def standing_at(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-ACTIVE = {
-    "state": ConsumerState.ACTIVE,
-    "state_reason": "",
-}  # the columns of a consumer that may claim
+# the columns of a consumer that may claim
+ACTIVE = {"state": ConsumerState.ACTIVE, "state_reason": ""}
 TICK_NOTE_MS = 60_000
 # PostgreSQL's advisory lock of those who move checkpoints back; any number that is ours
 _CHECKPOINTS = 0x1A6E_C41F

@@ -61,13 +61,7 @@ class Expired:
         return sum(table.needed for table in self.tables)
 
 
-def expire(
-    engine: Engine,
-    before_ms: int,
-    *,
-    needed: Needed,
-    dry_run: bool = False,
-) -> Expired:
+def expire(engine: Engine, before_ms: int, *, needed: Needed, dry_run: bool = False) -> Expired:
     """Compact the events registered before a time, table by table, each in one transaction.
 
     What was compacted is not fetched any more. Triggers still find it: partitions with their tags,
@@ -85,9 +79,8 @@ def expire(
                 needed(connection, table.name) if callable(needed) else needed.get(table.name)
             )
             if not dry_run:
-                locked_whole(
-                    connection, [table.table_id]
-                )  # from here on nobody registers into this table
+                # from here on nobody registers into this table
+                locked_whole(connection, [table.table_id])
             result, expiring = _expiring(connection, table, before_ms, position)
             if result.compacted and not dry_run:
                 _compact(connection, table, expiring)
@@ -97,10 +90,7 @@ def expire(
 
 
 def _expiring(
-    connection: Connection,
-    table: TableRow,
-    before_ms: int,
-    checkpoint: Position | None,
+    connection: Connection, table: TableRow, before_ms: int, checkpoint: Position | None
 ) -> tuple[ExpiredTable, ColumnElement[bool]]:
     """What expires of a table, in numbers, and by which condition."""
     event = dce_event.c
@@ -125,9 +115,8 @@ def _compact(connection: Connection, table: TableRow, expiring: ColumnElement[bo
     moving = sa.select(dce_event).where(expiring)
     connection.execute(sa.insert(dce_compacted).from_select(names, moving))
     connection.execute(sa.delete(dce_event).where(expiring))
-    changed_table(
-        connection, table.table_id
-    )  # who registers a single event must look again: its repeat may be compacted now
+    # who registers a single event must look again: its repeat may be compacted now
+    changed_table(connection, table.table_id)
 
 
 def _count(connection: Connection, condition: ColumnElement[bool]) -> int:

@@ -179,9 +179,8 @@ lc_request = sa.Table(
     sa.Column("state", _one_of(RequestState, 16), nullable=False),
     sa.Column("execution_id", sa.String(36)),
     sa.Column("closed_ts", sa.BigInteger),
-    sa.Column(
-        "closed_tx", sa.BigInteger
-    ),  # the transaction that closed it: what it made is visible when all up to there have ended
+    # the transaction that closed it: what it made is visible when all up to there have ended
+    sa.Column("closed_tx", sa.BigInteger),
     sa.UniqueConstraint("backfill_id", "number", name="lc_request_number"),
     sa.Index(
         "lc_request_unclaimed",

@@ -37,18 +37,15 @@ class Sweep:
     evaluator: Evaluator
     subscriptions: Sequence[Subscription]
     rows: dict[str, SubscriptionRow] = field(default_factory=dict)
-    refused: dict[str, str] = field(
-        default_factory=dict
-    )  # subscriptions that cannot be activated now, and why
+    # subscriptions that cannot be activated now, and why
+    refused: dict[str, str] = field(default_factory=dict)
     noted_ts: int = 0  # when its ticks were noted last
-    last: dict[str, Decision] = field(
-        default_factory=dict
-    )  # the last decision of each subscription
+    # the last decision of each subscription
+    last: dict[str, Decision] = field(default_factory=dict)
     _through: Position | None = None  # where the last evaluation ended; None before the first one
     _intervention: int = 0
-    _restless: dict[str, None] = field(
-        default_factory=dict
-    )  # in the order in which they are decided
+    # in the order in which they are decided
+    _restless: dict[str, None] = field(default_factory=dict)
     _points: dict[str, dt.datetime | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -119,9 +116,8 @@ class Sweep:
         found: dict[str, Decision] = {}
         with reading(self.evaluator.engine) as connection:
             now, through = now_ms(connection), head_within(connection)
-            self._restless |= dict.fromkeys(
-                self._changed(connection, now, through)
-            )  # until decided: an evaluation may fail
+            # until decided: an evaluation may fail
+            self._restless |= dict.fromkeys(self._changed(connection, now, through))
             names = list(self._restless)
             for start in range(0, len(names), AT_ONCE):
                 if most is not None and sum(decision.fires for decision in found.values()) >= most:

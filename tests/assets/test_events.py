@@ -121,9 +121,8 @@ def game(
     monkeypatch: pytest.MonkeyPatch,
     spark_driver: Driver,
 ) -> Game:
-    monkeypatch.setattr(
-        "lakechime_dagster.silver.store.PAUSES_MS", (3_600_000,)
-    )  # until a test lets it pass
+    # until a test lets it pass
+    monkeypatch.setattr("lakechime_dagster.silver.store.PAUSES_MS", (3_600_000,))
     definitions = build_definitions(lake(str(events_home / "in")))
     return Game(instance, definitions, open_platform(), events_home / "in")
 
@@ -246,11 +245,7 @@ def test_events_that_are_dropped_become_the_rows_of_a_table_for_each_type(game: 
         game.executions(),
         game.known("shop.buy").checkpoint.version,
         game.known("shop.buy").checkpoint.commits,
-    ) == (
-        [(1, "COMPLETED")],
-        1,
-        1,
-    )
+    ) == ([(1, "COMPLETED")], 1, 1)
 
     assert game.tick("shop").run_requests == []
     second = game.execute(buy(4, item="hat"))
@@ -419,11 +414,7 @@ def test_an_attempt_that_dies_after_its_commits_leaves_each_row_there_once(
     assert (game.numbers("shop.buy"), game.numbers("shop.sell")) == ([2, 5], [1, 3, 4, 6])
     assert {
         name: known.written for name, known in event_types(game.platform).types("shop").items()
-    } == {
-        "shop.buy": 2,
-        "shop.gift": 1,
-        "shop.sell": 4,
-    }
+    } == {"shop.buy": 2, "shop.gift": 1, "shop.sell": 4}
 
 
 @spark

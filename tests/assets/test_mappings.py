@@ -30,9 +30,8 @@ from tests.support.declaring import grouped
 pytestmark = pytest.mark.tier2
 
 DAY, HOUR = {"day": "date"}, {"day": "date", "hour": "int"}
-calls = SourceTable(
-    "bronze.calls", storage=Storage(partitioned_by=HOUR)
-)  # by its own partitions a table's key is named, by the others' it waits
+# by its own partitions a table's key is named, by the others' it waits
+calls = SourceTable("bronze.calls", storage=Storage(partitioned_by=HOUR))
 rates, weather = (
     SourceTable("bronze.rates", storage=Storage(partitioned_by=DAY)),
     SourceTable("bronze.weather", storage=Storage(partitioned_by=HOUR)),
@@ -227,10 +226,8 @@ def test_no_partition_that_a_trigger_waits_for_is_left_out(
 def test_keys_of_hours_that_stand_for_one_day_depend_on_all_that_they_wait_for() -> None:
     table = reader(hour_of(weather, "-1h"), on=hours(), levels=DAY)
     wanted = needed(table, weather)
-    assert {len(several) for several in wanted.values()} == {
-        1,
-        24,
-    }  # the first one is of the hour before the schedule begins
+    # the first one is of the hour before the schedule begins
+    assert {len(several) for several in wanted.values()} == {1, 24}
     found = shown(table, weather, wanted)
     assert all(several <= found[key] for key, several in wanted.items())
     assert max(map(len, found.values())) == 24
@@ -280,10 +277,8 @@ def test_a_table_that_is_run_as_a_whole_depends_on_all_partitions() -> None:
         dep.asset_key.path[-1]: dep.partition_mapping
         for dep in deps(whole, reader(day(), on=days(), levels=DAY))
     }
-    assert reported == {
-        "calls": dg.AllPartitionMapping(),
-        "regions": None,
-    }  # as the last has none in Dagster
+    # as the last has none in Dagster
+    assert reported == {"calls": dg.AllPartitionMapping(), "regions": None}
 
 
 def test_partitions_of_the_same_names_depend_on_their_like_and_others_on_all() -> None:
@@ -306,9 +301,8 @@ def test_partitions_of_the_same_names_depend_on_their_like_and_others_on_all() -
         return dep.partition_mapping
 
     assert reported(silver.partitions(month=month)) == dg.IdentityPartitionMapping()
-    assert (
-        reported(silver.partitions(month=last_month)) == dg.IdentityPartitionMapping()
-    )  # the key is of that month, too
+    # the key is of that month, too
+    assert reported(silver.partitions(month=last_month)) == dg.IdentityPartitionMapping()
     assert (
         reported(bronze.partitions(month=month), silver.partitions(month=last_month))
         == dg.AllPartitionMapping()

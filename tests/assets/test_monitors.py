@@ -143,11 +143,7 @@ def test_a_consumer_that_waits_for_a_person_is_reported_with_its_reason(shop: Sh
         passed,
         "is BLOCKED" in metadata["beyond limits"],
         "goes back from [3, 20] to [1, 4]" in metadata["beyond limits"],
-    ) == (
-        False,
-        True,
-        True,
-    )
+    ) == (False, True, True)
 
 
 def compared(**declared: Any) -> Monitored:

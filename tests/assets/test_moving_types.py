@@ -37,10 +37,8 @@ def test_a_group_whose_pattern_comes_to_match_a_type_that_nobody_had_read_takes_
     wide.tick("shop")
     wide.let_pass()
     done = wide.execute()
-    assert (checks(done), reported(done)) == (
-        FINE,
-        {"sale": 2},
-    )  # of a type that is not new, mere rows are shown rarely
+    # of a type that is not new, mere rows are shown rarely
+    assert (checks(done), reported(done)) == (FINE, {"sale": 2})
     assert wide.tick("shop").run_requests == []
     wide.execute(event("sale", n=3), event("soon", n=1), event("rest", n=1))
     assert reported(wide.run("ev__game_other")) == {"rest": 1}

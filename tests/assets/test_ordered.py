@@ -53,9 +53,8 @@ def test_the_readers_of_a_column_run_again_after_their_input_and_an_equal_outcom
     versions = {
         name: location.platform.log(name).version for name in ("silver.orders", "gold.totals")
     }
-    DeltaTable(location.platform.location("silver.orders")).delete(
-        "id = 2"
-    )  # what the backfill mends
+    # what the backfill mends
+    DeltaTable(location.platform.location("silver.orders")).delete("id = 2")
     location.platform.store.register(
         location.platform.log("silver.orders").events_of_commit(
             location.platform.log("silver.orders").version
@@ -71,9 +70,8 @@ def test_the_readers_of_a_column_run_again_after_their_input_and_an_equal_outcom
     assert [row[0] for row in location.rows("silver.orders")] == [1, 2]
     assert location.run_of("gold_totals").success
     assert state(location, backfill) == [RequestState.DONE, RequestState.DONE]
-    assert (
-        location.platform.log("gold.totals").version == versions["gold.totals"]
-    )  # equal, so that nobody downstream wakes
+    # equal, so that nobody downstream wakes
+    assert location.platform.log("gold.totals").version == versions["gold.totals"]
     assert (
         location.tick("silver_orders").run_requests
         == location.tick("gold_totals").run_requests

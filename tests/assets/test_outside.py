@@ -75,10 +75,8 @@ def test_a_dashboard_hangs_on_the_assets_that_it_reads_with_kind_owner_and_link(
 @pytest.mark.parametrize("link", ["javascript:alert(1)", "data:text/html,x", " https://x"])
 def test_a_link_that_is_none_of_the_web_is_only_text(link: str) -> None:
     shown = specs(consumer(link=link))["dashboards/superset/Sales"].metadata["link"]
-    assert (type(shown), shown.value) == (
-        dg.TextMetadataValue,
-        link,
-    )  # as values a text and a link of the same words are equal
+    # as values a text and a link of the same words are equal
+    assert (type(shown), shown.value) == (dg.TextMetadataValue, link)
 
 
 def test_whatever_names_others_report_the_location_loads() -> None:

@@ -63,9 +63,10 @@ def test_of_a_table_about_to_be_rewritten_it_counts_what_it_will_be_and_not_what
     )
     above = data.network_above("silver.members", hashed)
     assert [one.reach for one in data.found(above, ["silver.members"])] == [Reach.PSEUDONYM]
+    # what is above it counts as reported
     above = data.network_above(
         "gold.copies", make_statement("gold.copies", m="silver.members.mail")
-    )  # what is above it counts as reported
+    )
     assert [one.reach for one in data.found(above, ["gold.copies"])] == [Reach.PERSONAL]
 
 
@@ -93,10 +94,7 @@ def held(location: Location) -> str:
     assert (
         consumer.state,
         consumer.state_reason.startswith("a partition level would hold personal values: "),
-    ) == (
-        ConsumerState.BLOCKED,
-        True,
-    )
+    ) == (ConsumerState.BLOCKED, True)
     assert "example.com" not in str(reported.value) + consumer.state_reason
     return str(reported.value)
 

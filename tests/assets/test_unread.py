@@ -84,9 +84,8 @@ def test_a_change_of_a_column_that_is_not_read_wakes_nobody_and_is_read_with_the
     location: Location,
 ) -> None:
     came(location, inserted)
-    assert (
-        "nothing new in silver.orders" in location.tick("gold_paid").skip_message
-    )  # it begins now
+    # it begins now
+    assert "nothing new in silver.orders" in location.tick("gold_paid").skip_message
     came(location, changed(note="'late'"))
     assert location.events("silver.orders")[-1][2] == {CHANGED_TAG: '["note"]'}
     ticked = location.tick("gold_paid")
@@ -98,9 +97,8 @@ def test_a_change_of_a_column_that_is_not_read_wakes_nobody_and_is_read_with_the
     assert reported in ticked.skip_message
     subscription = declared_subscriptions()["gold.paid"]
     assert reported in explain(location.platform, subscription).sentence
-    assert explain(
-        location.platform, replace(subscription, unread={})
-    ).fires  # as by code that nobody has planned
+    # as by code that nobody has planned
+    assert explain(location.platform, replace(subscription, unread={})).fires
 
     came(location, changed(amount="11"))
     version, _, tags = location.events("silver.orders")[-1]

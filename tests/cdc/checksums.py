@@ -33,9 +33,8 @@ LOST = {
     "mariadb-types.zero_dates": {"d_required", "dt_required"},
     "postgres-types.not_numbers": {"d", "n"},
 }
-UNREAD = {
-    "postgres-types": "DELETE FROM moments WHERE id = 2"
-}  # a moment of the year 1, which a snapshot reads two days early
+# a moment of the year 1, which a snapshot reads two days early
+UNREAD = {"postgres-types": "DELETE FROM moments WHERE id = 2"}
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from typing import Any
 from lakechime_dagster.cdc.change import Change, Key, Operation, Order
 
 Row = dict[str, Any]
-Table = dict[
-    tuple[str, Key], list[Row]
-]  # two rows of a key for a while, the one that had it first before the other
+# two rows of a key for a while, the one that had it first before the other
+Table = dict[tuple[str, Key], list[Row]]
 
 
 @dataclass
@@ -77,9 +76,8 @@ def done(changes: Sequence[Change], table: Table) -> Iterator[Change]:
                 left[position] = rows.pop(0) if rows else {}
             case _ if change.continues is not None:
                 old = left[change.source, change.continues]
-                if (
-                    rows and change.transaction is None
-                ):  # keys are checked at once: it is the same row
+                # keys are checked at once: it is the same row
+                if rows and change.transaction is None:
                     rows[0] |= old | dict(change.columns)
                 else:
                     rows.append(old | dict(change.columns))

@@ -118,9 +118,8 @@ def test_spark_gives_the_texts_hashes_and_order_that_the_databases_gave(spark: S
             )
             parameters |= {mine + parameter: value for parameter, value in query.parameters.items()}
             expected += [(label, [str(value) for value in row]) for row in answer]
-    found = session.sql(
-        " UNION ALL ".join(parts), args=parameters
-    ).collect()  # as one statement, which takes Spark least time
+    # as one statement, which takes Spark least time
+    found = session.sql(" UNION ALL ".join(parts), args=parameters).collect()
     assert sorted(map(tuple, found)) == sorted(expected)
 
 
@@ -200,13 +199,7 @@ def test_a_key_must_be_comparable(key: str, reason: str):
         comparison_of(Dialect.MYSQL, {"there": "json"}, {"there": "string"}, [key])
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (0.0, -0.0),
-        (float("nan"), -float("nan")),
-    ],
-)
+@pytest.mark.parametrize(("one", "other"), [(0.0, -0.0), (float("nan"), -float("nan"))])
 def test_equal_floats_have_one_text(one: float, other: float):
     compared = a_comparison(lake_type="double", it="double")
     assert row_hash(compared, {"it": one}) == row_hash(compared, {"it": other})

@@ -190,15 +190,7 @@ def test_numbers_of_transactions_restart():
     position = TransactionSnapshot(lsn=0, end=5, open=frozenset({2**32 - 2}))
     assert [
         position.includes((), one) for one in (2**32 - 3, 2**32 - 2, 2**32 - 1, 3, 4, 5, 6)
-    ] == [
-        True,
-        False,
-        True,
-        True,
-        True,
-        False,
-        False,
-    ]
+    ] == [True, False, True, True, True, False, False]
     with pytest.raises(InvalidValueError, match="transaction"):
         position.includes((7,))
 

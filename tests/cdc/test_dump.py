@@ -52,17 +52,15 @@ from tests.cdc.test_captures import (
     row_of,
 )
 
+# arrays
 UNWRITTEN = {
     "postgres-toast.documents",
     "postgres-toast.documents_full",
     "postgres-types.texts",
     "postgres-types_text.texts",
-}  # arrays
-REFUSED = (
-    "schemaless",
-    "flattened",
-    "failover",
-)  # captures without a schema, or an envelope, or with positions that restart
+}
+# captures without a schema, or an envelope, or with positions that restart
+REFUSED = ("schemaless", "flattened", "failover")
 DECIMAL = {
     "field": "amount",
     "type": "bytes",
@@ -351,11 +349,7 @@ def test_bytes_and_texts_are_spelled_as_messages_spell_them() -> None:
         columns["u"].value("ABC"),
         columns["t"].value(datetime.time(12, 30)),
         columns["t"].value(None),
-    ) == (
-        "abc",
-        "12:30:00.000000",
-        None,
-    )
+    ) == ("abc", "12:30:00.000000", None)
 
 
 def test_a_position_is_of_the_log_of_the_tables_database() -> None:

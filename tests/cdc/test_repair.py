@@ -211,12 +211,8 @@ def test_a_snapshot_of_another_server_than_the_connectors_is_refused() -> None:
     ("source", "reported", "lake", "lacking"),
     [
         (["id", "b"], ["id", "b"], ["id", "a", "b"], []),  # a was dropped, or b was a before
-        (
-            ["id", "amount"],
-            ["id", "amount"],
-            ["id", "amt"],
-            ["amt"],
-        ),  # it may be amount by another name
+        # it may be amount by another name
+        (["id", "amount"], ["id", "amount"], ["id", "amt"], ["amt"]),
         (["id", "a"], ["id"], ["id", "a"], ["a"]),  # no message of it yet
         (["id"], ["id", "a"], ["id", "a"], ["a"]),  # dropped, and the messages do not know that yet
     ],

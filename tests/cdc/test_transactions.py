@@ -27,10 +27,8 @@ CAPTURES = {
     capture.name: capture for capture in captures() if capture.name.endswith("-transactions")
 }
 MINUTE = 60_000
-MANY = {
-    "mariadb-transactions": "0-1-21",
-    "postgres-transactions": "773",
-}  # the transaction amid which Connect was killed
+# the transaction amid which Connect was killed
+MANY = {"mariadb-transactions": "0-1-21", "postgres-transactions": "773"}
 LAST = {"mariadb-transactions": "0-1-23", "postgres-transactions": "775"}
 Reported = tuple[Record, int]
 

@@ -181,10 +181,7 @@ def test_refused_messages_are_shown_with_their_position_and_reason(
     assert document["total"] == 2
     assert [
         (one["number"], one["topic"], one["offset"], one["reason"]) for one in document["refused"]
-    ] == [
-        (2, "shop.orders", 9, "op: it is none"),
-        (1, "shop.orders", 7, "value: it is no JSON"),
-    ]
+    ] == [(2, "shop.orders", 9, "op: it is none"), (1, "shop.orders", 7, "value: it is no JSON")]
     cut = lakechime("cdc", "show", NAME, "--quarantine", "--limit", "1").out
     assert ("value: it is no JSON" in cut, "1 older one not shown" in cut) == (False, True)
 

@@ -123,10 +123,7 @@ def test_what_cannot_be_asked_is_columns_in_its_reason(lakechime: Cli) -> None:
         missing.code,
         "declares no database to compare it with; declare cdc_table(…, monitor=Monitor(…))"
         in missing.err,
-    ) == (
-        1,
-        True,
-    )
+    ) == (1, True)
     Shop.declared(lakechime, monitor=Monitor(database=Database("$NOT_THERE", "shop.orders")))
     odd = lakechime("cdc", "compare", NAME, "--repair", "--key", "1")
     assert (odd.code, "is no JSON array of 1 texts or whole numbers, such as [1]" in odd.err) == (

@@ -56,9 +56,8 @@ class Running:
             env=clean | NO_SPARK | {"LAKECHIME_HOME": str(home), "LAKECHIME_LAKE": DEMO_LAKE},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            preexec_fn=lambda: signal.signal(
-                signal.SIGINT, signal.SIG_IGN
-            ),  # as a background job of a script has it
+            # as a background job of a script has it
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         )
         self.lines: list[str] = []
         self.news = threading.Condition()

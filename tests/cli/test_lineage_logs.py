@@ -103,10 +103,7 @@ def test_a_table_that_was_recreated_is_read_from_its_beginning(shop: Cli) -> Non
 
 @pytest.mark.parametrize(
     ("log", "problem"),
-    [
-        (QueryLog("audit.nothing"), "is not in the lake"),
-        ("audit.queries", "is no QueryLog"),
-    ],
+    [(QueryLog("audit.nothing"), "is not in the lake"), ("audit.queries", "is no QueryLog")],
 )
 def test_a_log_that_the_lake_does_not_have_is_refused(log: QueryLog, problem: str) -> None:
     with pytest.raises(DeclarationError, match=problem):

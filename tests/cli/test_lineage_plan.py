@@ -38,9 +38,8 @@ def code(
     monkeypatch.setenv("LAKECHIME_LAKE", "planned_lake:lake")
     monkeypatch.setenv("LAKECHIME_SPARK_DRIVER", "local")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        sys, "dont_write_bytecode", True
-    )  # a text as long, of the same second, is taken for the compiled one
+    # a text as long, of the same second, is taken for the compiled one
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
     def write(
         times: int = 2, read: str = "twice", columns: str = "id, amount * {times} AS twice"
@@ -81,12 +80,7 @@ def test_the_manifest_is_written_checked_and_compared(
         reported.json["was_current"],
         reported.json["written"],
         reported.json["unknown"],
-    ) == (
-        1,
-        False,
-        False,
-        [],
-    )
+    ) == (1, False, False, [])
     gate = lakechime("lineage", "plan", "--against", file)
     assert gate.code == 0
     assert "| values change | gold.total | total | reads silver.paid.twice |" in gate.out
@@ -206,11 +200,7 @@ def test_what_is_accepted_goes_with_the_change_until_it_is_another_one(
 
 
 @pytest.mark.parametrize(
-    ("text", "reported"),
-    [
-        ("{", "cannot be read"),
-        ('{"version": 7}', "has version 7"),
-    ],
+    ("text", "reported"), [("{", "cannot be read"), ('{"version": 7}', "has version 7")]
 )
 def test_a_file_that_is_no_manifest_is_refused(
     lakechime: Cli, tmp_path: Path, text: str, reported: str

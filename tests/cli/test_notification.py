@@ -179,11 +179,8 @@ def test_an_owner_without_a_channel_is_named_to_the_sender(
         "gold.daily" in sent.err
     )
     again = send(cli, "--yes")
-    assert (again.code, again.out, again.err) == (
-        0,
-        "nothing was left to send\n",
-        sent.err,
-    )  # nothing went wrong with this one
+    # nothing went wrong with this one
+    assert (again.code, again.out, again.err) == (0, "nothing was left to send\n", sent.err)
 
 
 def test_no_secret_of_a_url_is_shown_or_logged(

@@ -106,9 +106,10 @@ def test_values_in_a_partition_level_are_a_problem_that_no_declaration_mends(
     decided = lakechime("personal", "decide", "silver.members", "mail", "email").out
     assert "It is a partition level of silver.members" in decided
     assert "Asset(columns=" not in decided
+    # however it is known
     assert [one["level"] for one in lakechime("personal", "show", "--json").json["problems"]] == [
         True
-    ]  # however it is known
+    ]
     lakechime(
         "personal", "decide", "silver.members", "mail", "not", "--reason", "addresses of shops"
     )

@@ -305,11 +305,7 @@ def test_a_dry_run_reports_what_would_be_reprocessed(
     ]
     assert lakechime(
         "schema", "replay", "game", "--quarantine", "--dry-run", *WHY_REFUSING, "--json"
-    ).json["kinds"][1] == {
-        "reason": "type_missing",
-        "type": "sell",
-        "rows": 1,
-    }
+    ).json["kinds"][1] == {"reason": "type_missing", "type": "sell", "rows": 1}
     assert event_requests(lakechime.platform).of("game.events") == []
 
 

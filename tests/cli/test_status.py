@@ -30,13 +30,7 @@ def test_status_counts_what_waits_is_open_and_is_blocked(lakechime: Cli) -> None
     answer = lakechime("status", "--json").json
     assert (answer["events"], answer["consumers_blocked"]) == (1, 1)
     assert answer["triggers"] == [
-        {
-            "name": subscriptions.ORDERS,
-            "paused": False,
-            "waiting": 1,
-            "open": 1,
-            "blocked": 1,
-        }
+        {"name": subscriptions.ORDERS, "paused": False, "waiting": 1, "open": 1, "blocked": 1}
     ]
     assert subscriptions.ORDERS in lakechime("status").out
 

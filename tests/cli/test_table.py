@@ -131,11 +131,7 @@ def test_show_reports_declaration_store_and_log(lakechime: Cli, orders: Path) ->
     assert [
         listed[f"{name}.{of}"]
         for name, of in (("bronze", "orders"), ("bronze", "flights"), ("silver", "flights"))
-    ] == [
-        "not declared",
-        "source",
-        "computed",
-    ]
+    ] == ["not declared", "source", "computed"]
     assert "team:ops" in lakechime("table", "show", "silver.flights").out
     assert lakechime("table", "show", "no.such", "--json").code == 3
 

@@ -148,11 +148,7 @@ def test_show_distinguishes_declared_from_recorded_triggers(lakechime: Cli) -> N
         listed[subscriptions.ORDERS]["state"],
         listed[subscriptions.ORDERS]["open"],
         listed[subscriptions.ORDERS]["waiting"],
-    ) == (
-        "active",
-        1,
-        1,
-    )
+    ) == ("active", 1, 1)
     assert listed[subscriptions.DAYS]["state"] == "not active yet"
     shown = trigger(lakechime, "show", subscriptions.ORDERS).json
     assert shown["trigger"]["tables"] == ["bronze.orders"]
@@ -202,8 +198,7 @@ def test_seek_puts_the_consumer_elsewhere_and_says_from_where(lakechime: Cli) ->
 
 
 @pytest.mark.parametrize(
-    "command",
-    [["pause"], ["seek", "--to", "now"], ["seek", "--to", "beginning"]],
+    "command", [["pause"], ["seek", "--to", "now"], ["seek", "--to", "beginning"]]
 )
 def test_a_dry_run_in_a_new_home_answers_as_the_command_and_activates_nothing(
     lakechime: Cli, command: list[str]

@@ -14,10 +14,8 @@ from tests.support.processes import is_alive
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.services]
 
-EARLY = (
-    Point.AFTER_CLAIM,
-    Point.AFTER_RUN_REQUEST,
-)  # these take code server and daemon along, so before the runs of others
+# these take code server and daemon along, so before the runs of others
+EARLY = (Point.AFTER_CLAIM, Point.AFTER_RUN_REQUEST)
 IN_RUNS = (
     Point.DURING_SPARK_JOB,
     Point.AFTER_COMMIT,

@@ -30,10 +30,8 @@ EXPECTED = {(str(writer), str(number + 1)) for writer in range(WRITERS) for numb
 PAUSE = 0.02
 Seen = Counter[tuple[str, str]]
 
-pytestmark = [
-    pytest.mark.tier2,
-    pytest.mark.several_connections,
-]  # a file: processes and threads open it
+# a file: processes and threads open it
+pytestmark = [pytest.mark.tier2, pytest.mark.several_connections]
 
 
 class FeedReader:

@@ -31,12 +31,8 @@ from lakechime_dagster.spark.sql import sql_over
 from lakechime_dagster.tables.tables import RefreshMode
 
 REPORTED = "gates.gate__changed"
-EVENTS = {
-    "airport",
-    "airport_other",
-    "gates",
-    "crews",
-}  # whose tables are proven in test_event_tables
+# whose tables are proven in test_event_tables
+EVENTS = {"airport", "airport_other", "gates", "crews"}
 HOURS = 40  # one day complete, the next one under way: late, misread and poisoned rows among them
 
 
@@ -74,9 +70,8 @@ def test_spark_computes_what_duckdb_computes_from_the_raw_files(
             computed = sql_over(
                 spark, table.name, table.sql, {name: frames[name] for name in table.inputs}
             )
-            is_daily = (
-                table.refresh is RefreshMode.PARTITIONS
-            )  # the trigger gives only complete days
+            # the trigger gives only complete days
+            is_daily = table.refresh is RefreshMode.PARTITIONS
             frames[table.name] = (
                 computed.join(spark.createDataFrame(complete), "flight_date", "left_semi")
                 if is_daily
@@ -100,9 +95,8 @@ def test_the_switch_makes_the_first_attempts_at_one_day_fail(
     days = {str(FIRST_DAY): FIRST_DAY, FAIL_DAY: FIRST_DAY.fromisoformat(FAIL_DAY)}
     flights = {name: spark.createDataFrame(rows_of(FLIGHTS, day, 9)) for name, day in days.items()}
     weather = spark.createDataFrame(SCHEMAS[WEATHER].empty_table())
-    assert "context" in {
-        one.name for one in silver_flights.injected
-    }  # which reports a run its attempt
+    # which reports a run its attempt
+    assert "context" in {one.name for one in silver_flights.injected}
     monkeypatch.setenv(FAIL_SWITCH, "1")
     assert silver_flights(flights[str(FIRST_DAY)], weather).count() > 0
     with pytest.raises(

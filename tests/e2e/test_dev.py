@@ -52,9 +52,8 @@ def test_two_days_of_flights_go_through_a_backfill_goes_on_after_a_kill_and_one_
             is_there(service),
             1,
         )
-        platform = open_platform(
-            load_settings(home=tmp_path)
-        )  # looked at in this process, where a command would start one each time
+        # looked at in this process, where a command would start one each time
+        platform = open_platform(load_settings(home=tmp_path))
         found = await_found(
             lambda: verified(env, platform),
             "every table is equal to what the raw files say",

@@ -156,10 +156,8 @@ def test_what_a_commit_changed_is_reported_of_it_and_not_of_the_state_that_it_le
     location: Path,
 ) -> None:
     hourly(location, 1)
-    for facts in (
-        changed_fact(["n" * 5_000], since=0),
-        changed_fact(["delay"], since=1),
-    ):  # one is longer than a tag can be
+    # one is longer than a tag can be
+    for facts in (changed_fact(["n" * 5_000], since=0), changed_fact(["delay"], since=1)):
         hourly(
             location,
             1,

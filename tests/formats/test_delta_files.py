@@ -274,11 +274,7 @@ def test_rows_are_counted_ordered_and_cut(table_of_rows: DeltaRows) -> None:
         table_of_rows.count(),
         table_of_rows.count(known("n")),
         table_of_rows.count(texts('odd `" name', "a", "it's \\ odd")),
-    ) == (
-        2,
-        1,
-        1,
-    )
+    ) == (2, 1, 1)
     assert [
         row["i"]
         for row in table_of_rows.select("i", where=(column("i").eq(-5),), newest=("n",), limit=1)

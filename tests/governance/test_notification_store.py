@@ -60,10 +60,7 @@ def test_a_change_is_drafted_announced_and_closed_and_who_did_it_is_kept(engine:
 def test_another_deployment_has_changes_of_its_own(engine: Engine) -> None:
     _, kept = announced(engine)
     other = Notifications(engine, "other")
-    for act in (
-        lambda: other.get(kept.change_id),
-        lambda: other.close(kept.change_id, ME),
-    ):
+    for act in (lambda: other.get(kept.change_id), lambda: other.close(kept.change_id, ME)):
         with pytest.raises(NotFoundError, match="there is no change"):
             act()
 
@@ -112,9 +109,8 @@ def test_what_a_dead_sender_may_have_sent_is_sent_again_only_where_a_person_says
     several, kept = announced(engine)
     (one,) = several.messages(kept.change_id)
     assert several.claim(one)
-    assert not several.claim(
-        several.messages(kept.change_id)[0], again=True
-    )  # its lease is not over
+    # its lease is not over
+    assert not several.claim(several.messages(kept.change_id)[0], again=True)
     with writing(engine) as connection:
         connection.execute(sa.update(message_table).values(claimed_ts=0))
     (lost,) = several.messages(kept.change_id)

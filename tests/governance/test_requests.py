@@ -141,9 +141,8 @@ def test_why_somebody_is_not_found_is_said() -> None:
         "a.copy:text": "it may hold a whole struct or JSON text, which is compared as one value",
         "kafka:mail": "it is outside the lake",
     }
-    assert reasons("email").keys() - reasons("email", "phone").keys() == {
-        "a.calls:phone"
-    }  # people are found by their addresses
+    # people are found by their addresses
+    assert reasons("email").keys() - reasons("email", "phone").keys() == {"a.calls:phone"}
     assert set(reasons("phone").values()) == {
         "no value of email is given",
         "it is outside the lake",

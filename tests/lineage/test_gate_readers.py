@@ -62,9 +62,8 @@ def test_a_column_that_is_gone_breaks_the_job_elsewhere_that_computes_something_
     own = make_record(
         total, at=platform.store.now(), job="gold.total", namespace=platform.ledger.deployment
     )
-    assert SqlLineage(platform.store.engine).record(
-        own
-    )  # a subscription of the lake is compared by its code, whatever it read before
+    # a subscription of the lake is compared by its code, whatever it read before
+    assert SqlLineage(platform.store.engine).record(own)
     found = gate_readers(platform, LAKE, (GONE,))
     assert [one.kind for one in found.findings] == [kind]
     readers = [reader.consumer.name for several in found.readers.values() for reader in several]

@@ -24,9 +24,8 @@ KINDS = {"first": {Kind.IDENTITY}, "second": {Kind.TRANSFORMATION}}  # by which 
 PATIENCE = 60  # seconds, after which a thread takes the other one for failed
 
 Write = Callable[[Platform, SparkSession, str], DataFrame]
-Watch = Callable[
-    [str, Callable[[], DataFrame]], None
-]  # by the name of a thread, around what it does
+# by the name of a thread, around what it does
+Watch = Callable[[str, Callable[[], DataFrame]], None]
 
 
 @pytest.fixture

@@ -13,10 +13,8 @@ from tests.support.mariadb import CAPTURE_USER, MariaDB
 from tests.support.stack import debezium_settings
 
 SCHEMA = "shop"
-TRACKED = (
-    "customer",
-    "amount",
-)  # columns that no schema change adds, renames or drops, of which a history is kept
+# columns that no schema change adds, renames or drops, of which a history is kept
+TRACKED = ("customer", "amount")
 COLUMNS = ("id", *TRACKED, "note", "changed_at")  # all that none does
 ALL = {"skipped.operations": "none"}  # truncations are skipped unless one says so
 PARTED = (

@@ -17,9 +17,8 @@ from tests.long.databases import TRACKED
 from tests.support.deployed_table import DeployedTable
 
 COLUMNS = ("id", *TRACKED)
-Versions = dict[
-    Key, list[tuple[Any, ...]]
-]  # of each key the values of its columns, from which order, and up to which
+# of each key the values of its columns, from which order, and up to which
+Versions = dict[Key, list[tuple[Any, ...]]]
 
 
 def meant(table: DeployedTable) -> Versions:

@@ -162,7 +162,8 @@ UNREPORTED: Mapping[
         "rewrite a column": _rewrite,
     },
 }
+# the ids of rows that go
 EMPTIED: Mapping[str, range] = {
     "truncate": range(PARTED * 2),
     "truncate a partition": range(PARTED, PARTED * 2),
-}  # the ids of rows that go
+}

@@ -24,11 +24,8 @@ from tests.support.prometheus import running_prometheus
 pytestmark = [pytest.mark.tier3, pytest.mark.e2e, pytest.mark.spark, pytest.mark.services]
 
 DRIFT = Drift(types=300, seconds=max(60, int(MINUTES * 60)), rate=1_000, seed=6)
-KILLED_AT = (
-    0.3,
-    0.4,
-    0.5,
-)  # of the time, each another execution's run: what follows the last one is over before the last third
+# of the time, each another execution's run: what follows the last one is over before the last third
+KILLED_AT = (0.3, 0.4, 0.5)
 MAX_BYTES = 6_000_000
 SAMPLE = 20
 SHOWN = 5  # of what is wrong

@@ -10,12 +10,8 @@ from tests.models.exploring import Exploration, explore
 
 pytestmark = pytest.mark.tier3
 Explored = Callable[[str], Exploration]
-MODELS = {
-    orders: 30_000,
-    pattern_changes: 1_000,
-    type_checkpoints: 40_000,
-    unread: 500,
-}  # with a bound of their states
+# with a bound of their states
+MODELS = {orders: 30_000, pattern_changes: 1_000, type_checkpoints: 40_000, unread: 500}
 
 
 @pytest.mark.parametrize(

@@ -307,9 +307,8 @@ class Group:
     def _launched(self, state: State) -> Moves:
         if state.open is None:
             step, attempt = state.completed + 1, 1
-            is_behind = (
-                state.group > 0 and not state.completed
-            )  # a group claims before types move to it
+            # a group claims before types move to it
+            is_behind = state.group > 0 and not state.completed
             ends = [
                 end
                 for end in range(1 if is_behind else max(state.head, 1), LAST + 1)

@@ -83,9 +83,8 @@ def test_a_consumer_needs_what_commits_did_since_and_waits_for_rows_only(
     complete(platform, "gold.changes", 1)
     assert read_by(platform, "gold.changes") == Reader(name="gold.changes")
     DeltaTable(platform.location(ORDERS.name)).optimize.compact()
-    assert read_by(platform, "gold.changes") == Reader(
-        name="gold.changes"
-    )  # it holds none of what was joined
+    # it holds none of what was joined
+    assert read_by(platform, "gold.changes") == Reader(name="gold.changes")
     add_rows(platform)
     needs = Reader(name="gold.changes", since=time_of(platform, 3), unread=time_of(platform, 3))
     assert read_by(platform, "gold.changes") == needs
@@ -138,7 +137,4 @@ def test_what_is_remembered_beside_a_table_is_kept_with_it(platform: Platform) -
     assert [one.plan.table for one in looked] == ["shop.orders", "shop.orders__state"]
     assert [
         [one.name for one in readers(platform, lake, follows, found.log)] for found in looked
-    ] == [
-        ["gold.reader", "shop.orders"],
-        ["shop.orders"],
-    ]
+    ] == [["gold.reader", "shop.orders"], ["shop.orders"]]

@@ -123,9 +123,8 @@ def test_an_alarm_that_grows_is_sent_and_one_that_only_counts_on_is_not(
     webhook.closed = False
     watching.tick()
     watching.tick()
-    assert [text for _, text in webhook.reported[3:]] == [
-        "the folder is gone"
-    ]  # which reached nobody at first
+    # which reached nobody at first
+    assert [text for _, text in webhook.reported[3:]] == ["the folder is gone"]
 
 
 def test_by_default_nobody_is_notified_and_status_shows_it(

@@ -104,9 +104,8 @@ def test_a_group_or_a_stream_of_which_a_person_wants_something_fires_though_no_e
     requests.ask(
         subscription.name, RequestKind.REPROCESS, By(who="me", reason="more are events now")
     )
-    assert (
-        tick_of(platform, sweep, NoRuns()).launches == ()
-    )  # nothing was read yet that could be refused
+    # nothing was read yet that could be refused
+    assert tick_of(platform, sweep, NoRuns()).launches == ()
     world.change("bronze.raw", 1)
     (first,) = tick_of(platform, sweep, NoRuns()).launches
     platform.ledger.complete(first, None)

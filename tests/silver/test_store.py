@@ -92,10 +92,8 @@ def test_what_one_attempt_observes_is_not_forgotten_by_another_that_read_before_
     types: SqlEventTypes,
 ) -> None:
     read = learn(types)
-    for one in (
-        learning(read, prototype(b=None)),
-        learning(read, prototype(c=None)),
-    ):  # which add no column
+    # which add no column
+    for one in (learning(read, prototype(b=None)), learning(read, prototype(c=None))):
         types.learn("shop", [one])
     assert {"/a", "/b", "/c"} <= {path for path, _ in types.types("shop")["buy"].observed.kinds}
 
@@ -219,9 +217,8 @@ def columns(types: SqlEventTypes) -> tuple[int, list[str]]:
 def test_the_schema_of_a_rebuild_holds_with_the_commit_of_its_table(turned: SqlEventTypes) -> None:
     known, before = turned.types("shop")["buy"], columns(turned)
     rebuild = learning(known, is_rebuild=True)
-    assert (
-        turned.learn("shop", [rebuild]) == turned.learn("shop", [rebuild]) == {"buy": 3}
-    )  # of two attempts
+    # of two attempts
+    assert turned.learn("shop", [rebuild]) == turned.learn("shop", [rebuild]) == {"buy": 3}
     assert columns(turned) == before
     complete(turned, "e1", replace(result(4, number=2), schema_version=3))
     assert columns(turned) == (3, ["a string", "a__v_long long"])

@@ -48,10 +48,8 @@ def test_the_end_is_the_last_stable_offset_while_a_transaction_is_open(topics: T
         )
         producer.abort_transaction(30)
     poll = look_at(topics)
-    assert (offsets(poll), poll.rest) == (
-        {"orders": {0: 4}},
-        "",
-    )  # with the mark that ends the transaction
+    # with the mark that ends the transaction
+    assert (offsets(poll), poll.rest) == ({"orders": {0: 4}}, "")
 
 
 @pytest.mark.services

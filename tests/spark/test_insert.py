@@ -93,11 +93,7 @@ def test_rows_of_new_keys_are_added_and_others_merged(
         (one["k"], one["_change_type"], one["_commit_version"])
         for one in changes
         if one["_commit_version"] < 3
-    ) == [
-        (1, "insert", 1),
-        (2, "insert", 1),
-        (3, "insert", 2),
-    ]
+    ) == [(1, "insert", 1), (2, "insert", 1), (3, "insert", 2)]
 
 
 def test_added_rows_of_a_partition_are_one_file(

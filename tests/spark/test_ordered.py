@@ -142,16 +142,10 @@ def test_partitions_and_whole_tables_are_computed_again(
 @pytest.mark.parametrize(
     ("tables", "read", "wanted"),
     [
-        (
-            ("weather",),
-            {"rejoin": "weather", "on": ("origin",)},
-            {1: 10, 2: 20, 3: 10, 4: None},
-        ),  # which has no day
-        (
-            ("weather",),
-            {},
-            {1: 10, 2: 20, 3: 1, 4: None},
-        ),  # read as a snapshot: what of it changed is not known
+        # which has no day
+        (("weather",), {"rejoin": "weather", "on": ("origin",)}, {1: 10, 2: 20, 3: 10, 4: None}),
+        # read as a snapshot: what of it changed is not known
+        (("weather",), {}, {1: 10, 2: 20, 3: 1, 4: None}),
     ],
     ids=["rejoined", "snapshot"],
 )

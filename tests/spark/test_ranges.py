@@ -20,11 +20,8 @@ from tests.support.refreshes import Source, read_rows
 
 pytestmark = pytest.mark.spark
 SCHEMA = pa.schema([("p", pa.int32()), ("k", pa.int64()), ("v", pa.string())])
-SHORT = (
-    Phase.explicit,
-    Phase.reuse,
-    Phase.generate,
-)  # a counterexample is not made smaller: each try costs seconds of Spark
+# a counterexample is not made smaller: each try costs seconds of Spark
+SHORT = (Phase.explicit, Phase.reuse, Phase.generate)
 Row = tuple[Any, ...]
 
 ACTIONS = st.one_of(
@@ -220,9 +217,8 @@ def test_a_reader_of_everything_needs_nothing_of_what_was_joined_since(
     assert read.method is ReadMethod.VERSION_DIFF
     assert images(read) == {(0, 1, "a"): -1, (0, 1, "z"): 1, (0, 3, "c"): 1}
     (joined,) = [file.path for commit in source.log.commits(1, 2) for file in commit.moved_in]
-    (
-        source.location / joined
-    ).unlink()  # the second OPTIMIZE moved it, the update changed what it became
+    # the second OPTIMIZE moved it, the update changed what it became
+    (source.location / joined).unlink()
     assert read_range(spark, source.log, source.range(1)).verdict is Verdict.EXPIRED
 
 

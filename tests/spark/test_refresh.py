@@ -475,9 +475,8 @@ def test_two_partitions_that_are_first_filled_at_once_are_both_there(
 def test_partitions_of_an_hour_that_the_clocks_repeat_are_two(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    hours = [
-        dt.datetime(2013, 11, 3, hour, 30, tzinfo=dt.timezone.utc) for hour in (5, 6)
-    ]  # 01:30 in New York, both
+    # 01:30 in New York, both
+    hours = [dt.datetime(2013, 11, 3, hour, 30, tzinfo=dt.timezone.utc) for hour in (5, 6)]
     source = Source(
         tmp_path / "hourly", pa.schema([("at", pa.timestamp("us", "UTC")), ("k", pa.int64())])
     )

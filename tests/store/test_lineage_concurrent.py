@@ -21,10 +21,8 @@ from tests.store.test_lineage_network import reported
 
 WRITERS, RECORDS, BATCH = 4, 60, 5
 
-pytestmark = [
-    pytest.mark.dialect,
-    pytest.mark.several_connections,
-]  # a file: processes and threads open it
+# a file: processes and threads open it
+pytestmark = [pytest.mark.dialect, pytest.mark.several_connections]
 
 
 def some_records(seed: int) -> list[LineageRecord]:

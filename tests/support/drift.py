@@ -116,11 +116,8 @@ DRIFTS: tuple[Callable[[Random, float], Fields], ...] = (
     _ids,
     _kinds,
 )
-TWISTS = (
-    ',"v":"again","v":{"b":1e400}}',
-    ',"half":"\\ud800 x"}',
-    ',"type_":1,"type_":2}',
-)  # what `json` does not write
+# what `json` does not write
+TWISTS = (',"v":"again","v":{"b":1e400}}', ',"half":"\\ud800 x"}', ',"type_":1,"type_":2}')
 TWISTED = "play.twisted"
 
 

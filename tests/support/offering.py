@@ -18,9 +18,8 @@ class Prepared:
     drift: Drift
     staging: Path
     folder: Path
-    types: dict[str, list[str | None]] = field(
-        default_factory=dict
-    )  # of the lines of each file, in their order
+    # of the lines of each file, in their order
+    types: dict[str, list[str | None]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, drift: Drift, home: Path) -> "Prepared":

@@ -15,9 +15,8 @@ from typing import TypeVar
 
 import psutil
 
-PATIENCE = float(
-    os.environ.get("LAKECHIME_TEST_PATIENCE", "1")
-)  # a machine that is busy with other things needs more
+# a machine that is busy with other things needs more
+PATIENCE = float(os.environ.get("LAKECHIME_TEST_PATIENCE", "1"))
 REPOSITORY = Path(__file__).parents[2]
 Found = TypeVar("Found")
 

@@ -111,9 +111,8 @@ class Subscription:
     number: int = 0
     checkpoint: dict[str, SnapshotCheckpoint] = field(default_factory=dict)
     position: Position = Position.ORIGIN
-    only: dict[str, set[int]] = field(
-        default_factory=dict
-    )  # by alias, the versions whose commits alone are read
+    # by alias, the versions whose commits alone are read
+    only: dict[str, set[int]] = field(default_factory=dict)
 
     def run(self, **changes: Any) -> TableResult:
         self.number += 1

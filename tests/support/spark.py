@@ -50,9 +50,8 @@ def spark_driver(
     """
     with pytest.MonkeyPatch.context() as patched:
         options = os.environ["JAVA_TOOL_OPTIONS"]
-        if (
-            pytestconfig.option.markexpr == "tier3" and SHORT_LIVED in options
-        ):  # it lives for many minutes
+        # it lives for many minutes
+        if pytestconfig.option.markexpr == "tier3" and SHORT_LIVED in options:
             patched.setenv("JAVA_TOOL_OPTIONS", f"{options} {OPTIMISED}")
         driver = open_driver(
             small_settings(), tmp_path_factory.mktemp("spark-home"), jars=spark_jars

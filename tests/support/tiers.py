@@ -33,26 +33,18 @@ TOGETHER = {
         "tests/cdc/spark/test_kafka.py",
     ),
 }
-ON_SPARK = (
-    "tests/spark/",
-    "tests/assets/",
-    "tests/cdc/spark/",
-)  # in tier 1 one worker has all of them, and so the only Spark session
+# in tier 1 one worker has all of them, and so the only Spark session
+ON_SPARK = ("tests/spark/", "tests/assets/", "tests/cdc/spark/")
+# first
 LONG = (
     "spark",
     "deployments",
     "tests/spark/test_refresh.py",
     "tests/cdc/spark/test_refresh.py",
     "shop",
-)  # first
-SERVERS = {
-    "browser",
-    "connect",
-    "kafka",
-    "logical_postgres",
-    "mariadb",
-    "postgres_server",
-}  # fixtures
+)
+# fixtures
+SERVERS = {"browser", "connect", "kafka", "logical_postgres", "mariadb", "postgres_server"}
 SAID = "said"
 
 

@@ -21,9 +21,8 @@ LOGIN = {
     "sasl.password": "$KAFKA_PASSWORD",
 }
 
-KEPT = {
-    "retention.ms": "-1"
-}  # also messages of years ago, which the broker else deletes when it next looks
+# also messages of years ago, which the broker else deletes when it next looks
+KEPT = {"retention.ms": "-1"}
 
 
 class Topics:
@@ -86,9 +85,8 @@ class Topics:
         key: str | None = None,
         at_ms: int = 0,
     ) -> None:
-        with Producer(
-            self._settings | {"linger.ms": 0}
-        ) as producer:  # one that lived longer would not know of new partitions
+        # one that lived longer would not know of new partitions
+        with Producer(self._settings | {"linger.ms": 0}) as producer:
             _send(producer, self.named(name), values, partition, key, at_ms)
             assert producer.flush(30) == 0
 

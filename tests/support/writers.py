@@ -37,9 +37,8 @@ def main(url: str, writer: str, events: int) -> None:
             for number in range(done, done + size)
         ]
         if size == 1 and choice.random() < 0.5:
-            done += len(
-                store.register(batch).registered
-            )  # the one statement by which producers register an event
+            # the one statement by which producers register an event
+            done += len(store.register(batch).registered)
             continue
         try:
             with writing(store.engine) as connection:

@@ -92,9 +92,8 @@ class State:
     """Spark SQL over one state of both tables, in DuckDB."""
 
     def __init__(self, f: Rows, w: Rows) -> None:
-        self._connection = duckdb.connect(
-            config={"threads": 1}
-        )  # small tables; and windows over them race in 1.5.5
+        # small tables; and windows over them race in 1.5.5
+        self._connection = duckdb.connect(config={"threads": 1})
         self._connection.execute("CREATE SCHEMA s")
         for name, rows in (("f", f), ("w", w)):
             columns = [

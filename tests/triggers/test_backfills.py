@@ -304,9 +304,8 @@ def test_a_subscription_that_rested_is_decided_when_it_is_ordered_and_again_when
     world: World,
 ) -> None:
     caught_up(world, SILVER, GOLD)
-    other = a_subscription(
-        "other", "bronze.requests"
-    )  # which is decided together with all that read nothing else
+    # which is decided together with all that read nothing else
+    other = a_subscription("other", "bronze.requests")
     world.tick_of_the_sensor(other)
     sweep = Sweep(world.evaluator, [SILVER, GOLD, other])
     while sweep.decisions():

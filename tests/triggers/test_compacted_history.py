@@ -179,9 +179,8 @@ def test_the_tags_of_versions_of_a_partition_are_found_after_they_were_compacted
         tags={"ready": "yes", "by": "shop"},
     )
     world.change(version=1, partition=["2013-01-01"], tags={"by": "shop"})
-    world.change(
-        version=1, partition=["2013-01-01"], tags={"ready": "yes"}
-    )  # an amendment has the tags of both
+    # an amendment has the tags of both
+    world.change(version=1, partition=["2013-01-01"], tags={"ready": "yes"})
     world.change(version=2, partition=["2013-01-02"], tags={"ready": "yes", "by": "web"})
     compact(world)
     assert [

@@ -205,10 +205,7 @@ def table_of_decisions() -> dict[str, Decision]:
             THERE,
             None,
             first=fired
-            | {
-                "late_events": 2,
-                "consumer": ConsumerView(blocked="daily is BLOCKED: disk full"),
-            },
+            | {"late_events": 2, "consumer": ConsumerView(blocked="daily is BLOCKED: disk full")},
         ),
         "more keys than may run": partition(trigger_of("a", max_in_flight=1), THERE, THERE),
         "no room at all": partition(two, THERE, THERE, in_flight=4),

@@ -175,12 +175,7 @@ def test_a_subscription_that_is_forgotten_holds_retention_back_no_longer_and_is_
         world.ledger.subscription("silver"),
         overview(world.ledger),
         world.ledger.executions(),
-    ) == (
-        [],
-        None,
-        [],
-        [],
-    )
+    ) == ([], None, [], [])
     kept = world.people.history(row)[0]
     assert (
         kept.action,

@@ -343,10 +343,7 @@ def test_a_consumer_needs_what_came_after_its_checkpoint_and_one_of_another_depl
     assert {
         name: (version(consumer.read), consumer.writes, consumer.open_since)
         for name, consumer in found.items()
-    } == {
-        "test/silver": ("1", False, None),
-        "production/slow": (None, False, None),
-    }
+    } == {"test/silver": ("1", False, None), "production/slow": (None, False, None)}
 
 
 def test_those_who_write_the_table_are_at_it_and_one_that_is_blocked_says_why(world: World) -> None:

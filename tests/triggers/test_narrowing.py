@@ -185,10 +185,7 @@ def _tick(
         assert decision.firings == whole(world, subscription, every_event), decision
         assert (
             swept[subscription.name].firings if subscription.name in swept else ()
-        ) == decision.firings, (
-            decision,
-            swept.get(subscription.name),
-        )
+        ) == decision.firings, (decision, swept.get(subscription.name))
         assert subscription.name in swept or not decision.waits
         world.evaluator.fire(subscription, row, decision, nothing_committed)
         if is_hasty or (not decision.fires and not decision.waits):

@@ -278,11 +278,8 @@ def test_a_key_change_without_positions_goes_on_with_the_row_that_its_deletion_t
 
 def test_a_row_that_was_given_a_key_for_a_while_leaves_with_its_own_deletion() -> None:
     """While another row had that key: it leaves first."""
-    moves = [
-        ((1,), (2,)),
-        ((2,), (4,)),
-        ((2,), (3,)),
-    ]  # the row of 1 to 2, the one that was there to 4, then the first one to 3
+    # the row of 1 to 2, the one that was there to 4, then the first one to 3
+    moves = [((1,), (2,)), ((2,), (4,)), ((2,), (3,))]
     changes = [upsert(1, (1,)), upsert(2, (2,))]
     for step, (old, new) in enumerate(moves):
         changes.append(replace(deletion(3, old), order=within(3, step, DELETE), transaction=3))

@@ -368,11 +368,8 @@ def test_only_the_messages_of_accepted_tables_are_read() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        BINLOG
-        | {
-            "file": "",
-            "pos": 0,
-        },  # a row that Flink CDC, or a connector of MySQL, read in a snapshot
+        # a row that Flink CDC, or a connector of MySQL, read in a snapshot
+        BINLOG | {"file": "", "pos": 0},
         WAL | {"sequence": None, "lsn": None},
         WAL | {"sequence": "[null,null]", "lsn": None},
         {"connector": "sqlserver", "commit_lsn": None, "change_lsn": None},

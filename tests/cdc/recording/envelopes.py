@@ -22,10 +22,7 @@ FLAT = {
 @scenario(
     "schemaless",
     "The converter writes no schema: types must come from elsewhere.",
-    options={
-        **SCHEMALESS,
-        "include.schema.changes": "true",
-    },
+    options={**SCHEMALESS, "include.schema.changes": "true"},
 )
 def schemaless(stage: Stage) -> None:
     basics(stage)

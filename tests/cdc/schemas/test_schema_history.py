@@ -34,11 +34,8 @@ def test_readings_that_agree_say_what_was_between_them_and_before_the_first() ->
         read(30, id="int", note="text"),
     ]
     assert columns(*some, at=5) == {"id": "int", "gone": "string"}
-    assert columns(*some, at=15) == {
-        "id": "int",
-        "gone": "string",
-        "note": "string",
-    }  # which of both it had the message itself says
+    # which of both it had the message itself says
+    assert columns(*some, at=15) == {"id": "int", "gone": "string", "note": "string"}
     assert columns(*some, at=25) == columns(*some, at=35) == {"id": "int", "note": "string"}
 
 
@@ -89,10 +86,8 @@ def test_a_column_of_a_type_that_cannot_be_read_is_text_and_the_row_is_read() ->
     }
     known = history.columns(BINLOG | {"pos": 11}, sent, TOPIC)
     assert known.ddl == {"id": "int", "position": "string", "shape": "string"}
-    assert known.read(sent) == {
-        "id": 1,
-        "position": '{"x":1.5,"wkb":"AQ=="}',
-    }  # `shape` was not sent
+    # `shape` was not sent
+    assert known.read(sent) == {"id": 1, "position": '{"x":1.5,"wkb":"AQ=="}'}
 
 
 @pytest.mark.parametrize(

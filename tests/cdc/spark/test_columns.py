@@ -53,9 +53,8 @@ def test_columns_are_added_and_widened_as_messages_bring_them(
         (2, None),
         (2**40, "new"),
     ]
-    table.send(
-        [order(1, at=4, name="Bob")]
-    )  # with the older schema still, which some other shard may have
+    # with the older schema still, which some other shard may have
+    table.send([order(1, at=4, name="Bob")])
     table.run()
     assert [(one["id"], one["name"]) for one in table.rows] == [
         (1, "Bob"),
@@ -76,12 +75,8 @@ def test_a_column_that_is_added_with_a_default_gives_it_to_the_rows_that_are_the
     assert (result.counts.inserted, result.counts.updated) == (1, 2)
     table.send([levelled(2, at=6, level=None), order(4, at=3)])
     assert table.run().counts.changed == 2
-    assert levels(table) == {
-        1: 7,
-        2: None,
-        3: 1,
-        4: 7,
-    }  # the fourth came late: it was there when the column came
+    # the fourth came late: it was there when the column came
+    assert levels(table) == {1: 7, 2: None, 3: 1, 4: 7}
     table.send([order(5, at=7)])  # when the column was dropped again
     table.run()
     assert levels(table) == {1: 7, 2: None, 3: 1, 4: 7, 5: None}
@@ -228,7 +223,5 @@ def test_a_table_is_laid_out_for_those_who_read_it(spark: SparkSession, tmp_path
     details = DeltaTable(table.location)
     assert details.metadata().configuration["delta.enableDeletionVectors"] == "false"
     assert "clustering" in (details.protocol().writer_features or [])
-    assert sorted(details.to_pyarrow_table(columns=["name"])["name"].to_pylist()) == [
-        "Ann",
-        "Bob",
-    ]  # by a reader without them
+    # by a reader without them
+    assert sorted(details.to_pyarrow_table(columns=["name"])["name"].to_pylist()) == ["Ann", "Bob"]

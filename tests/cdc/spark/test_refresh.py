@@ -163,9 +163,8 @@ def test_an_attempt_that_dies_between_its_commits_leaves_the_next_one_the_same_w
     assert second.committed.commit_metadata.end.sources == end.sources
     assert (second.counts.updated, second.counts.deleted) == (1, 1)
     assert [row["name"] for row in table.rows] == ["Bob"]
-    assert (
-        table.attempt(2, attempt=1).outcome is Outcome.SKIPPED
-    )  # the first one, if it was not dead
+    # the first one, if it was not dead
+    assert table.attempt(2, attempt=1).outcome is Outcome.SKIPPED
     table.number, table.checkpoint = 2, end.sources["orders__changes"]
     table.run()
     assert [(row["id"], row["name"]) for row in table.rows] == [(1, "Cid"), (3, "Ann")]
@@ -272,10 +271,8 @@ def test_what_is_remembered_does_not_grow_with_the_age_of_a_table(
     assert len(table.remembered) < 16
     late = [order(9, at=1, name="late", ts_ms=1), order(2, at=25, name="late", ts_ms=25)]
     table.send([replace(one, partition=1) for one in late])
-    assert table.run().events == {
-        "stale": 1,
-        "quarantined": 1,
-    }  # nobody knows any more that the one was deleted
+    # nobody knows any more that the one was deleted
+    assert table.run().events == {"stale": 1, "quarantined": 1}
     assert [row["id"] for row in table.rows] == [1, 2, 3, 4]
 
 

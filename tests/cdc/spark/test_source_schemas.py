@@ -78,9 +78,8 @@ def test_readings_report_the_columns_between_them(spark: SparkSession, tmp_path:
         parts, [*readings, replace(readings[-1], order=Order(position=(2**60,)))], strict=True
     ):
         table.options = {"reading": one}
-        table.send(
-            part or list(capture.of(topic))[:1]
-        )  # one that comes again: each reading goes with an execution
+        # one that comes again: each reading goes with an execution
+        table.send(part or list(capture.of(topic))[:1])
         assert "quarantined" not in table.run().events
     assert differences(table.rows, capture.rows[topic], capture.keys[topic]) == set()
 

@@ -141,10 +141,8 @@ def test_an_hour_is_complete_when_every_source_has_reported_later_than_its_end(
     table.send([order(1, at=1, ts_ms=5 * hour)])
     assert table.run().complete == (5 * hour - minute, 5 * hour - minute)
     shard = {**at_position(1, 5 * hour + minute), "db": "shard"}
-    beside = {
-        **at_position(3, 20 * hour),
-        "snapshot": "incremental",
-    }  # whose time is not of the log
+    # whose time is not of the log
+    beside = {**at_position(3, 20 * hour), "snapshot": "incremental"}
     table.send(
         [
             make_record(
@@ -362,9 +360,8 @@ def test_at_most_so_many_executions_in_a_row_leave_no_commit_and_the_next_one_re
             assert (result.outcome, result.counts.changed) == (Outcome.FENCED, 0)
             empty[number] = result.committed.commit_metadata.watermark
         assert log.watermark() == max([hour, *empty.values()])
-    assert empty == {
-        number: (number - 1) * hour for number in committed
-    }  # a heartbeat is read with the next execution
+    # a heartbeat is read with the next execution
+    assert empty == {number: (number - 1) * hour for number in committed}
     assert [row["id"] for row in table.rows] == [1]
 
 

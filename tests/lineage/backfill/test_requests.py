@@ -125,9 +125,8 @@ def test_a_key_whose_partitions_are_not_there_waits_for_what_is_ordered_of_them(
     assert {(order.waits_for, order.state) for order in later} == {
         ((ordered.number,), RequestState.LATER)
     }
-    assert (
-        "2 of its keys" in plan.pending["gold.daily"]
-    )  # those that come in the next days are none of its keys yet
+    # those that come in the next days are none of its keys yet
+    assert "2 of its keys" in plan.pending["gold.daily"]
     assert len({order.number for order in (*plan.requests, *plan.later)}) == len(
         plan.requests
     ) + len(plan.later)

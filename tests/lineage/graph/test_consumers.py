@@ -54,11 +54,7 @@ def test_who_reads_a_table_whose_rows_are_hit_is_hit_and_who_reads_nobody_knows_
     )
     assert [
         (one.consumer.name, one.certainty) for one in hit_by("silver.flights.carrier", *several)
-    ] == [
-        ("column", Certainty.INDIRECT),
-        ("rows", Certainty.INDIRECT),
-        ("guess", Certainty.UNSURE),
-    ]
+    ] == [("column", Certainty.INDIRECT), ("rows", Certainty.INDIRECT), ("guess", Certainty.UNSURE)]
     assert [
         one.certainty for one in hit_by("bronze.weather.wind", read("some", "silver.flights."))
     ] == [Certainty.UNSURE]

@@ -8,9 +8,8 @@ from lakechime_dagster.silver.event import MAX_DEPTH, MAX_NAME, MAX_NUMBER, MAX_
 
 _ODD = Path(__file__).with_name("odd")
 _EVENT = '{"type":"t","a":%s}'
-_DOUBLE = str(
-    2**1024 - 2**970
-)  # the least number that is nearer to infinity than to the greatest double
+# the least number that is nearer to infinity than to the greatest double
+_DOUBLE = str(2**1024 - 2**970)
 _SPACED = ("\n", '{"type"\n:\n"t"\n,\n"a"\n:\n[\n1\n,\n2\n]\n}\n', '\r\n\t {"type":"t"}\r\n\t ')
 
 

@@ -186,11 +186,7 @@ def test_an_execution_that_is_tried_twice_commits_once(fed: Fed) -> None:
         again.outcome,
         again.committed and again.committed.commit_metadata.end.offsets,
         fed.column("type"),
-    ) == (
-        Outcome.SKIPPED,
-        end,
-        ["buy"],
-    )
+    ) == (Outcome.SKIPPED, end, ["buy"])
     fed.number, fed.checkpoint = 1, end
     assert fed.run().counts.inserted == 1
     assert (fed.attempt(1, 3, wider).outcome, fed.column("type")) == (

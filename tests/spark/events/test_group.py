@@ -233,9 +233,8 @@ def test_of_two_attempts_that_append_at_the_same_time_one_is_let_in(
     game.drop(event("buy", n=2), event("buy", n=3))
     game.ingest()
     end = game.end()
-    other = late(
-        game.execute(end, attempt=2, execution="e2"), game.types
-    )  # which any thread may ask
+    # which any thread may ask
+    other = late(game.execute(end, attempt=2, execution="e2"), game.types)
     one = replace(
         game.execute(end, attempt=1, execution="e2"), open_log=overtaken(other.run, where)
     )
@@ -249,9 +248,8 @@ def test_of_two_attempts_that_append_at_the_same_time_one_is_let_in(
         [commit.commit_metadata.attempt for commit in done.commits],
     ) == (2, 2, "", [2])
     assert [row["n"] for row in game.rows("buy")] == [1, 2, 3]
-    assert len(table_files(DeltaLog(game.location("buy"), "buy")).orphans) == (
-        where == "behind"
-    )  # which a vacuum removes
+    # which a vacuum removes
+    assert len(table_files(DeltaLog(game.location("buy"), "buy")).orphans) == (where == "behind")
     assert game.run()["buy"].rows == 0
 
 
@@ -292,10 +290,8 @@ def test_the_tables_report_where_to_go_on_when_the_store_is_lost(game: Stream) -
     lost.drop(event("buy", n=2))
     done = lost.run()
     assert (len(lost.rows("buy")), len(lost.rows("sell"))) == (2, 1)
-    assert (done["buy"].rows, done["buy"].written) == (
-        2,
-        2,
-    )  # with those of its last commit, of which the store learns again
+    # with those of its last commit, of which the store learns again
+    assert (done["buy"].rows, done["buy"].written) == (2, 2)
 
 
 @pytest.mark.tier2
@@ -308,10 +304,8 @@ def test_a_type_that_cannot_be_written_hinders_no_other_and_loses_nothing(game: 
     assert (bool(done["buy"].error), done["buy"].written, done["sell"].written) == (True, 0, 1)
     assert [measured(game, kind).behind for kind in ("buy", "sell")] == [1, 0]
     game.drop(event("buy", n=2), event("sell", n=2))
-    assert (game.run()["sell"].written, len(game.rows("sell"))) == (
-        1,
-        2,
-    )  # the other rests for a while
+    # the other rests for a while
+    assert (game.run()["sell"].written, len(game.rows("sell"))) == (1, 2)
     assert measured(game, "buy").behind == 1  # as it was counted when it was tried
     location.unlink()
     game.drop(event("sell", n=3))

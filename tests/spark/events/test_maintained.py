@@ -79,9 +79,8 @@ def test_what_was_joined_is_removed_later_with_the_folders_of_its_appends(game: 
         for one in Path(game.location("buy")).iterdir()
         if one.is_dir() and one.name != "_delta_log"
     ]
-    assert (
-        len(folders) == 3
-    )  # of the appends behind the first, one of which still holds a file that was joined now
+    # of the appends behind the first, one of which still holds a file that was joined now
+    assert len(folders) == 3
     for folder in folders:
         moment = (newest(game.location("buy")) - 2 * DAY_MS) * 1_000_000
         os.utime(folder, ns=(moment, moment))

@@ -202,9 +202,8 @@ def clean_up(game: Stream) -> None:
 
 def test_a_rebuild_of_an_attempt_that_died_is_found_with_its_schema(game: Stream) -> None:
     number_first(game)
-    assert (
-        game.execute(attempt=1, execution="e8", replays=ASKED).run().types[0].commits
-    )  # it dies before it completes
+    # it dies before it completes
+    assert game.execute(attempt=1, execution="e8", replays=ASKED).run().types[0].commits
     game.drop(event("buy", price="five", item="hat"))
     game.ingest()
     before = versions(game, "buy")

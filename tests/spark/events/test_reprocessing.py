@@ -22,9 +22,8 @@ from tests.support.streams import Stream
 pytestmark = pytest.mark.spark
 
 BEFORE = event_stream("game", source=JsonLines("in"))
-AFTER = event_stream(
-    "game", source=JsonLines("in"), type_field="$.kind"
-)  # what the declaration is corrected to
+# what the declaration is corrected to
+AFTER = event_stream("game", source=JsonLines("in"), type_field="$.kind")
 
 
 @pytest.fixture

@@ -74,10 +74,7 @@ def test_what_executions_wrote_is_whole_also_when_more_has_come_since(game: Stre
     assert {
         name: (one.events, one.rows, one.sampled, dict(one.faults), one.unread)
         for name, one in reported.items()
-    } == {
-        "buy": (5, 5, 5, {}, ""),
-        "sell": (2, 2, 2, {}, ""),
-    }
+    } == {"buy": (5, 5, 5, {}, ""), "sell": (2, 2, 2, {}, "")}
     assert [*found(game, names={"sell"})] == ["sell"]
 
 
@@ -157,9 +154,8 @@ def test_what_a_contract_discards_is_no_loss_and_a_row_beside_it_is(
     game.run()
     one = found(game)["buy"]
     assert (one.events, one.rows, one.discarded, one.is_whole) == (3, 2, 1, True)
-    game.group = replace(
-        game.group, contract=Contract()
-    )  # under which it would have a row, and has none until a replay
+    # under which it would have a row, and has none until a replay
+    game.group = replace(game.group, contract=Contract())
     one = found(game)["buy"]
     assert (one.events, one.rows, one.discarded, one.is_whole) == (3, 2, 1, True)
     DeltaTable(game.location("buy")).delete("n = 2")
