@@ -285,15 +285,10 @@ def attend(
     where = f"execution {execution.number} of {execution.consumer.key or subscription.name}"
     if run is None:
         if execution.run_id is None:
+            seconds = ((execution.next_attempt_ts or 0) - now) // 1000 + 1
             if (execution.next_attempt_ts or 0) <= now:
                 return _launched(platform, execution, where)
-            return (
-                None,
-                (
-                    f"{where} is tried again in {((execution.next_attempt_ts or 0) - now) // 1000 + 1} "
-                    f"s"
-                ),
-            )
+            return None, f"{where} is tried again in {seconds} s"
         # a run of another instance: its lease alone decides
         run = RunFact(execution.run_id, RunState.LIVE)
     if run.state is RunState.LIVE:

@@ -9,15 +9,7 @@ from typing import ClassVar
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import DeclarationError, shown
-from lakechime_dagster.tables.databases import (
-    Canal,
-    Database,
-    Debezium,
-    Dms,
-    Envelope,
-    Maxwell,
-    Monitor,
-)
+from lakechime_dagster.tables.databases import Database, Debezium, Envelope, Monitor
 from lakechime_dagster.tables.names import (
     MAX_TARGET_NAME,
     checked_columns,
@@ -472,7 +464,7 @@ def _check_source(name: str, source: object, envelope: object) -> None:
             "source",
             f"{shown(source)} is neither JsonLines(folder) nor KafkaTopic(topic, bootstrap=…)",
         )
-    if not isinstance(envelope, Debezium | Canal | Maxwell | Dms):
+    if not isinstance(envelope, Envelope):
         raise DeclarationError(
             name, "envelope", f"{shown(envelope)} is none of Debezium(), Canal(), Maxwell(), Dms()"
         )
