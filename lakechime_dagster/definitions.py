@@ -27,7 +27,7 @@ from lakechime_dagster.assets.query_logs import query_log_asset
 from lakechime_dagster.assets.report import linked
 from lakechime_dagster.assets.tables import source_asset, table_asset
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
-from lakechime_dagster.lineage.manifest import Manifest, manifest_in, unread_columns
+from lakechime_dagster.lineage.manifest import Manifest, manifest_in
 from lakechime_dagster.runtime.asset_keys import asset_key, monitor_check_keys, verify_check_key
 from lakechime_dagster.runtime.maintenance import policy_of
 from lakechime_dagster.runtime.names import dagster_name, maintenance_name, op_name
@@ -71,8 +71,7 @@ def build_definitions(
 
     Others that name the resources `lakechime` and `spark` give them as LAKECHIME and SPARK. The
     lake's tables are those of `cluster`, LAKECHIME_CLUSTER when it is not given. What a manifest
-    knows of further inputs are dependencies too, and no table is woken by a change of nothing but
-    columns of which the manifest knows that it does not read them.
+    knows of further inputs are dependencies too.
 
     Raises:
         DeclarationError: two of its ops or sensors would have one name, or Dagster refuses one of
@@ -81,10 +80,8 @@ def build_definitions(
     cluster = load_settings().cluster if cluster is None else cluster
     _check_accounts(lake)
     declare_lake(lake)
-    unread = unread_columns(lake, manifest)
     subscriptions = {
-        table.name: declare_subscription(subscription_of(table, cluster, unread.get(table.name)))
-        for table in lake.targets
+        table.name: declare_subscription(subscription_of(table, cluster)) for table in lake.targets
     }
     subscriptions |= {
         group.name: declare_subscription(group_subscription(group, cluster))

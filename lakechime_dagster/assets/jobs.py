@@ -36,13 +36,9 @@ from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigge
 MAX_COMMITS = 4
 
 
-def subscription_of(
-    table: Target, cluster: str = "", unread: Mapping[str, frozenset[str]] | None = None
-) -> Subscription:
+def subscription_of(table: Target, cluster: str = "") -> Subscription:
     """The subscription of a table that the lake writes; one without a trigger has consumers all the
     same, for runs that a person launches.
-
-    `unread` are by table the columns of which it is known that its code does not read them.
     """
     return Subscription(
         name=table.name,
@@ -62,7 +58,6 @@ def subscription_of(
         max_commits=MAX_COMMITS if isinstance(table, CDCTable) else None,
         is_stream=isinstance(table, EventTable),
         requests=requested_of_stream(table.name) if isinstance(table, EventTable) else None,
-        unread=unread or {},
     )
 
 

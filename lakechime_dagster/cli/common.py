@@ -77,15 +77,10 @@ def declared_subscriptions(
     if own := own_definitions(settings):
         return _loaded(f"the definitions of {own}", lambda: _subscriptions_of_definitions(own))
     from lakechime_dagster.assets.jobs import group_subscription, log_subscription, subscription_of
-    from lakechime_dagster.lineage.manifest import manifest_in, unread_columns
 
     lake = declared_lake(settings)
-    unread = unread_columns(lake, manifest_in(project_folder()))
     tables = [table for table in lake.targets if manual or table.trigger is not None]
-    subscriptions = {
-        table.name: subscription_of(table, settings.cluster, unread.get(table.name))
-        for table in tables
-    }
+    subscriptions = {table.name: subscription_of(table, settings.cluster) for table in tables}
     subscriptions |= {
         group.name: group_subscription(group, settings.cluster) for group in lake.groups
     }

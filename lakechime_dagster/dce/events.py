@@ -3,8 +3,7 @@ order.
 """
 
 import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NewType, TypeVar
 
@@ -344,41 +343,3 @@ def from_json(wire: object) -> DataChangeEvent:
         raise InvalidValueError("table", shown(None), "is missing; name the table that changed")
     given = {name: wire[name] for name in WIRE_FIELDS[1:] if wire.get(name) is not None}
     return DataChangeEvent(**given)
-
-
-CHANGED_TAG = "lakechime/changed"  # of an event: a JSON array of names
-FACT = "changed"  # of a commit's metadata
-
-
-def changed_fact(columns: Iterable[str], since: int) -> dict[str, Any]:
-    """What a commit says of itself: nothing but these columns of rows that were there changed since
-    a version.
-    """
-    return {FACT: {"columns": sorted(columns), "since": since}}
-
-
-def changed_tag(facts: Mapping[str, Any], version: int) -> Mapping[str, str]:
-    """The tag of the events of a commit with these facts; none if another commit was made since the
-    version it was compared with.
-    """
-    changed = facts.get(FACT)
-    if (
-        not isinstance(changed, Mapping)
-        or changed.get("since") != version - 1
-        or not isinstance(changed.get("columns"), list)
-    ):
-        return {}
-    return {CHANGED_TAG: canonical_json(changed["columns"])}
-
-
-def changed_columns(tag: str | None) -> frozenset[str] | None:
-    """The columns that, as an event says, are all that changed, in lower case, as Spark finds them
-    in any; None where it says nothing.
-    """
-    try:
-        names = json.loads(tag) if tag is not None else None
-    except ValueError:
-        return None
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        return None
-    return frozenset(name.casefold() for name in names)

@@ -20,7 +20,6 @@ from sqlalchemy import (
     exists,
     func,
     literal,
-    literal_column,
     not_,
     or_,
     select,
@@ -41,7 +40,6 @@ from lakechime_dagster.dce.engine import (
     slices,
 )
 from lakechime_dagster.dce.events import (
-    CHANGED_TAG,
     DataChangeEvent,
     OperationType,
     Position,
@@ -377,21 +375,6 @@ def carries(
     if dialect == "postgresql":
         return type_coerce(event.c.tags, JSONB).contains(tags)
     return and_(true(), *(_has_tag(event, key, value) for key, value in tags.items()))
-
-
-def changed_tag(dialect: str, event: FromClause) -> ColumnElement[str | None]:
-    """What the event says of changed columns, as `changed`; the name of its tag stands in the text,
-    as the statement groups by it.
-    """
-    if dialect == "postgresql":
-        return (
-            type_coerce(event.c.tags, JSONB)
-            .op("->>")(literal_column(f"'{CHANGED_TAG}'"))
-            .label("changed")
-        )
-    return func.json_extract(event.c.tags, literal_column(f"""'$."{CHANGED_TAG}"'""")).label(
-        "changed"
-    )
 
 
 def is_new(

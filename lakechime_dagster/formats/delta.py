@@ -21,14 +21,12 @@ from deltalake.transaction import AddAction
 from lakechime_dagster.compat import UTC
 from lakechime_dagster.dce.contract import Seen
 from lakechime_dagster.dce.events import (
-    CHANGED_TAG,
     DataChangeEvent,
     OperationType,
     SnapshotId,
     TableFormat,
     TableUid,
     Tags,
-    changed_tag,
 )
 from lakechime_dagster.dce.partitions import PartitionLevels, PartitionValue, checked_partition
 from lakechime_dagster.dce.snapshots import (
@@ -562,7 +560,7 @@ class DeltaLog:
         """DELETE promises that nothing of the partition is left; a removal of some of its files is
         an UPDATE.
         """
-        tags = self._tags(commit, is_state=False)
+        tags = self._tags(commit)
         added = {file.partition for file in commit.added}
         removed = added if commit.has_foreign_files else {file.partition for file in commit.removed}
         left = self._live_partitions(commit.version) if removed - added else set()
@@ -623,7 +621,7 @@ class DeltaLog:
         commit = self._parsed(version, text, levels) if text else None
         if version == 0 and commit and verdict is None:
             return Captured(events=tuple(self._events(commit, uid)), seen=seen)
-        tags = (self._tags(commit, is_state=True) if commit else Tags()).merged(
+        tags = (self._tags(commit) if commit else Tags()).merged(
             {BASELINE_TAG: "true"} | ({VERDICT_TAG: verdict.value} if verdict else {})
         )
         operation = (
@@ -665,17 +663,12 @@ class DeltaLog:
             prev_snapshot_id=None if prev is None else SnapshotId(str(prev)),
         )
 
-    def _tags(self, commit: TableCommit, *, is_state: bool) -> Tags:
+    def _tags(self, commit: TableCommit) -> Tags:
         """The tags of our commit metadata, or of a producer's commit metadata; ones that no store
         can hold are left out.
-
-        The changed columns are those of a commit, not of a whole state.
         """
         commit_metadata = CommitMetadata.from_text(commit.user_metadata)
         tags, given = Tags(), {**commit.tags, **(commit_metadata.tags if commit_metadata else {})}
-        given.pop(CHANGED_TAG, None)
-        if commit_metadata is not None and not is_state:
-            given |= changed_tag(commit_metadata.facts, commit.version)
         for key, value in given.items():
             try:
                 tags = tags.merged({key: value})

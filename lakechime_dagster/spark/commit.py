@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol
 
@@ -38,7 +38,7 @@ from lakechime_dagster.dce.snapshots import TableCommit, TableLog
 from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError
 from lakechime_dagster.spark.driver import activate
 from lakechime_dagster.spark.ranges import literal_filter, snapshot_at
-from lakechime_dagster.spark.rows import OPERATION, holds, values_of
+from lakechime_dagster.spark.rows import OPERATION, holds
 from lakechime_dagster.spark.session import (
     MAX_LITERALS,
     column,
@@ -197,15 +197,13 @@ def commit(
     target: Target,
     commit_metadata: CommitMetadata,
     prepare: Callable[[], Callable[[], None] | None],
-    facts: Callable[[], Mapping[str, Any]] = dict,
 ) -> Committed | None:
     """Write with the commit metadata, and ask the log whose commit the execution holds then: this
     attempt's or another's.
 
     `prepare` reads the target and gives the write, or None when there is nothing to do: that is
     decided before the transaction is set, with which even a write of nothing commits. Both are
-    repeated when a concurrent writer was first. `facts` returns further facts for the commit
-    metadata, called once the write is prepared.
+    repeated when a concurrent writer was first.
 
     Raises:
         CommitLostError: the write was skipped or changed nothing, and no commit of the execution is
@@ -220,9 +218,7 @@ def commit(
             if write is None:
                 return None
             try:
-                with as_commit_of(
-                    spark, replace(commit_metadata, facts={**commit_metadata.facts, **facts()})
-                ):
+                with as_commit_of(spark, commit_metadata):
                     write()
             except ConcurrentTransactionException:
                 pass  # another attempt at this execution was first: the log shows which
@@ -317,7 +313,7 @@ def merge(
     the keys themselves: by their list where no more are to be `listed`, or by the least and the
     greatest of them. The log holds the condition, so that it has no keys that are personal.
     """
-    columns = values_of(changes)
+    columns = [name for name in changes.columns if name != OPERATION]
     source = changes.where(F.col(OPERATION).isin("I", "U", "D"))
     assignments = {quoted(name): column_of("s", name) for name in columns}
     condition = reduce(

@@ -4,14 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampType
 
-from lakechime_dagster.dce.events import changed_fact
 from lakechime_dagster.dce.snapshots import TableCommit
 from lakechime_dagster.errors import DeclarationError, TableUnreadableError
 from lakechime_dagster.spark.commit import (
@@ -476,7 +474,6 @@ class Plan:
     difference: Difference | None = None
     fenced: bool = False
     replaced: bool = False
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def let_go(self) -> None:
         if self.difference is not None and self.difference.changes is not None:
@@ -509,13 +506,12 @@ def write(
             found.replaced,
             found.write is None,
         )
-        plan.facts = changed_fact(found.difference.changed, since) if found.is_of_values else {}
         if found.write is None and not job.may_complete_empty:
             return lambda: append_nothing(spark, target)
         return found.write
 
     try:
-        held = commit(spark, target, commit_metadata, prepare, lambda: plan.facts)
+        held = commit(spark, target, commit_metadata, prepare)
         return _written(target, commit_metadata, plan, held)
     finally:
         plan.let_go()
@@ -523,14 +519,11 @@ def write(
 
 @dataclass(frozen=True, kw_only=True)
 class _Planned:
-    """What there is to write. `is_of_values`: nothing but values in rows that stay, in columns that
-    the difference names.
-    """
+    """What there is to write."""
 
     difference: Difference
     write: Callable[[], None] | None
     replaced: bool = False
-    is_of_values: bool = False
 
 
 def _planned(
@@ -557,15 +550,9 @@ def _planned(
             (f.name, f.dataType) for f in now.schema
         ]
         wanted = job.always_write or new_schema or not difference.is_empty
-        # no row lacks a key, and none has another's
-        has_as_many = difference.is_of_values and sifted.good_count == now.count()
-        is_of_values = not new_schema and has_as_many
         write = (lambda: replace_all(good, target)) if wanted else None
-        return _Planned(
-            difference=difference, write=write, replaced=wanted, is_of_values=is_of_values
-        )
-    held = now.schema
-    rows = shaped(job.name, good, held)
+        return _Planned(difference=difference, write=write, replaced=wanted)
+    rows = shaped(job.name, good, now.schema)
     now = shaped(job.name, now, rows.schema)  # with fields of structs that it is about to have
     if job.refresh is RefreshMode.PARTITIONS:
         return _planned_partitions(target, rows, now, work.scope)
@@ -584,12 +571,7 @@ def _planned(
     if can_be_inserted and difference.inserted and not (difference.updated or difference.deleted):
         new = changes.where(F.col(OPERATION) == "I").select(*map(column, rows.columns))
         return _inserting(spark, target, since, new, difference)
-    is_of_values = difference.is_of_values and rows.schema.simpleString() == held.simpleString()
-    return _Planned(
-        difference=difference,
-        write=lambda: merge(spark, target, changes),
-        is_of_values=is_of_values,
-    )
+    return _Planned(difference=difference, write=lambda: merge(spark, target, changes))
 
 
 def _inserting(
@@ -635,10 +617,10 @@ def _planned_partitions(
 
 
 def _difference(
-    target: Target, new: DataFrame, old: DataFrame, by: Sequence[str] = (), *, named: bool = False
+    target: Target, new: DataFrame, old: DataFrame, by: Sequence[str] = ()
 ) -> Difference:
     return (
-        keyed_difference(new, old, target.keys, by=by, named=named)
+        keyed_difference(new, old, target.keys, by=by)
         if target.keys
         else unkeyed_difference(new, old, by)
     )
@@ -654,7 +636,7 @@ def _whole_difference(target: Target, new: DataFrame, old: DataFrame) -> Differe
         for field in new.schema
     ):
         return Difference(inserted=new.count(), deleted=old.count())
-    return _difference(target, new, old, named=True)
+    return _difference(target, new, old)
 
 
 def _scoped_difference(
@@ -665,20 +647,11 @@ def _scoped_difference(
     """
     if scope is None or scope.values is None:
         return keyed_difference(
-            rows,
-            _narrowed(target, now, rows, target.keys),
-            target.keys,
-            F.lit(False),
-            keep=True,
-            named=True,
+            rows, _narrowed(target, now, rows, target.keys), target.keys, F.lit(False), keep=True
         )
     if job.refresh is RefreshMode.AFFECTED_KEYS:
         return keyed_difference(
-            rows,
-            _narrowed(target, now, scope.values, scope.columns),
-            target.keys,
-            keep=True,
-            named=True,
+            rows, _narrowed(target, now, scope.values, scope.columns), target.keys, keep=True
         )
     levels = [column(name) for name in scope.columns]
     old = _narrowed(target, now, scope.values.union(rows.select(*levels)), scope.columns)
@@ -691,9 +664,7 @@ def _scoped_difference(
         [value.eqNullSafe(F.col(f"__scope_{i}")) for i, value in enumerate(levels)],
     )
     marked = old.join(answers, condition, "left")
-    return keyed_difference(
-        rows, marked, target.keys, F.col("__in_scope").isNotNull(), keep=True, named=True
-    )
+    return keyed_difference(rows, marked, target.keys, F.col("__in_scope").isNotNull(), keep=True)
 
 
 def _narrowed(target: Target, now: DataFrame, values: DataFrame, names: Sequence[str]) -> DataFrame:

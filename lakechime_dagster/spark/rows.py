@@ -242,10 +242,6 @@ class _Fitting:
 
 
 OPERATION = "__lakechime_operation"  # I, U or D; = for a row that stays
-DIFFERS = (
-    "__lakechime_differs_"  # of an updated row the columns that differ, a bit for each, by so many
-)
-BITS = 63
 ADDED, REMOVED = "__lakechime_added", "__lakechime_removed"
 
 
@@ -256,13 +252,11 @@ class Difference:
     `changes` holds, where they were asked for, one row per key that differs, with its OPERATION:
     the new values for I and U, the old key for D. It is in memory until it is unpersisted. `groups`
     are the values of the columns that were asked for, plain (`session.plain`), among which
-    anything differs. `changed` names, where they were asked for, the columns in which rows that
-    stay differ.
+    anything differs.
     """
 
     changes: DataFrame | None = None
     groups: tuple[tuple[Any, ...], ...] = ()
-    changed: tuple[str, ...] = ()
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
@@ -271,11 +265,6 @@ class Difference:
     @property
     def is_empty(self) -> bool:
         return not (self.inserted or self.updated or self.deleted)
-
-    @property
-    def is_of_values(self) -> bool:
-        """Whether all that differs are values in rows that stay."""
-        return bool(self.updated) and not (self.inserted or self.deleted)
 
 
 def keyed_difference(
@@ -286,38 +275,24 @@ def keyed_difference(
     *,
     by: Sequence[str] = (),
     keep: bool = False,
-    named: bool = False,
 ) -> Difference:
     """The difference by key. Old rows that no new row has a key of are deleted where `deletable`, a
     condition over the old, holds.
 
-    Groups are of the columns `by`; with `keep` the changes are kept, with `named` the columns that
-    differ are found.
+    Groups are of the columns `by`; with `keep` the changes are kept.
     """
-    others = [name for name in new.columns if name not in keys]
-    changes = keyed_changes(new, old, keys, deletable, marked=others if named else ())
+    changes = keyed_changes(new, old, keys, deletable)
     if keep:
         changes = changes.persist(StorageLevel.MEMORY_AND_DISK)
     counts = [F.count_if(F.col(OPERATION) == operation) for operation in "IUD="]
-    return replace(_grouped(changes, counts, by, others), changes=changes if keep else None)
-
-
-def values_of(changes: DataFrame) -> list[str]:
-    """The columns of kept changes that are the table's own."""
-    return [name for name in changes.columns if name != OPERATION and not name.startswith(DIFFERS)]
+    return replace(_grouped(changes, counts, by), changes=changes if keep else None)
 
 
 def keyed_changes(
-    new: DataFrame,
-    old: DataFrame,
-    keys: Sequence[str],
-    deletable: Column | None,
-    marked: Sequence[str] = (),
+    new: DataFrame, old: DataFrame, keys: Sequence[str], deletable: Column | None
 ) -> DataFrame:
     """One row per key of either side, with its OPERATION; a key that is neither new nor to be
     deleted has none.
-
-    Rows with U mark which of the `marked` columns differ.
     """
     others = [name for name in new.columns if name not in keys]
     left = new.select(*[column(name) for name in new.columns], F.lit(True).alias("__is_new"))
@@ -335,8 +310,8 @@ def keyed_changes(
     indexes = {name: i for i, name in enumerate(new.columns)}
     on = [column(key) == F.col(f"__old_{indexes[key]}") for key in keys]
     joined = left.join(right, on, "full_outer")
-    equal = {name: _equal(new, name, F.col(f"__old_{indexes[name]}")) for name in others}
-    unchanged = reduce(lambda a, b: a & b, equal.values(), F.lit(True))
+    equal = [_equal(new, name, F.col(f"__old_{indexes[name]}")) for name in others]
+    unchanged = reduce(lambda a, b: a & b, equal, F.lit(True))
     is_gone = F.col("__is_new").isNull()
     operation = (
         F.when(F.col("__is_old").isNull(), "I")
@@ -348,9 +323,7 @@ def keyed_changes(
         F.when(is_gone, F.col(f"__old_{i}")).otherwise(column(name)).alias(name)
         for name, i in indexes.items()
     ]
-    compared = joined.select(
-        *values, operation.alias(OPERATION), *_bits([equal[name] for name in marked])
-    )
+    compared = joined.select(*values, operation.alias(OPERATION))
     return compared.where(F.col(OPERATION) != "keep")
 
 
@@ -370,49 +343,20 @@ def unkeyed_difference(new: DataFrame, old: DataFrame, by: Sequence[str] = ()) -
     return _grouped(rows, counts, by)
 
 
-def _bits(equal: Sequence[Column]) -> list[Column]:
-    """Numbers whose bits mark which of two values differ: eight bytes a row for so many columns,
-    however wide these are.
-    """
-    parts = [equal[start : start + BITS] for start in range(0, len(equal), BITS)]
-    ones = [
-        [
-            F.when(~is_equal, F.lit(1 << at).cast("long")).otherwise(F.lit(0))
-            for at, is_equal in enumerate(part)
-        ]
-        for part in parts
-    ]
-    numbers = [reduce(lambda a, b: a.bitwiseOR(b), bits) for bits in ones]
-    return [
-        F.when(F.col("__is_new") & F.col("__is_old"), number).alias(f"{DIFFERS}{i}")
-        for i, number in enumerate(numbers)
-    ]
-
-
-def _grouped(
-    rows: DataFrame, counts: Sequence[Column], by: Sequence[str], others: Sequence[str] = ()
-) -> Difference:
+def _grouped(rows: DataFrame, counts: Sequence[Column], by: Sequence[str]) -> Difference:
     """The rows counted as inserted, updated, deleted and unchanged, and the groups in which any but
     the last are.
     """
     named = [count.alias(f"__count_{i}") for i, count in enumerate(counts)]
-    bits = [F.bit_or(F.col(name)).alias(name) for name in rows.columns if name.startswith(DIFFERS)]
     levels = [
         plain(column(name), rows.schema[name].dataType).alias(f"__level_{i}")
         for i, name in enumerate(by)
     ]
-    found = [tuple(row) for row in rows.groupBy(*levels).agg(*named, *bits).collect()]
+    found = [tuple(row) for row in rows.groupBy(*levels).agg(*named).collect()]
     first, last = len(by), len(by) + len(counts)
     totals = [sum(row[first + i] or 0 for row in found) for i in range(len(counts))]
-    differs = [
-        reduce(lambda a, b: a | b, (row[last + i] or 0 for row in found), 0)
-        for i in range(len(bits))
-    ]
     return Difference(
         groups=tuple(row[:first] for row in found if any(row[first : last - 1])),
-        changed=tuple(
-            name for at, name in enumerate(others) if bits and differs[at // BITS] >> at % BITS & 1
-        ),
         inserted=totals[0],
         updated=totals[1],
         deleted=totals[2],

@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from lakechime_dagster.dce.events import Position, RegisteredEvent
 from lakechime_dagster.triggers.conditions import Atom
@@ -12,45 +12,13 @@ from lakechime_dagster.triggers.consumers import (
     ConsumerRequests,
     SourceOffsets,
 )
-from lakechime_dagster.triggers.schedule import Schedule, from_milliseconds, to_milliseconds
+from lakechime_dagster.triggers.schedule import Schedule, from_milliseconds
 from lakechime_dagster.triggers.triggers import (
     Late,
     PartitionKey,
     PartitionTrigger,
     SnapshotTrigger,
 )
-
-AT_THE_LATEST = dt.timedelta(days=1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unread:
-    """How many such events of one table wait, when they were registered, and which columns they
-    changed.
-    """
-
-    count: int = 0
-    first_ts: int | None = None
-    last_ts: int | None = None
-    columns: tuple[str, ...] = ()
-
-
-NOTHING_UNREAD = Unread()
-
-
-def due_ms(unread: Unread, every: Schedule | None) -> int:
-    """When they wake the consumer all the same: a day after the first of them, or at the last tick
-    before that.
-
-    Where no tick is within that day, waiting is of no use: they wake it as any other event.
-    """
-    assert unread.first_ts is not None
-    first = from_milliseconds(unread.first_ts)
-    latest = first + AT_THE_LATEST
-    if every is None:
-        return to_milliseconds(latest)
-    point = every.last(latest)
-    return to_milliseconds(point) if point is not None and point > first else unread.first_ts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,8 +66,6 @@ class Decision:
 class Waiting:
     """The matching events of one table after a consumer's checkpoint: how many, and their
     registration times.
-
-    `unread` are the others, which changed only columns that the consumer does not read.
     """
 
     table: str
@@ -107,22 +73,6 @@ class Waiting:
     first_ts: int | None = None
     last_ts: int | None = None
     unmatched: int = 0
-    unread: Unread = NOTHING_UNREAD
-
-    @property
-    def woken(self) -> "Waiting":
-        """The same with what is not read among what is."""
-        if not self.unread.count:
-            return self
-        first = [one for one in (self.first_ts, self.unread.first_ts) if one is not None]
-        last = [one for one in (self.last_ts, self.unread.last_ts) if one is not None]
-        return replace(
-            self,
-            count=self.count + self.unread.count,
-            first_ts=min(first, default=None),
-            last_ts=max(last, default=None),
-            unread=NOTHING_UNREAD,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,23 +102,14 @@ def decide_snapshot(
 ) -> Decision:
     """Fire when a matching event waits whose tick has passed and whose quiet time is over, or when
     a backfill requested it.
-
-    Events of columns that the consumer does not read fire nothing, until they would have waited for
-    more than a day.
     """
-    unread = [table for table in waiting if table.unread.count]
-    read_at = min((due_ms(table.unread, trigger.every) for table in unread), default=0)
-    if consumer.requests.ids or now_ms >= read_at:
-        waiting, unread = [table.woken for table in waiting], []
     matching = [table for table in waiting if table.count]
     total = sum(table.count for table in matching)
     counted = _counted(total, matching)
-    passed_over = [_passed_over(name, unread, read_at)] if unread else []
 
     def answer(fires: bool, *reasons: str) -> Decision:
         firings = (Firing(reason=reasons[0], completed=consumer.completed),) if fires else ()
-        waits = bool(total or unread or consumer.open or consumer.requests.ids)
-        reasons = (*reasons, *passed_over)
+        waits = bool(total or consumer.open or consumer.requests.ids)
         return Decision(
             trigger=name,
             fires=fires,
@@ -183,7 +124,7 @@ def decide_snapshot(
     if consumer.requests.ids:
         return answer(True, consumer.requests.sentence, *([counted] if total else []))
     if not total:
-        return answer(False, *([] if unread else [_nothing(trigger, waiting)]))
+        return answer(False, _nothing(trigger, waiting))
     first_ts = min(table.first_ts or 0 for table in matching)
     last_ts = max(table.last_ts or 0 for table in matching)
     if paced := _paced(trigger, now_ms, first_ts, last_ts):
@@ -447,20 +388,6 @@ def _nothing(trigger: SnapshotTrigger, waiting: Sequence[Waiting]) -> str:
 def _counted(total: int, matching: Sequence[Waiting], verb: str = "") -> str:
     parts = ", ".join(f"{table.count} of {table.table}" for table in matching)
     return f"{_events(total)} {verb or ('waits' if total == 1 else 'wait')} ({parts})"
-
-
-def _passed_over(name: str, tables: Sequence[Waiting], read_at: int) -> str:
-    """What does not wake a consumer, and until when at the latest."""
-    count = sum(table.unread.count for table in tables)
-    columns = ", ".join(
-        f"{table.table}.{column}" for table in tables for column in table.unread.columns
-    )
-    they, are = ("it", "is") if count == 1 else ("they", "are")
-    at = _shown_time(from_milliseconds(read_at))
-    return (
-        f"{_events(count)} changed only what {name} does not read ({columns}); {they} {are} read "
-        f"with the next, at the latest at {at}"
-    )
 
 
 def _events(count: int) -> str:

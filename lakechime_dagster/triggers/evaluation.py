@@ -688,12 +688,7 @@ class Evaluator:
             )
             since = max(consumer.checkpoint.position, row.looked)
             questions += [
-                evidence.Question(
-                    (subscription.cluster, table),
-                    since,
-                    trigger.tags,
-                    subscription.unread.get(table, frozenset()),
-                )
+                evidence.Question((subscription.cluster, table), since, trigger.tags)
                 for table in trigger.tables
             ]
         answers = iter(evidence.waiting_events(connection, questions, through))

@@ -6,7 +6,7 @@ import datetime as dt
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,12 +16,11 @@ from sqlalchemy import Connection
 from sqlalchemy.dialects.postgresql import JSONB
 
 from lakechime_dagster.dce.engine import PARAMETERS, IsAfter, VisibleBelow, slices
-from lakechime_dagster.dce.events import Position, Tags, changed_columns
+from lakechime_dagster.dce.events import Position, Tags
 from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.queries import (
     TableKey,
     carries,
-    changed_tag,
     changes_data,
     for_the_first_time,
     is_after,
@@ -33,7 +32,7 @@ from lakechime_dagster.dce.queries import (
 )
 from lakechime_dagster.dce.schema import HISTORY, dce_event, dce_table, lc_consumer_partition
 from lakechime_dagster.triggers.conditions import Atom
-from lakechime_dagster.triggers.decision import NOTHING_UNREAD, AtomState, Unread, Waiting
+from lakechime_dagster.triggers.decision import AtomState, Waiting
 from lakechime_dagster.triggers.schema import lc_consumer
 
 NO_TAGS = Tags()
@@ -100,21 +99,11 @@ def held_back_events(connection: Connection) -> str:
 
 @dataclass(frozen=True)
 class Question:
-    """What waits of a table after a position for who asked for these tags; `unread` are the columns
-    that it does not read.
-    """
+    """What waits of a table after a position for who asked for these tags."""
 
     table: TableKey
     after: Position
     tags: Tags = NO_TAGS
-    unread: frozenset[str] = frozenset()
-
-    @property
-    def is_by_columns(self) -> bool:
-        """Whether it matters which columns an event changed; who asked for tags wants to know of
-        each event that has them.
-        """
-        return bool(self.unread) and not self.tags
 
 
 def waiting_events(
@@ -124,22 +113,17 @@ def waiting_events(
     arrived, how many do not match.
 
     Without tags only changes of data match: a marker says nothing to who did not ask for its tags.
-    An amendment of an event that had the tags before says nothing new. Those that match and changed
-    only columns that are unread are counted apart. However many questions there are, they are a few
-    statements.
+    An amendment of an event that had the tags before says nothing new. However many questions there
+    are, they are a few statements.
     """
     ids = table_ids(connection, list({question.table for question in questions}))
     known = [
         (number, ids[one.table][0], one) for number, one in enumerate(questions) if one.table in ids
     ]
     rows: dict[int, list[sa.Row[Any]]] = {}
-    for is_by_columns in (False, True):
-        asked = [one for one in known if one[2].is_by_columns is is_by_columns]
-        for chunk, event in itertools.product(slices(asked, PARAMETERS), HISTORY):
-            for row in connection.execute(
-                _counting(connection, event, chunk, through, is_by_columns=is_by_columns)
-            ):
-                rows.setdefault(row.number, []).append(row)
+    for chunk, event in itertools.product(slices(known, PARAMETERS), HISTORY):
+        for row in connection.execute(_counting(connection, event, chunk, through)):
+            rows.setdefault(row.number, []).append(row)
     return [
         _waiting_of(question, rows.get(number, ())) for number, question in enumerate(questions)
     ]
@@ -150,12 +134,8 @@ def _counting(
     event: sa.FromClause,
     asked: Sequence[tuple[int, int, Question]],
     through: Position,
-    *,
-    is_by_columns: bool,
 ) -> sa.Select[Any]:
-    """Events that each question asks for, by its number, by whether they match, and by changed
-    columns where asked.
-    """
+    """Events that each question asks for, by its number and by whether they match."""
     if connection.dialect.name == "postgresql":
         kinds = {
             "number": sa.Integer,
@@ -189,21 +169,18 @@ def _counting(
     matches = sa.case(
         (has_tags, for_the_first_time(carries_them, event)), else_=changes_data(event)
     ).label("matches")
-    grouped: list[sa.ColumnElement[Any]] = [matches]
-    if is_by_columns:
-        grouped.append(changed_tag(connection.dialect.name, event))
     first, last = (
         sa.func.min(event.c.event_ts).label("first_ts"),
         sa.func.max(event.c.event_ts).label("last_ts"),
     )
-    counts = sa.select(*grouped, sa.func.count().label("events"), first, last).where(
+    counts = sa.select(matches, sa.func.count().label("events"), first, last).where(
         event.c.table_id == table_id, is_asked
     )
     if connection.dialect.name == "postgresql":
         # a plain join would read all events where there are not many
-        per_question = counts.group_by(*grouped).lateral("found")
+        per_question = counts.group_by(matches).lateral("found")
         return sa.select(number.label("number"), *per_question.c)
-    return counts.add_columns(number.label("number")).group_by(*grouped, number)
+    return counts.add_columns(number.label("number")).group_by(matches, number)
 
 
 def _record(
@@ -257,31 +234,15 @@ def through_commits(
     return Position(first[-2].tx_id, first[-2].seq) if len(first) > most else through
 
 
-def _waiting_of(question: Question, rows: Iterable[sa.Row[Any]]) -> Waiting:
-    """The answer, from the counts of events, by changed columns where these matter."""
-    needed: list[sa.Row[Any]] = []
-    passed: list[sa.Row[Any]] = []
-    columns: set[str] = set()
-    unmatched = 0
-    for row in rows:
-        changed = changed_columns(row._mapping.get("changed")) if question.is_by_columns else None
-        if not row.matches:
-            unmatched += row.events
-        elif changed is not None and changed <= question.unread:
-            passed.append(row)
-            columns |= changed
-        else:
-            needed.append(row)
-    beside = Unread(**_summed(passed), columns=tuple(sorted(columns))) if passed else NOTHING_UNREAD
-    return Waiting(table=question.table[1], **_summed(needed), unmatched=unmatched, unread=beside)
-
-
-def _summed(rows: Sequence[sa.Row[Any]]) -> dict[str, Any]:
-    first, last = (
-        min((row.first_ts for row in rows), default=None),
-        max((row.last_ts for row in rows), default=None),
+def _waiting_of(question: Question, rows: Sequence[sa.Row[Any]]) -> Waiting:
+    matching = [row for row in rows if row.matches]
+    return Waiting(
+        table=question.table[1],
+        count=sum(row.events for row in matching),
+        first_ts=min((row.first_ts for row in matching), default=None),
+        last_ts=max((row.last_ts for row in matching), default=None),
+        unmatched=sum(row.events for row in rows if not row.matches),
     )
-    return {"count": sum(row.events for row in rows), "first_ts": first, "last_ts": last}
 
 
 def atom_states(

@@ -1,6 +1,6 @@
 """Subscriptions: a trigger with the tables that it reads and what it launches."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,9 +39,7 @@ class Subscription:
     that arrived when a person resumes a BLOCKED consumer. One that `is_stream` appends each message
     of its source, or row of its table, once: it can be moved past what arrived, never back.
     `requests` returns what it is to do although nothing new arrived, such as what a person asked
-    for; without any it fires by events alone. `unread` are by table the columns, in lower case, of
-    which it is known that its code does not read them: an event that says that nothing else changed
-    does not wake it for a day. Of a table that is not there nothing is known.
+    for; without any it fires by events alone.
     """
 
     name: str
@@ -60,7 +58,6 @@ class Subscription:
     requests: Callable[["Ledger"], Requested] | None = field(
         default=None, compare=False, repr=False
     )
-    unread: Mapping[str, frozenset[str]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         checked_text("subscription name", self.name, limit=128)

@@ -8,13 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.dce.events import (
-    CHANGED_TAG,
     DataChangeEvent,
     Position,
     Tags,
-    changed_columns,
-    changed_fact,
-    changed_tag,
     from_json,
     to_json,
     version_of,
@@ -137,29 +133,3 @@ def test_positions_are_ordered_by_transaction_then_sequence(one: Position, other
 def test_what_is_no_position_is_refused(text: str) -> None:
     with pytest.raises(InvalidValueError, match="position"):
         Position.parse(text)
-
-
-@given(st.sets(st.text(min_size=1, max_size=5), min_size=1, max_size=3))
-def test_any_names_survive_the_way_through_a_commit_and_an_event(names: set[str]) -> None:
-    facts = json.loads(json.dumps(changed_fact(names, since=4)))
-    assert changed_columns(changed_tag(facts, version=5)[CHANGED_TAG]) == {
-        name.casefold() for name in names
-    }
-
-
-@pytest.mark.parametrize(
-    "facts",
-    [
-        {},
-        {"changed": None},
-        {"changed": {"since": 4}},
-        {"changed": {"columns": ["a"], "since": "4"}},
-    ],
-)
-def test_facts_that_do_not_report_it_give_no_tag(facts: dict[str, object]) -> None:
-    assert changed_tag(facts, version=5) == {}
-
-
-@pytest.mark.parametrize("version", [4, 6])
-def test_a_commit_behind_another_than_it_was_compared_with_does_not_report_it(version: int) -> None:
-    assert changed_tag(changed_fact(["a"], since=4), version) == {}

@@ -10,14 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakechime_dagster.dce.contract import Seen
-from lakechime_dagster.dce.events import (
-    CHANGED_TAG,
-    OperationType,
-    Position,
-    SnapshotId,
-    TableUid,
-    changed_fact,
-)
+from lakechime_dagster.dce.events import OperationType, Position, SnapshotId, TableUid
 from lakechime_dagster.dce.snapshots import CommitsMissingError, SnapshotCheckpoint
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.formats.delta import DeltaLog
@@ -150,34 +143,6 @@ def test_the_first_sight_of_a_table_with_history_registers_its_state_as_one_comm
     ]
     assert {event.tags["baseline"] for event in captured.events} == {"true"}
     assert captured.seen.snapshot_id == "3"
-
-
-def test_what_a_commit_changed_is_reported_of_it_and_not_of_the_state_that_it_left(
-    location: Path,
-) -> None:
-    hourly(location, 1)
-    # one is longer than a tag can be
-    for facts in (changed_fact(["n" * 5_000], since=0), changed_fact(["delay"], since=1)):
-        hourly(
-            location,
-            1,
-            user_metadata=commit_metadata(
-                1, 1, facts=facts, tags={CHANGED_TAG: "of another"}
-            ).to_text(),
-        )
-    reported = [
-        event.tags.get(CHANGED_TAG)
-        for version in (0, 1, 2)
-        for event in log_of(location).events_of_commit(version)
-    ]
-    assert reported == [None, None, '["delay"]']
-    assert [
-        event.tags.get(CHANGED_TAG) for event in log_of(location).changes_after(None).events
-    ] == [None]
-    assert [
-        event.tags.get(CHANGED_TAG)
-        for event in log_of(location).changes_after(log_of(location).seen(0)).events
-    ] == [None, '["delay"]']
 
 
 def test_a_table_replaced_at_the_same_path_gets_a_new_uid_and_a_baseline(location: Path) -> None:

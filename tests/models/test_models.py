@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.models import orders, pattern_changes, type_checkpoints, unread
+from tests.models import orders, pattern_changes, type_checkpoints
 from tests.models.exploring import Exploration, explore
 
 pytestmark = pytest.mark.tier3
 Explored = Callable[[str], Exploration]
 # with a bound of their states
-MODELS = {orders: 30_000, pattern_changes: 1_000, type_checkpoints: 40_000, unread: 500}
+MODELS = {orders: 30_000, pattern_changes: 1_000, type_checkpoints: 40_000}
 
 
 @pytest.mark.parametrize(

@@ -5,23 +5,17 @@ golden/decisions.txt.
 import datetime as dt
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lakechime_dagster.dce.events import Position
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.decision import (
-    NOTHING_UNREAD,
     AtomState,
     ConsumerView,
     Decision,
     Firing,
     KeyEvidence,
-    Unread,
     Waiting,
     decide_partition,
     decide_snapshot,
@@ -66,14 +60,6 @@ def came(
     )
     return Waiting(
         table=table, count=count, unmatched=unmatched, first_ts=first_ts, last_ts=last_ts
-    )
-
-
-def unread(count: int, *columns: str, table: str = "a", minutes_ago: float = 1) -> Waiting:
-    first_ts = int(NOON - minutes_ago * MINUTE)
-    return Waiting(
-        table=table,
-        unread=Unread(count=count, columns=columns, first_ts=first_ts, last_ts=NOON - MINUTE),
     )
 
 
@@ -129,7 +115,6 @@ def table_of_decisions() -> dict[str, Decision]:
     patient = SnapshotTrigger(
         "a", wait_after_last=dt.timedelta(minutes=5), max_wait=dt.timedelta(hours=1)
     )
-    daily = SnapshotTrigger("a", every(days=1, start="2013-01-01"))
     two, refire = trigger_of("a"), trigger_of("a", late="refire")
     fired = {"fired": True}
     return {
@@ -144,25 +129,6 @@ def table_of_decisions() -> dict[str, Decision]:
         "events that still come": snapshot(patient, came(4, minutes_ago=20, last=2)),
         "events that stopped coming": snapshot(patient, came(4, minutes_ago=20, last=6)),
         "events that never stop": snapshot(patient, came(90, minutes_ago=61, last=0)),
-        "events of what is not read": snapshot(plain, came(0), unread(2, "note", table="b")),
-        "an event of what is not read beside one of what is": snapshot(
-            plain, came(1), unread(1, "note", table="b")
-        ),
-        "events of what is not read, of which one is a day old": snapshot(
-            plain, came(0), unread(2, "note", minutes_ago=24 * 60)
-        ),
-        "an event of what is not read, after the last grid point of its day": snapshot(
-            hourly, unread(1, "note", minutes_ago=23 * 60 + 30)
-        ),
-        "an event of what is not read, at the last grid point of its day": snapshot(
-            hourly, unread(1, "note", minutes_ago=24 * 60 - 0.5)
-        ),
-        "an event of what is not read, with a grid point a day": snapshot(
-            daily, unread(1, "note", minutes_ago=23 * 60)
-        ),
-        "events of what is not read of a consumer that is open": snapshot(
-            plain, unread(1, "note"), opened="execution 3 is running in run 12ab"
-        ),
         "a consumer that is open": snapshot(
             plain, came(1), opened="execution 3 is running in run 12ab (attempt 1)"
         ),
@@ -256,36 +222,3 @@ def test_keys_that_cannot_be_launched_take_no_room_of_those_behind_them() -> Non
     assert [firing.key for firing in decision.firings] == ["day=2013-01-02"]
     assert [firing.key for firing in decision.refused] == ["day=2013-01-01"]
     assert decision.reasons == ("all 2 partitions of day=2013-01-02 are there", "0 of 2 keys fired")
-
-
-@given(
-    waiting=st.lists(
-        st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3 * 24 * 60)),
-        min_size=1,
-        max_size=3,
-    ),
-    hours=st.sampled_from([None, 1, 6, 24, 48]),
-)
-def test_what_is_not_read_waits_for_a_day_at_most_and_never_holds_back_what_is(
-    waiting: list[tuple[int, int, int]], hours: int | None
-) -> None:
-    trigger = SnapshotTrigger("a", every(hours=hours, start="2013-01-01") if hours else None)
-    tables = [
-        replace(
-            came(needed, minutes_ago=minutes),
-            unread=unread(aside, "note", minutes_ago=minutes).unread if aside else NOTHING_UNREAD,
-        )
-        for needed, aside, minutes in waiting
-    ]
-    decision = snapshot(trigger, *tables)
-    needed, all_read = (
-        snapshot(trigger, *some)
-        for some in (
-            [replace(one, unread=NOTHING_UNREAD) for one in tables],
-            [one.woken for one in tables],
-        )
-    )
-    assert needed.fires <= decision.fires <= all_read.fires
-    assert decision.waits == all_read.waits
-    if any(aside and minutes >= 24 * 60 for _, aside, minutes in waiting):
-        assert decision.fires == all_read.fires

@@ -13,7 +13,6 @@ from sqlalchemy.event import listen
 from lakechime_dagster.dce.contract import EventQuery, Seen
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import (
-    CHANGED_TAG,
     OperationType,
     Position,
     RegisteredEvent,
@@ -507,67 +506,6 @@ def test_a_commit_stays_matched_when_its_events_are_compacted(world: World) -> N
 
 
 ORDERS = "bronze.orders"
-
-
-DAY_MS = int(dt.timedelta(days=1).total_seconds() * 1000)
-
-
-UNREAD = {ORDERS: frozenset({"note", "city, town"})}
-
-
-def reader(name: str = "paid", **fields: object) -> Subscription:
-    return a_subscription(name, unread=UNREAD, **fields)
-
-
-def change(world: World, version: int, *columns: str, **tags: str) -> None:
-    """A commit that changed nothing but these columns of rows that were there."""
-    names = ",".join(f'"{column}"' for column in columns)
-    world.change(version=version, tags={CHANGED_TAG: f"[{names}]", **tags})
-
-
-@pytest.fixture
-def begun(world: World) -> World:
-    """A consumer that has read the first commit."""
-    world.change(version=0)
-    world.tick_of_the_sensor(reader())
-    return world
-
-
-def test_an_event_of_columns_that_are_not_read_wakes_nobody_and_is_in_the_next_range(
-    begun: World,
-) -> None:
-    change(begun, 1, "Note")
-    change(begun, 2, "note", "city, town")
-    decision = begun.tick_of_the_sensor(reader())
-    assert (decision.fires, decision.waits) == (False, True)
-    said = (
-        "2 events changed only what paid does not read (bronze.orders.city, town, "
-        "bronze.orders.note); they are read with the next"
-    )
-    assert decision.sentence.startswith(said)
-    change(begun, 3, "note", "amount")
-    change(begun, 4, "note")
-    execution = one(begun.fire(reader()))
-    assert execution.reason == "1 event arrived (1 of bronze.orders)"
-    found = execution.ranges()[ORDERS]
-    assert (found.start, found.end) == ("0", "4")
-
-
-@pytest.mark.parametrize(
-    "tag", ['["amount"]', '["note","amount"]', "[]", "note", '{"note":1}', "[1]", None]
-)
-def test_what_is_read_or_not_reported_wakes_as_ever(begun: World, tag: str | None) -> None:
-    begun.change(version=1, tags={} if tag is None else {CHANGED_TAG: tag})
-    assert begun.decide(reader()).fires
-
-
-def test_tags_that_are_asked_for_wake_whatever_changed(begun: World) -> None:
-    trigger = SnapshotTrigger(ORDERS, tags={"complete": "true"})
-    asking = reader("asking", trigger=trigger)
-    begun.decide(asking)
-    change(begun, 1, "note", complete="true")
-    assert begun.decide(asking).fires
-    assert not begun.decide(reader()).fires
 
 
 def hourly(now: dt.datetime) -> Subscription:
