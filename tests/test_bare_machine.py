@@ -13,7 +13,7 @@ import pytest
 from tests.support.missing import missing
 
 ROOT = Path(__file__).resolve().parent.parent
-PROOFS = "tests/test_documents.py"  # enough to see that pytest runs; the whole suite runs outside
+PROOFS = "tests/test_errors.py"  # enough to see that pytest runs; the whole suite runs outside
 
 
 def can_hide_things() -> bool:
