@@ -101,8 +101,8 @@ class SqlEventTypes:
         by the declaration.
 
         Whichever group reads a type first registers it for all, so that none of its events is
-        missed. A type that moves to another group keeps its table, checkpoint, schemas, hints and
-        requests. An execution of the former group that is under way finds the type gone when it
+        missed. A type that moves to another group keeps its table, if it has one, and its
+        checkpoint, schemas, hints and requests. An execution of the former group that is under way finds the type gone when it
         completes; what it wrote is found in the table.
 
         Args:
@@ -136,18 +136,17 @@ class SqlEventTypes:
                 "due_ts": AT_ONCE,
             }
             for name, owner in changed.items():
+                table = f"{owner}.{table_of(name)}"
                 if name not in had:
-                    row = {
-                        **new,
-                        "type": name,
-                        "group_name": owner,
-                        "table_name": f"{owner}.{table_of(name)}",
-                    }
+                    row = {**new, "type": name, "group_name": owner, "table_name": table}
                     connection.execute(insert_if_absent(connection, event_type), row)
                 else:
                     this = sa.update(event_type).where(*of_stream, _type.type == name)
+                    kept = sa.case((_type.schema_version == 0, table), else_=_type.table_name)
                     connection.execute(
-                        this.values(group_name=owner, materialized_ts=0, due_ts=AT_ONCE)
+                        this.values(
+                            group_name=owner, table_name=kept, materialized_ts=0, due_ts=AT_ONCE
+                        )
                     )
 
     def variations(self, group: str, types: Collection[str]) -> dict[str, dict[str, Variation]]:

@@ -135,7 +135,7 @@ class Trial:
             self.comparisons += 1
             rows, left_out = found["source_rows"], found["left_out"]
             self.say(
-                f"{table.name}: {rows} rows at {found['cut']}, same {found['same']}, left out "
+                f"{table.name}: {rows} rows at {found['snapshot']}, same {found['same']}, left out "
                 f"{left_out}, {found['seconds']:.0f} s"
             )
             is_known = (

@@ -320,6 +320,12 @@ def test_whichever_group_reads_a_type_first_registers_it_for_its_owner(
     assert types.types("shop").keys() == {"sell"}
 
 
+def test_a_type_without_a_table_gets_it_in_the_group_that_it_moves_to(types: SqlEventTypes) -> None:
+    types.register(checked_groups(GAME, [SHOP]), ["buy"])
+    types.register(checked_groups(GAME, [SHOP, VIP]))
+    assert types.types("vip")["buy"].table == "vip.buy"
+
+
 # requests
 
 
