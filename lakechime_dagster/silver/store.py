@@ -102,8 +102,8 @@ class SqlEventTypes:
 
         Whichever group reads a type first registers it for all, so that none of its events is
         missed. A type that moves to another group keeps its table, if it has one, and its
-        checkpoint, schemas, hints and requests. An execution of the former group that is under way finds the type gone when it
-        completes; what it wrote is found in the table.
+        checkpoint, schemas, hints and requests. An execution of the former group that is under way
+        finds the type gone when it completes; what it wrote is found in the table.
 
         Args:
             groups: All of the stream.

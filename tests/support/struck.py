@@ -28,7 +28,7 @@ def await_begun(running: DagsterDev, *consumers: str) -> tuple[str, str]:
     begun = await_found(
         lambda: [run for run in at_work() if run not in before],
         f"a run of {' or '.join(consumers)}",
-        300,
+        900,  # the one before may have hundreds of tables to make
         pause=0.1,
     )
     return begun[0], await_said(running, begun[0], ATTACHED)
