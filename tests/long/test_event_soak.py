@@ -69,10 +69,10 @@ def test_the_lag_of_a_hundred_types_does_not_grow_though_runs_are_killed(
     watched = tmp_path / "watched"
     watched.mkdir()
     killed = []
-    with (
-        running_prometheus(lake.repository, watched, milliseconds=5_000) as prometheus,
-        Writer(lake.prepared) as writer,
-    ):
+    writer = Writer(lake.prepared)
+    writer.turn()  # a file with nearly all types: to make their tables takes longer than to fill them
+    lake.await_caught_up(writer.lines, 900)
+    with running_prometheus(lake.repository, watched, milliseconds=5_000) as prometheus, writer:
         with Lag(lake, writer) as lag:
             completed = 0
             for part in KILLED_AT:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from typing_extensions import Self
+
 from tests.support.background import Background
 from tests.support.drift import Drift
 
@@ -45,17 +47,21 @@ class Prepared:
 
 
 class Writer(Background):
-    """Gives each file of what was prepared its checkpoint in the folder, whole, one a second."""
+    """Offers each prepared file in the folder, whole, one a second from when it is entered."""
 
     def __init__(self, prepared: Prepared) -> None:
         super().__init__(pause=0.01)
         self._prepared = prepared
         self._names = list(prepared.types)
-        self._begun = time.monotonic()
+        self._begun = 0.0
         self.moments: dict[str, float] = {}  # at which each file came, in seconds since the epoch
         self.files = 0
         self.lines = 0
         self.events = 0  # of these lines, without those that are none
+
+    def __enter__(self) -> Self:
+        self._begun = time.monotonic() - self.files
+        return super().__enter__()
 
     @property
     def is_through(self) -> bool:
