@@ -441,7 +441,7 @@ def test_types_are_written_as_they_are_declared_and_what_has_none_is_named(
     document = written(lakechime, *of_database(mysql), "--json").json
     assert (document["source_table"], document["refused"]) == (
         f"{mysql.schema}.orders",
-        {"position": "point"},
+        {"place": "point"},
     )
     assert (
         ast.literal_eval(answer.out.strip().removeprefix("types=").removesuffix(","))
