@@ -1,6 +1,6 @@
 #!/bin/sh
 # Proves that a clone works on a bare machine: `env -i`, an empty home, a PATH of links to python3, make, git and the core
-# utilities only, and (as root on Linux) no Java; then a second start without network, and `make run` until its UI shows the assets.
+# utilities only, and (as root on Linux) no Java; then `make run` until its UI shows the assets, and a second start without network.
 # The tests want two tools more: `runuser` starts their PostgreSQL where root runs them, `ps` shows processes that are left over.
 # Packages are downloaded and built anew, unless UV_CACHE_DIR names a cache that may serve them.
 # Usage: test_bare.sh [target] [VARIABLE=…]
@@ -50,6 +50,13 @@ bare() { # what it is given, with nothing of this machine but core utilities; wi
 echo "test-bare: make $1 in a clone${without_java:+, without Java}"
 bare make --no-print-directory "$@"
 
+port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+echo "test-bare: make run on port $port"
+bare make --no-print-directory run RUN_ARGS="--port $port --speed 0.02" >"$work/run.log" 2>&1 || { tail -40 "$work/run.log"; exit 1; }
+grep '^serves:' "$work/run.log"
+port=""
+
+# after the lake has run: a clone has no jars of Spark before
 if unshare -n true 2>/dev/null; then
     echo "test-bare: second start without network"
     second=".venv/bin/python -c 'import lakechime_dagster'"
@@ -60,8 +67,4 @@ if unshare -n true 2>/dev/null; then
 else
     echo "test-bare: a start without network cannot be tried here (unshare -n is not permitted)"
 fi
-port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-echo "test-bare: make run on port $port"
-bare make --no-print-directory run RUN_ARGS="--port $port --speed 0.02" >"$work/run.log" 2>&1 || { tail -40 "$work/run.log"; exit 1; }
-grep '^serves:' "$work/run.log"
 echo "test-bare: ok"

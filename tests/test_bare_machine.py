@@ -1,5 +1,5 @@
-"""A clone on a bare machine: no environment, an empty home, core utilities, no Java; again without
-network; and its UI.
+"""A clone on a bare machine: no environment, an empty home, core utilities, no Java; its UI; and
+again without network.
 """
 
 import os
