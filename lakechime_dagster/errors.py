@@ -137,6 +137,7 @@ EXTRA_OF = {
     "psycopg": "postgres",
     "py4j": "spark",
     "pyarrow": "delta",
+    "pyiceberg": "iceberg",
     "pymysql": "mysql",
     "pyspark": "spark",
     "sqlglot": "lineage",

@@ -29,6 +29,7 @@ REMEDIES = {  # where a rule's own words do not say what to write
     "cores": "write a whole number from 1 on",
     "deployment": 'use letters, digits, ".", "_", "-", at most 64',
     "lineage_stale_days": "write a whole number from 1 on",
+    "iceberg_catalog": 'is not a JSON object of texts; write {"type": "rest", "uri": "https://…"}',
     "idle_minutes": "write a whole number from 1 on",
     "memory": "write such as 2g or 1500m",
     "webserver_url": "write such as http://127.0.0.1:3000",
@@ -124,6 +125,13 @@ class Settings(BaseSettings):
             "home folder."
         ),
     )
+    iceberg_catalog: dict[str, str] = Field(
+        default_factory=dict,
+        repr=False,
+        description="Catalog of the Iceberg tables, as JSON with pyiceberg's properties: "
+        '`{"type": "rest", "uri": "https://catalog:8181"}`. '
+        "Default: a SQL catalog in the home folder, `iceberg.sqlite`.",
+    )
     deployment: str = Field(
         default="local",
         min_length=1,
@@ -209,6 +217,11 @@ class Settings(BaseSettings):
         values["warehouse"] = location_in_project(
             str(values.get("warehouse") or home / "warehouse")
         )
+        values["iceberg_catalog"] = values.get("iceberg_catalog") or {
+            "type": "sql",
+            "uri": f"sqlite:///{home / 'iceberg.sqlite'}",
+            "warehouse": values["warehouse"],
+        }
         return values
 
     @property
@@ -245,14 +258,18 @@ def load_settings(**overrides: object) -> Settings:
         ) from None
     except SettingsError as error:
         text = error.__cause__.doc if isinstance(error.__cause__, json.JSONDecodeError) else ""
-        raise InvalidValueError(
-            "LAKECHIME_SPARK_CONF", _shown_conf(text), REMEDIES["conf"]
-        ) from None
+        field = "iceberg_catalog" if "iceberg_catalog" in str(error) else "spark_conf"
+        remedy = REMEDIES[field.removeprefix("spark_")]
+        raise InvalidValueError(f"LAKECHIME_{field}".upper(), _shown_conf(text), remedy) from None
     except ValidationError as error:
         first = error.errors()[0]
         field = str(first["loc"][0])
         prefix = "LAKECHIME_SPARK_" if error.title == "SparkSettings" else "LAKECHIME_"
-        shown = {"store_url": without_password, "conf": _shown_conf}.get(field, lambda value: value)
+        shown = {
+            "store_url": without_password,
+            "conf": _shown_conf,
+            "iceberg_catalog": _shown_conf,
+        }.get(field, lambda value: value)
         remedy = REMEDIES.get(field, first["msg"].removeprefix("Value error, "))
         raise InvalidValueError(f"{prefix}{field}".upper(), shown(first["input"]), remedy) from None
 

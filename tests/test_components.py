@@ -42,7 +42,7 @@ from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigge
 
 SOURCE = """
 name: bronze.orders
-storage: {partitioned_by: {day: date, hour: int}, location: s3://lake/orders, format: iceberg}
+storage: {partitioned_by: {day: date, hour: int}, location: s3://lake/orders, format: hive}
 asset:
   owner: team:shop
   fresh_within: {hours: 2, minutes: 30}
@@ -110,7 +110,7 @@ SAME: list[tuple[type[LakePart], str, Any]] = [
                 storage=Storage(
                     partitioned_by={"day": "date", "hour": "int"},
                     location="s3://lake/orders",
-                    format="iceberg",
+                    format="hive",
                 ),
                 asset=Asset(
                     owner="team:shop",

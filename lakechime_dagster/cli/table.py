@@ -32,13 +32,13 @@ from lakechime_dagster.cli.common import (
     say,
     would_be,
 )
-from lakechime_dagster.dce.events import TableFormat, to_json
+from lakechime_dagster.dce.events import to_json
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import LakeChimeError, NotFoundError, TableAbsentError
 
 if TYPE_CHECKING:
     from lakechime_dagster.dce.contract import TableRecord
-    from lakechime_dagster.formats.delta import DeltaLog
+    from lakechime_dagster.formats.changes import ChangeLog
     from lakechime_dagster.runtime.maintenance import Dropped, Kept
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.tables.events import EventGroup
@@ -93,8 +93,8 @@ def show(
     document = _document(
         platform, name, key[0], table, records.get(key), dropped.get(key)
     ) | _declaration(table, tables)
-    if key[0] == ours and (table is None or table.format is TableFormat.DELTA):
-        document |= _log_facts(platform.log(name, table and table.location))
+    if key[0] == ours:
+        document |= _log_facts(platform, name, table)
     if as_json:
         print_json({"table": document})
     else:
@@ -110,7 +110,7 @@ def reconcile(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Register the commits of Delta tables that are in their logs and not in the store.
+    """Register the commits of Delta and Iceberg tables that are in their logs and not in the store.
 
     A table that cannot be read does not stop the others; the exit code is 1 then.
     """
@@ -124,7 +124,9 @@ def reconcile(
             results.append(_reconciled(platform, log, levels, dry_run))
         except LakeChimeError as error:
             if names or not isinstance(error, TableAbsentError):
-                problems.append({"table": log.table, "problem": one_line(problem_of(log, error))})
+                problems.append(
+                    {"table": log.table, "problem": one_line(problem_of(log.table, error))}
+                )
     registered = would_be(dry_run, "registered")
     lines = [
         f"{one['table']}: {count(len(one['registered']), 'event')} {registered}; captured up to "
@@ -235,37 +237,47 @@ def _declaration(table: "Table | None", tables: "tuple[Table, ...]") -> dict[str
     return facts
 
 
-def _log_facts(log: "DeltaLog") -> dict[str, Any]:
-    """What the log says; one that cannot be read must not hide what is declared and known."""
-    version = None
+def _log_facts(platform: "Platform", name: str, table: "Table | None") -> dict[str, Any]:
+    """Where the log is and what its newest snapshot is; a log that cannot be read must not hide
+    what is declared and known.
+    """
+    known = None if table is None else (table.format, table.location, table.levels)
+    log = platform.change_log(name, *known) if known else platform.log(name)
+    if log is None:
+        return {}
+    newest = None
     try:
-        version = log.version if log.exists() else None
+        newest = log.newest
+    except TableAbsentError:
+        pass
     except LakeChimeError as error:
         note(f"warning: {one_line(str(error))}")
-    return {"location": log.shown_location, "version": version}
+    return {"location": log.shown_location, "version": newest}
 
 
-def _logs(platform: "Platform", names: list[str]) -> "list[tuple[DeltaLog, PartitionLevels]]":
-    """The logs to look at, with declared levels: of the named tables, or of all declared Delta
-    tables.
+def _logs(platform: "Platform", names: list[str]) -> "list[tuple[ChangeLog, PartitionLevels]]":
+    """The logs to look at, with declared levels: of the named tables, or of all declared tables of
+    which a log is read.
     """
-    if not names:
-        tables = [
-            table
-            for table in declared_lake(platform.settings).tables
-            if table.format is TableFormat.DELTA
-        ]
-        return [(platform.log(table.name, table.location), table.levels) for table in tables]
-    declared = {table.name: table for table in lake_or_empty(platform.settings).tables}
-    found = [(name, declared.get(name)) for name in names]
-    return [
-        (platform.log(name, table and table.location), table.levels if table else PartitionLevels())
+    declared = {
+        table.name: table
+        for table in (lake_or_empty if names else declared_lake)(platform.settings).tables
+    }
+    found = [(name, declared.get(name)) for name in names or declared]
+    logs = [
+        (
+            platform.change_log(name, table.format, table.location, table.levels)
+            if table is not None
+            else platform.log(name),
+            table.levels if table is not None else PartitionLevels(),
+        )
         for name, table in found
     ]
+    return [(log, levels) for log, levels in logs if log is not None]
 
 
 def _reconciled(
-    platform: "Platform", log: "DeltaLog", levels: PartitionLevels, dry_run: bool
+    platform: "Platform", log: "ChangeLog", levels: PartitionLevels, dry_run: bool
 ) -> dict[str, Any]:
     from lakechime_dagster.runtime.reconcile import reconcile_table
 

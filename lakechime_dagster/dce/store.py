@@ -268,7 +268,8 @@ def newest_snapshot(
 
     An event with the tags vouches for its own snapshot; a marker or amendment that brings them for
     all that was registered before it, also before the checkpoint: what nobody vouched for was not
-    read then. Delta versions are compared as numbers, since registration may come in any order.
+    read then. Registration may come in any order: Delta versions are compared as numbers; of other
+    formats a snapshot that is the predecessor of another is not the newest, then their times decide.
     """
     found = table_ids(connection, [table])
     if table not in found:
@@ -289,6 +290,7 @@ def newest_snapshot(
         *(
             sa.select(
                 event.c.snapshot_id,
+                event.c.prev_snapshot_id,
                 event.c.snapshot_ts,
                 event.c.table_format,
                 event.c.tx_id,
@@ -298,9 +300,11 @@ def newest_snapshot(
             .where(*_of_table(event, table_id, uid, through), is_vouched(event))
             for event in HISTORY
         )
-    ).subquery()
+    ).cte()
+    followed = sa.select(known.c.prev_snapshot_id).where(known.c.prev_snapshot_id.is_not(None))
     newest_first = [
         known.c.version.desc().nulls_last(),
+        sa.case((known.c.snapshot_id.in_(followed), 1), else_=0),
         known.c.snapshot_ts.desc().nulls_last(),
         known.c.tx_id.desc(),
         known.c.seq.desc(),

@@ -21,8 +21,8 @@ from lakechime_dagster.demo.data import FIRST_DAY, HOURS
 from lakechime_dagster.demo.flights import HOUR
 from lakechime_dagster.demo.plan import Complete, How, Partition, Plan, Write
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
+from lakechime_dagster.formats.changes import TAGS_KEY
 from lakechime_dagster.formats.delta import DeltaLog
-from lakechime_dagster.formats.delta_log import TAGS_KEY
 from lakechime_dagster.lock import locked
 
 if TYPE_CHECKING:

@@ -1,10 +1,9 @@
 """A Delta table without Spark: its commits as data change events, its files, its protocol."""
 
 import json
-import logging
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -27,8 +26,9 @@ from lakechime_dagster.dce.events import (
     TableFormat,
     TableUid,
     Tags,
+    version_of,
 )
-from lakechime_dagster.dce.partitions import PartitionLevels, PartitionValue, checked_partition
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import (
     CommitsMissingError,
     TableCommit,
@@ -39,13 +39,20 @@ from lakechime_dagster.dce.snapshots import (
 )
 from lakechime_dagster.errors import (
     ConsumerConflictError,
-    InvalidValueError,
     TableAbsentError,
     TableUnreadableError,
     without_password,
 )
-from lakechime_dagster.formats.delta_log import (
+from lakechime_dagster.formats.changes import (
     COMMIT_METADATA_KEY,
+    Captured,
+    Partition,
+    baseline_tags,
+    named_partitions,
+    operations_of,
+    tags_of,
+)
+from lakechime_dagster.formats.delta_log import (
     DeltaLevels,
     commit_path,
     first_metadata,
@@ -247,25 +254,6 @@ def _fields(kind: Any) -> Iterator[Mapping[str, Any]]:
             yield from _fields(kind.get(name))
 
 
-Partition = tuple[PartitionValue, ...] | None
-_logger = logging.getLogger(__name__)
-
-BASELINE_TAG = "baseline"
-VERDICT_TAG = "lakechime/verdict"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Captured:
-    """What a poll of a table's log found: events in commit order, and the version up to which it is
-    captured now.
-
-    `seen` is registered in the same transaction as the events.
-    """
-
-    events: tuple[DataChangeEvent, ...]
-    seen: Seen
-
-
 @dataclass(frozen=True)
 class DeltaLog:
     """The log of one Delta table.
@@ -305,6 +293,10 @@ class DeltaLog:
     @property
     def version(self) -> int:
         return self._open().version()
+
+    @property
+    def newest(self) -> SnapshotId:
+        return SnapshotId(str(self.version))
 
     def state(self) -> DeltaTable | None:
         """The table's newest state; None of one that is not there."""
@@ -367,18 +359,14 @@ class DeltaLog:
         )
         return self._events(commit, TableUid(str(uid)))
 
-    def changes_after(self, seen: Seen | None, pushed: int | None = None) -> Captured:
-        """The events since the last poll.
+    def changes_after(self, seen: Seen | None, pushed: Collection[SnapshotId] = ()) -> Captured:
+        """The events since the last poll, as `ChangeLog` has it.
 
-        A first sight of a table with history registers its state as one commit (`baseline=true`);
-        so does a table that was replaced at the same path (a new `table_uid`), and one whose log
-        was cleaned up past what was seen (`lakechime/verdict=EXPIRED`) or put back to an older
-        state (`ROLLBACK`, which begins a new generation of its `table_uid`, since its snapshot ids
-        will come again). Where commits from `pushed` on were registered by their writers before the
-        first sight, its state is that before them, and they follow one by one.
+        ROLLBACK begins a new generation of the `table_uid`, since the snapshot ids will come again.
         """
         if seen is None:
-            return self._baseline(None) if pushed is None else self._first_sight(pushed)
+            versions = [one for each in pushed if (one := version_of(each)) is not None]
+            return self._first_poll(min(versions)) if versions else self._baseline(None)
         start = int(seen.snapshot_id)
         levels = self._levels_of(own_uid(seen.table_uid))
         if levels is None:
@@ -397,7 +385,7 @@ class DeltaLog:
             return self._baseline(Verdict.ROLLBACK, of=next_generation(seen.table_uid))
         return Captured(events=tuple(events), seen=self.seen(version, seen.table_uid))
 
-    def _first_sight(self, pushed: int) -> Captured:
+    def _first_poll(self, pushed: int) -> Captured:
         """The state before the first commit that is registered already, and the commits from there
         on.
         """
@@ -557,21 +545,11 @@ class DeltaLog:
         return TableFolder(self.location, self.storage_options)
 
     def _events(self, commit: TableCommit, uid: TableUid) -> list[DataChangeEvent]:
-        """DELETE promises that nothing of the partition is left; a removal of some of its files is
-        an UPDATE.
-        """
-        tags = self._tags(commit)
         added = {file.partition for file in commit.added}
         removed = added if commit.has_foreign_files else {file.partition for file in commit.removed}
-        left = self._live_partitions(commit.version) if removed - added else set()
-        operations = {
-            partition: OperationType.UPDATE if partition in left else OperationType.DELETE
-            for partition in removed - added
-        }
-        operations |= {
-            partition: OperationType.UPDATE if partition in removed else OperationType.APPEND
-            for partition in added
-        }
+        left = self._live_partitions(commit.version) if removed - added else set[Partition]()
+        operations = operations_of(added, removed, left)
+        tags = tags_of(commit.tags, commit.user_metadata)
         prev = commit.version - 1 if commit.version else None
         return [
             self._event(
@@ -583,28 +561,8 @@ class DeltaLog:
                 operation=operations.get(p, OperationType.UPDATE),
                 prev=prev,
             )
-            for p in self._named(commit.version, commit.partitions)
+            for p in named_partitions(self.table, commit.version, commit.partitions)
         ]
-
-    def _named(self, version: int, partitions: Iterable[Partition]) -> list[Partition]:
-        """The partitions of the events of a commit, with one None for all that no event can name,
-        such as too long ones.
-        """
-        named: list[Partition] = []
-        unnamed = 0
-        for partition in partitions:
-            try:
-                named.append(checked_partition(partition))
-            except InvalidValueError:
-                unnamed += 1
-        if unnamed:
-            what = (
-                "%s: commit %s has %s among its partitions that no event can name, too long or no "
-                "text; registered without a partition"
-            )
-            _logger.warning(what, self.table, version, unnamed)
-            named.append(None)
-        return named
 
     def _live_partitions(self, version: int) -> set[Partition]:
         state = self._open(version)
@@ -621,8 +579,8 @@ class DeltaLog:
         commit = self._parsed(version, text, levels) if text else None
         if version == 0 and commit and verdict is None:
             return Captured(events=tuple(self._events(commit, uid)), seen=seen)
-        tags = (self._tags(commit) if commit else Tags()).merged(
-            {BASELINE_TAG: "true"} | ({VERDICT_TAG: verdict.value} if verdict else {})
+        tags = baseline_tags(
+            tags_of(commit.tags, commit.user_metadata) if commit else Tags(), verdict
         )
         operation = (
             OperationType.UPDATE
@@ -630,8 +588,8 @@ class DeltaLog:
             else OperationType.APPEND
         )
         timestamp = commit.timestamp if commit else None
-        partitions = self._named(
-            version, sorted(_live(state, levels), key=lambda values: json.dumps(values))
+        partitions = named_partitions(
+            self.table, version, sorted(_live(state, levels), key=lambda values: json.dumps(values))
         )
         events = tuple(
             self._event(version, timestamp, uid, p, tags, operation=operation, prev=None)
@@ -662,19 +620,6 @@ class DeltaLog:
             tags=tags,
             prev_snapshot_id=None if prev is None else SnapshotId(str(prev)),
         )
-
-    def _tags(self, commit: TableCommit) -> Tags:
-        """The tags of our commit metadata, or of a producer's commit metadata; ones that no store
-        can hold are left out.
-        """
-        commit_metadata = CommitMetadata.from_text(commit.user_metadata)
-        tags, given = Tags(), {**commit.tags, **(commit_metadata.tags if commit_metadata else {})}
-        for key, value in given.items():
-            try:
-                tags = tags.merged({key: value})
-            except InvalidValueError:
-                continue
-        return tags
 
     def _commit_metadata_backwards(self, state: DeltaTable) -> Iterator[CommitMetadata]:
         """The metadata of the commits of consumers, newest first."""

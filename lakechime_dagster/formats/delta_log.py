@@ -14,11 +14,8 @@ from lakechime_dagster.dce.partitions import (
 )
 from lakechime_dagster.dce.snapshots import FileAction, TableCommit
 from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.formats.changes import COMMIT_METADATA_KEY, TAGS_KEY, producer_tags
 
-TAGS_KEY = (
-    "lakechime.tags"  # a producer's commit metadata that carries tags, as a JSON object of text
-)
-COMMIT_METADATA_KEY = "userMetadata"
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -45,7 +42,7 @@ def parse_commit(version: int, text: str, levels: "DeltaLevels") -> TableCommit:
         parameters=info.get("operationParameters") or {},
         metrics=info.get("operationMetrics") or {},
         user_metadata=info.get(COMMIT_METADATA_KEY),
-        tags=_producer_tags(info.get(TAGS_KEY)),
+        tags=producer_tags(info.get(TAGS_KEY)),
         transactions={a["txn"]["appId"]: int(a["txn"]["version"]) for a in actions if "txn" in a},
         added=_files(actions, "add", levels, changes=True),
         removed=_files(actions, "remove", levels, changes=True),
@@ -201,19 +198,3 @@ def _time(value: Any) -> int | None:
         return checked_milliseconds("timestamp", value)
     except InvalidValueError:
         return None
-
-
-def _producer_tags(text: Any) -> dict[str, str]:
-    """The tags of a commit's metadata; what is not a JSON object is no tags, since a commit cannot
-    be refused any more.
-    """
-    try:
-        tags = json.loads(text) if isinstance(text, str) else text
-    except ValueError:
-        return {}
-    if not isinstance(tags, Mapping):
-        return {}
-    return {
-        str(key): value if isinstance(value, str) else json.dumps(value)
-        for key, value in tags.items()
-    }

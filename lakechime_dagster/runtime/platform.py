@@ -35,6 +35,7 @@ from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
+    from lakechime_dagster.formats.changes import ChangeLog
     from lakechime_dagster.formats.delta import DeltaLog
 
 
@@ -77,6 +78,28 @@ class Platform:
         with needs(f"the log of the Delta table {table}"):
             from lakechime_dagster.formats.delta import DeltaLog
         return DeltaLog(location, table, self.settings.cluster)
+
+    def change_log(
+        self, table: str, table_format: TableFormat, declared: str | None, levels: PartitionLevels
+    ) -> "ChangeLog | None":
+        """The log from which the events of a table are captured; None where its format has none.
+
+        Args:
+            table: Its name.
+            table_format: Its format.
+            declared: Its declared location.
+            levels: Its declared partition levels.
+        """
+        if table_format is TableFormat.DELTA:
+            return self.log(table, declared)
+        if table_format is not TableFormat.ICEBERG:
+            return None
+        with needs(f"the log of the Iceberg table {table}"):
+            from lakechime_dagster.formats.iceberg import IcebergLog
+        cluster = self.settings.cluster
+        known = None if levels else self.store.table(table, cluster)
+        named = known.levels if known and (known.levels or known.seen) else levels or None
+        return IcebergLog(self.settings.iceberg_catalog, table, cluster, named)
 
     def complete_if_committed(
         self, target: "DeltaLog | None", execution: Execution, beside: Beside | None = None

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakechime_dagster.dce.contract import EventQuery, OvertakenError, Registration, Seen
-from lakechime_dagster.dce.events import RegisteredEvent, TableFormat, version_of
+from lakechime_dagster.dce.events import RegisteredEvent, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import LakeChimeError, TableAbsentError
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.tables.lake import Table
 
 if TYPE_CHECKING:
-    from lakechime_dagster.formats.delta import DeltaLog
+    from lakechime_dagster.formats.changes import ChangeLog
 
 FIRST_PUSHES = (
     1000  # events looked at for the oldest pushed commit: they are nearly in the order of commits
@@ -42,21 +42,21 @@ def reconcile(
     found: list[RegisteredEvent] = []
     problems: list[str] = []
     for table in tables:
-        log = platform.log(table.name, table.location)
         try:
-            if table.format is TableFormat.DELTA:
+            log = platform.change_log(table.name, table.format, table.location, table.levels)
+            if log is not None:
                 found += reconcile_table(platform, log, table.levels).registration.registered
             elif table.levels:
-                platform.store.declare(table.name, table.levels, log.cluster)
+                platform.store.declare(table.name, table.levels, platform.settings.cluster)
         except TableAbsentError:
             continue
         except LakeChimeError as error:
-            problems.append(problem_of(log, error))
+            problems.append(problem_of(table.name, error))
     return found, problems
 
 
 def reconcile_table(
-    platform: Platform, log: "DeltaLog", levels: PartitionLevels, *, dry_run: bool = False
+    platform: Platform, log: "ChangeLog", levels: PartitionLevels, *, dry_run: bool = False
 ) -> Reconciled:
     """Register the commits of one table since what was captured of it last, and remember up to
     where, in one transaction.
@@ -75,7 +75,7 @@ def reconcile_table(
 
 
 def _look(
-    platform: Platform, log: "DeltaLog", levels: PartitionLevels, dry_run: bool
+    platform: Platform, log: "ChangeLog", levels: PartitionLevels, dry_run: bool
 ) -> Reconciled:
     known = platform.store.table(log.table, log.cluster)
     if not levels:
@@ -88,7 +88,7 @@ def _look(
         if known and known.table_uid and known.seen
         else None
     )
-    captured = log.changes_after(seen, None if seen else _first_pushed(platform, log))
+    captured = log.changes_after(seen, () if seen else _pushed(platform, log))
     if not captured.events and captured.seen == seen:
         return Reconciled(registration=Registration(), seen=captured.seen)
     mark = replace(captured.seen, began_at=(known.table_uid, known.seen) if known else (None, None))
@@ -99,20 +99,19 @@ def _look(
     return Reconciled(registration=registration, seen=captured.seen)
 
 
-def problem_of(log: "DeltaLog", error: LakeChimeError) -> str:
+def problem_of(table: str, error: LakeChimeError) -> str:
     """What hindered reconciling, with the name of its table."""
-    return str(error) if log.table in str(error) else f"{log.table}: {error}"
+    return str(error) if table in str(error) else f"{table}: {error}"
 
 
-def _first_pushed(platform: Platform, log: "DeltaLog") -> int | None:
-    """The oldest commit of a table that its writer registered before the table was seen here; None
-    when none was.
-    """
+def _pushed(platform: Platform, log: "ChangeLog") -> set[SnapshotId]:
+    """The snapshots of a table that its writers registered before it was polled here."""
     events = platform.store.fetch(
         EventQuery(table=log.table, cluster=log.cluster, limit=FIRST_PUSHES)
     )
-    own = [event.event for event in events if event.event.table_uid in (None, log.uid)]
-    return min(
-        (version for event in own if (version := version_of(event.snapshot_id)) is not None),
-        default=None,
-    )
+    uid = log.uid
+    return {
+        event.event.snapshot_id
+        for event in events
+        if event.event.table_uid in (None, uid) and event.event.snapshot_id is not None
+    }

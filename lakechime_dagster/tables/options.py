@@ -236,7 +236,8 @@ class Storage:
     Attributes:
         partitioned_by: The type of each partition column, outermost first, such as `{"flight_date":
             "date", "hour": "int"}`; unpartitioned by default.
-        location: A path or URL; `<warehouse>/<schema>/<table>` by default.
+        location: A path or URL; `<warehouse>/<schema>/<table>` by default. An Iceberg table has
+            none: it is in the catalog of the setting `LAKECHIME_ICEBERG_CATALOG`.
         format: `delta` (the default), `iceberg` or `hive`.
         cluster_by: Columns by whose values rows are clustered (Delta's liquid clustering), of CDC
             tables.
@@ -311,10 +312,17 @@ def checked_storage(table: str, value: object) -> Storage:
             "location",
             f"{shown(location)} is not a path or URL; leave it out for the warehouse's own",
         )
+    table_format = _format(table, value.format)
+    if location is not None and table_format is TableFormat.ICEBERG:
+        raise DeclarationError(
+            table,
+            "location",
+            "is that of the Iceberg catalog (LAKECHIME_ICEBERG_CATALOG); leave it out",
+        )
     return replace(
         value,
         partitioned_by=checked_levels(table, value.partitioned_by),
-        format=_format(table, value.format),
+        format=table_format,
         cluster_by=checked_columns(table, "cluster_by", value.cluster_by),
         maintenance=checked_maintenance(table, value.maintenance),
         write_as=checked_account(table, value.write_as, location),

@@ -4,6 +4,7 @@ would be done.
 
 import datetime as dt
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +13,8 @@ import pytest
 from lakechime_dagster.dce.contract import Seen
 from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.formats.delta import Captured, DeltaLog
+from lakechime_dagster.formats.changes import Captured
+from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.reconcile import Reconciled, reconcile, reconcile_table
 from lakechime_dagster.tables.options import Storage
@@ -78,7 +80,7 @@ def test_a_look_that_another_has_overtaken_looks_again(platform: Platform, log: 
         meanwhile.
         """
 
-        def changes_after(self, seen: Seen | None, pushed: int | None = None) -> Captured:
+        def changes_after(self, seen: Seen | None, pushed: Collection[SnapshotId] = ()) -> Captured:
             captured = super().changes_after(seen, pushed)
             if self.uid == before:
                 shutil.rmtree(self.location)

@@ -188,6 +188,15 @@ def test_iceberg_snapshots_are_ordered_by_their_time_and_one_without_a_time_is_n
     assert snapshots(one(world.fire(a_subscription()))) == {"bronze.orders": (None, "77")}
 
 
+def test_an_iceberg_snapshot_that_another_follows_is_not_the_newest_whatever_its_time(
+    world: World,
+) -> None:
+    for snapshot, before, time in (("5", "9", 1_000), ("9", "77", 3_000), ("77", None, 2_000)):
+        iceberg(world, snapshot, snapshot_ts=time, prev_snapshot_id=before)
+    execution = one(world.fire(a_subscription("silver", ICE)))
+    assert snapshots(execution) == {ICE: (None, "5")}
+
+
 def test_a_recreated_table_is_read_from_its_new_self(world: World) -> None:
     world.store.register([], [Seen("bronze.orders", TableUid("old"), SnapshotId("0"))])
     world.change(version=7, table_uid="old")

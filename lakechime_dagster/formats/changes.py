@@ -1,0 +1,165 @@
+"""What the log of a table is asked for its data change events, whatever the table's format.
+
+A format has a module whose log implements `ChangeLog`: `delta`, `iceberg`.
+"""
+
+import json
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from lakechime_dagster.dce.contract import Seen
+from lakechime_dagster.dce.events import DataChangeEvent, OperationType, SnapshotId, TableUid, Tags
+from lakechime_dagster.dce.partitions import PartitionLevels, PartitionValue, checked_partition
+from lakechime_dagster.dce.snapshots import Verdict
+from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.triggers.consumers import CommitMetadata
+
+COMMIT_METADATA_KEY = "userMetadata"  # of commits of executions, which Delta's writers call so
+TAGS_KEY = "lakechime.tags"  # of a producer's commit: a JSON object of tags
+BASELINE_TAG = "baseline"
+VERDICT_TAG = "lakechime/verdict"
+
+Partition = tuple[PartitionValue, ...] | None
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Captured:
+    """What a poll of a table's log found: events in commit order, and the snapshot up to which it
+    is captured now.
+
+    `seen` is registered in the same transaction as the events.
+    """
+
+    events: tuple[DataChangeEvent, ...]
+    seen: Seen
+
+
+class ChangeLog(Protocol):
+    """The log of one table of a format, which no Spark is needed to read.
+
+    Raises (every method):
+        TableAbsentError: the table does not exist.
+        TableUnreadableError: nothing readable is there, or its catalog is out of reach.
+    """
+
+    @property
+    def table(self) -> str:
+        """The name that its events carry."""
+        ...
+
+    @property
+    def cluster(self) -> str:
+        """The data platform that its events carry."""
+        ...
+
+    @property
+    def shown_location(self) -> str:
+        """Where the log is, as messages may show it, without what is secret in it."""
+        ...
+
+    @property
+    def uid(self) -> TableUid: ...
+
+    @property
+    def newest(self) -> SnapshotId:
+        """The snapshot that the table has now."""
+        ...
+
+    def levels(self) -> PartitionLevels:
+        """The partition levels that the table has now."""
+        ...
+
+    def changes_after(self, seen: Seen | None, pushed: Collection[SnapshotId] = ()) -> Captured:
+        """The events since the last poll.
+
+        A first poll of a table with history registers its state as one commit (`baseline=true`).
+        So does a poll that cannot join what was seen, and names the reason in the tag
+        `lakechime/verdict`: EXPIRED, the log was cleaned up past it; RECREATED, the table was
+        replaced; ROLLBACK, it was put back to an older state; BRANCHED, its history no longer
+        holds what was seen. Where the snapshots of `pushed` were registered by their writers before
+        the first poll, the baseline is the state before the oldest of them, and the later ones
+        follow one by one.
+        """
+        ...
+
+
+def named_partitions(
+    table: str, snapshot: object, partitions: Iterable[Partition]
+) -> list[Partition]:
+    """The partitions of the events of a commit, with one None for all that no event can name, such
+    as too long ones.
+    """
+    named: list[Partition] = []
+    unnamed = 0
+    for partition in partitions:
+        try:
+            named.append(checked_partition(partition))
+        except InvalidValueError:
+            unnamed += 1
+    if unnamed:
+        what = (
+            "%s: commit %s has %s among its partitions that no event can name, too long or no "
+            "text; registered without a partition"
+        )
+        _logger.warning(what, table, snapshot, unnamed)
+        named.append(None)
+    return named
+
+
+def operations_of(
+    added: set[Partition], removed: set[Partition], left: set[Partition]
+) -> dict[Partition, OperationType]:
+    """What a commit did to each partition that it changed: only DELETE promises that nothing of the
+    partition is left, and a removal of some of its files is an UPDATE.
+
+    Args:
+        added: Partitions with files that the commit added.
+        removed: Partitions with rows that it removed.
+        left: Of those that it only removed rows from, the ones that still have files.
+    """
+    operations = {
+        partition: OperationType.UPDATE if partition in left else OperationType.DELETE
+        for partition in removed - added
+    }
+    return operations | {
+        partition: OperationType.UPDATE if partition in removed else OperationType.APPEND
+        for partition in added
+    }
+
+
+def producer_tags(text: object) -> dict[str, str]:
+    """The tags of a commit's metadata; what is not a JSON object is no tags, since a commit cannot
+    be refused any more.
+    """
+    try:
+        tags = json.loads(text) if isinstance(text, str) else text
+    except ValueError:
+        return {}
+    if not isinstance(tags, Mapping):
+        return {}
+    return {
+        str(key): value if isinstance(value, str) else json.dumps(value)
+        for key, value in tags.items()
+    }
+
+
+def tags_of(tags: Mapping[str, str], user_metadata: str | None) -> Tags:
+    """The tags of a producer's commit, and those of our commit metadata; ones that no store can
+    hold are left out.
+    """
+    commit_metadata = CommitMetadata.from_text(user_metadata)
+    found = Tags()
+    for key, value in {**tags, **(commit_metadata.tags if commit_metadata else {})}.items():
+        try:
+            found = found.merged({key: value})
+        except InvalidValueError:
+            continue
+    return found
+
+
+def baseline_tags(tags: Tags, verdict: Verdict | None) -> Tags:
+    """The tags of the events by which the whole state of a table is registered."""
+    return tags.merged({BASELINE_TAG: "true"} | ({VERDICT_TAG: verdict.value} if verdict else {}))

@@ -1,0 +1,429 @@
+"""An Iceberg table without Spark: the snapshots of its main branch as data change events.
+
+The history of a table is the chain of parents of the snapshot that `main` points to. Its snapshot
+log is none: after `fast_forward` it lacks the snapshots between.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.transforms import (
+    DayTransform,
+    HourTransform,
+    MonthTransform,
+    VoidTransform,
+    YearTransform,
+)
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from lakechime_dagster.dce.contract import Seen
+from lakechime_dagster.dce.events import (
+    DataChangeEvent,
+    OperationType,
+    SnapshotId,
+    TableFormat,
+    TableUid,
+    Tags,
+)
+from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, PartitionValue
+from lakechime_dagster.dce.snapshots import Verdict, next_generation, own_uid
+from lakechime_dagster.errors import TableAbsentError, TableUnreadableError, without_password
+from lakechime_dagster.formats.changes import (
+    COMMIT_METADATA_KEY,
+    TAGS_KEY,
+    Captured,
+    Partition,
+    baseline_tags,
+    named_partitions,
+    operations_of,
+    producer_tags,
+    tags_of,
+)
+
+NOTHING = SnapshotId("-1")  # the snapshot of a table without one, as Iceberg's metadata write it
+EPOCH = datetime(1970, 1, 1)  # Iceberg's times of partitions have no zone
+LEVELS = {
+    BooleanType: LevelType.BOOLEAN,
+    DateType: LevelType.DATE,
+    DecimalType: LevelType.DECIMAL,
+    IntegerType: LevelType.INT,
+    LongType: LevelType.INT,
+    TimestampType: LevelType.TIMESTAMP,
+    TimestamptzType: LevelType.TIMESTAMP,
+}
+
+
+@dataclass(frozen=True)
+class IcebergLog:
+    """The snapshots of one Iceberg table.
+
+    A partition level has the name of a field of the table's partition spec. One of `days`, `months`
+    or `years` is a date, the first of its period, one of `hours` a timestamp. Where another spec of
+    the table lacks a level, the events of its files name no partition.
+
+    Args:
+        catalog: The properties of its catalog, as pyiceberg takes them.
+        table: The name in the catalog, which its events carry.
+        cluster: The data platform that its events carry.
+        named: The levels by which events name partitions; those of the current spec by default.
+
+    Raises (every method):
+        TableAbsentError: the catalog has no such table.
+        TableUnreadableError: the catalog is out of reach, or the table's metadata are not readable.
+    """
+
+    catalog: Mapping[str, str] = field(repr=False, hash=False)
+    table: str
+    cluster: str = ""
+    named: PartitionLevels | None = None
+
+    @property
+    def uid(self) -> TableUid:
+        return TableUid(str(self._load().metadata.table_uuid))
+
+    @property
+    def shown_location(self) -> str:
+        """The catalog as messages may show it."""
+        return without_password(self.catalog.get("uri", self.catalog.get("type", "")))
+
+    @property
+    def newest(self) -> SnapshotId:
+        """Its current snapshot on `main`; `-1` where it has none yet."""
+        return _id(self._load().current_snapshot())
+
+    def levels(self) -> PartitionLevels:
+        return _Levels(self._load(), self.named).levels
+
+    def changes_after(self, seen: Seen | None, pushed: Collection[SnapshotId] = ()) -> Captured:
+        """The events since the last poll, as `ChangeLog` has it.
+
+        A snapshot of `replace` (compaction) changes no data. A table that was put back, or replaced
+        under its own id, begins a new generation of its `table_uid`.
+        """
+        state = self._load()
+        uid = TableUid(str(state.metadata.table_uuid))
+        head = state.current_snapshot()
+        if seen is not None and own_uid(seen.table_uid) != uid:
+            return self._baseline(state, head, uid, Verdict.RECREATED)
+        if seen is None:
+            return self._first_poll(state, head, uid, pushed)
+        chain, is_whole = _chain(state, head, seen.snapshot_id)
+        if is_whole:
+            return self._captured(state, seen.table_uid, chain)
+        verdict = _verdict(state, head, chain, seen.snapshot_id)
+        if verdict is Verdict.EXPIRED:
+            return self._baseline(state, head, seen.table_uid, verdict)
+        return self._baseline(state, head, next_generation(seen.table_uid), verdict)
+
+    def _first_poll(
+        self, state: Table, head: Snapshot | None, uid: TableUid, pushed: Collection[SnapshotId]
+    ) -> Captured:
+        """The state before the oldest snapshot that is registered already, and the snapshots from
+        there on.
+        """
+        chain, _ = _chain(state, head, NOTHING)
+        first = next((at for at, one in enumerate(chain) if _id(one) in pushed), None)
+        if first is None:
+            if len(chain) == 1 and _is_first(chain[0]):
+                return self._captured(state, uid, chain)
+            return self._baseline(state, head, uid, None)
+        before = self._baseline(state, chain[first - 1], uid, None).events if first else ()
+        after = self._captured(state, uid, chain[first:])
+        return Captured(events=(*before, *after.events), seen=after.seen)
+
+    def _captured(self, state: Table, uid: TableUid, chain: list[Snapshot]) -> Captured:
+        """The events of the snapshots that follow what was seen, oldest first."""
+        levels = _Levels(state, self.named)
+        events = [event for one in chain for event in self._events(state, levels, one, uid)]
+        return Captured(events=tuple(events), seen=self._seen(state.current_snapshot(), uid))
+
+    def _events(
+        self, state: Table, levels: "_Levels", snapshot: Snapshot, uid: TableUid
+    ) -> list[DataChangeEvent]:
+        if snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE:
+            return []
+        with self._reading():
+            added, removed = _changed(state, levels, snapshot)
+            left = _live(state, levels, snapshot) if removed - added else set[Partition]()
+        operations = operations_of(added, removed, left)
+        partitions = named_partitions(self.table, snapshot.snapshot_id, _in_order(operations))
+        return [
+            self._event(snapshot, uid, one, operations.get(one, OperationType.UPDATE))
+            for one in partitions
+        ]
+
+    def _baseline(
+        self, state: Table, snapshot: Snapshot | None, uid: TableUid, verdict: Verdict | None
+    ) -> Captured:
+        """The state at a snapshot as one commit."""
+        seen = self._seen(snapshot, uid)
+        if snapshot is None:
+            return Captured(events=(), seen=seen)
+        with self._reading():
+            live = _live(state, _Levels(state, self.named), snapshot)
+        is_again = verdict not in (None, Verdict.RECREATED)
+        operation = OperationType.UPDATE if is_again else OperationType.APPEND
+        events = tuple(
+            self._event(snapshot, uid, one, operation, verdict, is_baseline=True)
+            for one in named_partitions(self.table, snapshot.snapshot_id, _in_order(live))
+        )
+        return Captured(events=events, seen=seen)
+
+    def _event(
+        self,
+        snapshot: Snapshot,
+        uid: TableUid,
+        partition: Partition,
+        operation: OperationType,
+        verdict: Verdict | None = None,
+        *,
+        is_baseline: bool = False,
+    ) -> DataChangeEvent:
+        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        tags = tags_of(producer_tags(summary.get(TAGS_KEY)), summary.get(COMMIT_METADATA_KEY))
+        parent = None if is_baseline else snapshot.parent_snapshot_id
+        return DataChangeEvent(
+            table=self.table,
+            cluster=self.cluster,
+            table_format=TableFormat.ICEBERG,
+            operation_type=operation,
+            partition=partition,
+            snapshot_id=_id(snapshot),
+            snapshot_ts=snapshot.timestamp_ms,
+            table_uid=uid,
+            tags=baseline_tags(tags, verdict) if is_baseline else Tags(tags),
+            prev_snapshot_id=None if parent is None else SnapshotId(str(parent)),
+        )
+
+    def _seen(self, snapshot: Snapshot | None, uid: TableUid) -> Seen:
+        return Seen(self.table, uid, _id(snapshot), self.cluster)
+
+    def _load(self) -> Table:
+        with self._reading():
+            catalog = _catalog(tuple(sorted(self.catalog.items())))
+            try:
+                return catalog.load_table(self.table)
+            except (NoSuchTableError, NoSuchNamespaceError) as error:
+                raise TableAbsentError(
+                    f"{self.table}: the Iceberg catalog {self.shown_location} has no such table; "
+                    f"check the name, or wait for its first write"
+                ) from error
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Around what asks the catalog or reads files of the table, whose libraries raise errors of
+        many kinds.
+        """
+        try:
+            yield
+        except TableUnreadableError:
+            raise
+        except Exception as error:
+            reason = without_password(next(iter(str(error).splitlines()), type(error).__name__))
+            raise TableUnreadableError(
+                f"{self.table}: it cannot be read by the Iceberg catalog {self.shown_location}: "
+                f"{reason}; check that the catalog and the table's files can be reached"
+            ) from error
+
+
+@lru_cache(maxsize=8)
+def _catalog(properties: tuple[tuple[str, str], ...]) -> Catalog:
+    """The catalog of these properties, opened once a process."""
+    return load_catalog("lakechime", **dict(properties))
+
+
+def _id(snapshot: Snapshot | None) -> SnapshotId:
+    return NOTHING if snapshot is None else SnapshotId(str(snapshot.snapshot_id))
+
+
+def _chain(state: Table, head: Snapshot | None, seen: SnapshotId) -> tuple[list[Snapshot], bool]:
+    """The snapshots that lead to this one after one that was seen, oldest first, as far back as the
+    metadata have them; and whether they join it.
+    """
+    found = list[Snapshot]()
+    at = head
+    while at is not None and _id(at) != seen:
+        found.append(at)
+        parent = at.parent_snapshot_id
+        at = None if parent is None else state.snapshot_by_id(parent)
+    joins = _id(at) == seen and (at is not None or not found or _is_first(found[-1]))
+    return found[::-1], joins
+
+
+def _is_first(snapshot: Snapshot) -> bool:
+    """Whether nothing was in the table before.
+
+    A missing parent alone does not show it: after pyiceberg's expiry the oldest snapshot that is
+    left has none.
+    """
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    return (
+        snapshot.parent_snapshot_id is None
+        and "total-records" in summary
+        and summary["total-records"] == summary.get("added-records", "0")
+    )
+
+
+def _verdict(
+    state: Table, head: Snapshot | None, chain: list[Snapshot], seen: SnapshotId
+) -> Verdict:
+    """Why the history of main does not join what was seen."""
+    if head is None:
+        return Verdict.ROLLBACK
+    known = None if seen == NOTHING else state.snapshot_by_id(int(seen))
+    if known is None:
+        return Verdict.RECREATED if _is_first(chain[0]) else Verdict.EXPIRED
+    before = {one.snapshot_id for one in (known, *_chain(state, known, NOTHING)[0])}
+    if head.snapshot_id in before:
+        return Verdict.ROLLBACK
+    # CREATE OR REPLACE keeps the id of the table and its snapshots, and begins a new chain
+    shares = any(one.snapshot_id in before for one in chain)
+    return Verdict.BRANCHED if shares else Verdict.RECREATED
+
+
+class _Levels:
+    """The partition levels of a table's events, and what each spec of the table has of them."""
+
+    def __init__(self, state: Table, named: PartitionLevels | None) -> None:
+        own = {one.name: _level(state, one) for one in _fields(state.spec())}
+        self.levels = (
+            named if named is not None else PartitionLevels(tuple(own), tuple(own.values()))
+        )
+        self._places = {
+            spec_id: self._places_of(state, spec) for spec_id, spec in state.specs().items()
+        }
+        if all(places is None for places in self._places.values()):
+            raise TableUnreadableError(
+                f"{state.name()[-1]}: its partition levels are declared as "
+                f"{', '.join(self.levels.names)}, and the fields of its partition spec are "
+                f"{', '.join(own) or 'none'}; declare these"
+            )
+
+    def _places_of(
+        self, state: Table, spec: PartitionSpec
+    ) -> tuple[tuple[int, PartitionField, IcebergType], ...] | None:
+        """Per level the field of a spec and where its records have it; None of a spec that lacks
+        one.
+        """
+        found = {
+            one.name: (at, one, _source_type(state, one))
+            for at, one in enumerate(spec.fields)
+            if one in _fields(spec)
+        }
+        if not set(self.levels.names) <= set(found):
+            return None
+        return tuple(found[name] for name in self.levels.names)
+
+    def partition(self, spec_id: int, values: Any) -> Partition:
+        """The partition of a file by the record of its values; None where it is not known, and of
+        an unpartitioned table.
+        """
+        places = self._places[spec_id]
+        if not places:
+            return None
+        return tuple(_value(one, kind, values[at]) for at, one, kind in places)
+
+
+def _fields(spec: PartitionSpec) -> list[PartitionField]:
+    """The fields of a spec but those that were dropped, which stay in tables of version 1."""
+    return [one for one in spec.fields if not isinstance(one.transform, VoidTransform)]
+
+
+def _source_type(state: Table, one: PartitionField) -> IcebergType:
+    """The type of the column that a field is made of, which may have been dropped since."""
+    for _, schema in sorted(state.schemas().items(), reverse=True):
+        with suppress(ValueError):
+            return schema.find_type(one.source_id)
+    raise ValueError(f"the column of partition field {one.name} is in no schema")
+
+
+def _level(state: Table, one: PartitionField) -> LevelType:
+    match one.transform:
+        case DayTransform() | MonthTransform() | YearTransform():
+            return LevelType.DATE
+        case HourTransform():
+            return LevelType.TIMESTAMP
+        case _:
+            kind = one.transform.result_type(_source_type(state, one))
+            return LEVELS.get(type(kind), LevelType.STRING)
+
+
+def _value(one: PartitionField, kind: IcebergType, value: Any) -> PartitionValue:
+    """A value of a partition as events write it; a time by the beginning of its period."""
+    if value is None or isinstance(value, bool):
+        return value
+    match one.transform:
+        case YearTransform():
+            return f"{EPOCH.year + value:04d}-01-01"
+        case MonthTransform():
+            return f"{EPOCH.year + value // 12:04d}-{value % 12 + 1:02d}-01"
+        case DayTransform():
+            return _day(value)
+        case HourTransform():
+            return str(EPOCH + timedelta(hours=value))
+    match kind:
+        case DateType():
+            return _day(value)
+        case TimestampType() | TimestamptzType() if isinstance(value, int):
+            return str(EPOCH + timedelta(microseconds=value))
+    if isinstance(value, bytes):
+        return value.hex()
+    return value if isinstance(value, int | str) else str(value)
+
+
+def _day(days: int) -> str:
+    return (EPOCH + timedelta(days=days)).date().isoformat()
+
+
+def _live(state: Table, levels: _Levels, snapshot: Snapshot) -> set[Partition]:
+    """The partitions that hold a file of rows."""
+    return {
+        levels.partition(manifest.partition_spec_id, entry.data_file.partition)
+        for manifest in snapshot.manifests(state.io)
+        if manifest.content is ManifestContent.DATA
+        for entry in manifest.fetch_manifest_entry(state.io)
+    }
+
+
+def _changed(
+    state: Table, levels: _Levels, snapshot: Snapshot
+) -> tuple[set[Partition], set[Partition]]:
+    """The partitions to which a snapshot added rows, and those from which it removed some, be it by
+    files of deletes.
+    """
+    added, removed = set[Partition](), set[Partition]()
+    for manifest in snapshot.manifests(state.io):
+        if manifest.added_snapshot_id != snapshot.snapshot_id:
+            continue
+        for entry in manifest.fetch_manifest_entry(state.io, discard_deleted=False):
+            if entry.status is ManifestEntryStatus.EXISTING:
+                continue
+            is_added = entry.status is ManifestEntryStatus.ADDED
+            is_rows = manifest.content is ManifestContent.DATA
+            partition = levels.partition(manifest.partition_spec_id, entry.data_file.partition)
+            (added if is_added and is_rows else removed).add(partition)
+    return added, removed
+
+
+def _in_order(partitions: Iterable[Partition]) -> list[Partition]:
+    return sorted(partitions, key=lambda values: json.dumps(values))

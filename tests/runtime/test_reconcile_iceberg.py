@@ -1,0 +1,182 @@
+"""Iceberg tables through the store: what happens to a table becomes its events, once and in order,
+and fires triggers as the changes of a Delta table do.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.engine import memory_engine
+from lakechime_dagster.dce.events import DataChangeEvent, RegisteredEvent, SnapshotId, TableFormat
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.dce.upgrade import upgrade
+from lakechime_dagster.formats.iceberg import IcebergLog
+from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.runtime.reconcile import reconcile, reconcile_table
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.consumers import Execution
+from tests.support.iceberg import BY_DAY, IcebergWorld, branched, rows
+from tests.support.world import World, a_subscription, one
+
+ICE = SourceTable("bronze.ice", storage=Storage(format="iceberg"))
+NEW = SourceTable("bronze.new", storage=Storage(format="iceberg", partitioned_by={"day": "date"}))
+Found = list[tuple[str | None, tuple[object, ...] | None]]
+
+
+@pytest.fixture
+def platform(home: Path) -> Platform:
+    return open_platform()
+
+
+@pytest.fixture
+def ice(platform: Platform) -> IcebergWorld:
+    """The catalog of a lake that says nothing of one."""
+    return IcebergWorld(platform.settings.iceberg_catalog)
+
+
+def events(platform: Platform) -> list[RegisteredEvent]:
+    return platform.store.fetch(EventQuery(table="bronze.ice"))
+
+
+def found_of(events: Sequence[RegisteredEvent]) -> Found:
+    return [(one.event.snapshot_id, one.event.partition) for one in events]
+
+
+def test_the_events_of_a_table_are_registered_once_and_of_one_that_is_not_there_its_levels(
+    platform: Platform, ice: IcebergWorld
+) -> None:
+    table = ice.create(BY_DAY)
+    table.append(rows(1))
+    for day in (2, 3):
+        new, problems = reconcile(platform, [ICE, NEW])
+        assert (len(new), problems) == (1, [])
+        table.append(rows(day))
+    reconcile(platform, [ICE, NEW])
+    assert reconcile(platform, [ICE, NEW]) == ([], [])
+    chain = [str(one.snapshot_id) for one in table.metadata.snapshots]
+    assert found_of(events(platform)) == [(chain[at], (f"2024-05-0{at + 1}",)) for at in range(3)]
+    assert {one.event.table_format for one in events(platform)} == {TableFormat.ICEBERG}
+    assert {one.name: one.levels for one in platform.store.tables()} == dict.fromkeys(
+        ("bronze.ice", "bronze.new"), PartitionLevels.of({"day": "date"})
+    )
+
+
+def test_what_a_writer_registered_itself_is_there_once(
+    platform: Platform, ice: IcebergWorld
+) -> None:
+    table = ice.create(BY_DAY)
+    table.append(rows(1))
+    table.append(rows(2))
+    pushed = DataChangeEvent(
+        table="bronze.ice",
+        partition=("2024-05-02",),
+        table_format=TableFormat.ICEBERG,
+        snapshot_id=SnapshotId(str(table.metadata.current_snapshot_id)),
+    )
+    platform.store.register([pushed])
+    reconcile(platform, [ICE])
+    assert [one.event.partition for one in events(platform)] == [("2024-05-02",), ("2024-05-01",)]
+
+
+def test_a_catalog_out_of_reach_is_a_problem_of_its_tables_alone(
+    platform: Platform, ice: IcebergWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKECHIME_ICEBERG_CATALOG", '{"type": "rest", "uri": "http://127.0.0.1:9"}')
+    away = open_platform()
+    delta = SourceTable("bronze.delta", storage=Storage(partitioned_by={"day": "date"}))
+    new, (problem,) = reconcile(away, [ICE, delta])
+    assert new == []
+    assert problem.startswith(
+        "bronze.ice: it cannot be read by the Iceberg catalog http://127.0.0.1:9"
+    )
+    assert [one.name for one in away.store.tables()] == ["bronze.delta"]
+
+
+def test_a_snapshot_trigger_reads_from_snapshot_to_snapshot_and_anew_after_a_rollback(
+    tmp_path: Path,
+) -> None:
+    engine = memory_engine()
+    upgrade(engine)
+    world, ice = World(engine), IcebergWorld.within(tmp_path)
+    platform = world.platform(tmp_path)
+    table, log = ice.create(BY_DAY), IcebergLog(ice.properties, "bronze.ice")
+    table.append(rows(1))
+    subscription = a_subscription("silver", "bronze.ice")
+
+    def fired() -> Execution:
+        """What the trigger launches a run for, after a poll."""
+        reconcile_table(platform, log, PartitionLevels())
+        execution = one(world.fire(subscription))
+        world.ledger.complete(execution, None)
+        return execution
+
+    def range_of(execution: Execution) -> tuple[str | None, str, bool]:
+        range_ = execution.ranges()["bronze.ice"]
+        return range_.start, range_.end, range_.is_recreated
+
+    first = str(table.metadata.current_snapshot_id)
+    assert range_of(fired()) == (None, first, False)
+    table.overwrite(rows(1), overwrite_filter="day = '2024-05-01'")
+    last = str(table.metadata.current_snapshot_id)
+    assert range_of(fired()) == (first, last, False)
+    assert world.fire(subscription) == []
+    table.manage_snapshots().set_current_snapshot(snapshot_id=int(first)).commit()
+    assert range_of(fired()) == (last, first, True)
+
+
+ACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["append", "drop", "replace", "poll", "poll", "property", "branch"]),
+        st.integers(1, 3),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=10)
+@given(ACTIONS)
+def test_polls_at_any_moment_register_each_snapshot_of_each_partition_once_and_in_order(
+    actions: list[tuple[str, int]],
+) -> None:
+    engine = memory_engine()
+    upgrade(engine)
+    with tempfile.TemporaryDirectory() as folder:
+        ice = IcebergWorld.within(Path(folder))
+        platform = World(engine).platform(Path(folder))
+        table, log = ice.create(BY_DAY), IcebergLog(ice.properties, "bronze.ice")
+        reconcile_table(platform, log, PartitionLevels())
+        for action, day in actions:
+            match action:
+                case "append":
+                    table.append(rows(day))
+                case "drop":
+                    table.delete(f"day = '2024-05-0{day}'")
+                case "replace":
+                    table.overwrite(rows(day), overwrite_filter=f"day = '2024-05-0{day}'")
+                case "property":
+                    with table.transaction() as transaction:
+                        transaction.set_properties(day=str(day))
+                case "branch" if table.metadata.current_snapshot_id is not None:
+                    branched(table, f"b{day}")
+                    table.append(rows(day), branch=f"b{day}")
+                case _:
+                    reconcile_table(platform, log, PartitionLevels())
+        reconcile_table(platform, log, PartitionLevels())
+        on_main = [table.metadata.current_snapshot()]
+        while on_main[-1] is not None and on_main[-1].parent_snapshot_id is not None:
+            on_main.append(table.metadata.snapshot_by_id(on_main[-1].parent_snapshot_id))
+        got = [(one.event.snapshot_id, one.event.prev_snapshot_id) for one in events(platform)]
+    assert got == [
+        (
+            str(one.snapshot_id),
+            None if one.parent_snapshot_id is None else str(one.parent_snapshot_id),
+        )
+        for one in reversed(on_main)
+        if one is not None
+    ]
