@@ -67,15 +67,23 @@ def show(
     """
     platform = open_platform()
     ours = platform.settings.cluster
-    tables = lake_or_empty(platform.settings).tables
+    lake = lake_or_empty(platform.settings)
+    tables = lake.tables
     declared = {(ours, table.name): table for table in tables}
+    groups = {(ours, each): group for each, group in _type_tables(platform, lake).items()}
     records = {(record.cluster, record.name): record for record in platform.store.tables()}
     dropped = {(ours, each): one for each, one in _dropped(platform).items()}
     keys = sorted({*records, *declared, *dropped}, key=lambda key: key[::-1])
     if name is None:
         documents = [
             _document(
-                platform, key[1], key[0], declared.get(key), records.get(key), dropped.get(key)
+                platform,
+                key[1],
+                key[0],
+                declared.get(key),
+                records.get(key),
+                dropped.get(key),
+                groups.get(key),
             )
             for key in keys
             if cluster in (None, key[0])
@@ -91,7 +99,7 @@ def show(
             f"table show` lists the tables"
         )
     document = _document(
-        platform, name, key[0], table, records.get(key), dropped.get(key)
+        platform, name, key[0], table, records.get(key), dropped.get(key), groups.get(key)
     ) | _declaration(table, tables)
     if key[0] == ours:
         document |= _log_facts(platform, name, table)
@@ -155,6 +163,15 @@ def _dropped(platform: "Platform") -> "dict[str, Dropped]":
     }
 
 
+def _type_tables(platform: "Platform", lake: "Lake") -> dict[str, str]:
+    """The event group of each table that holds a type of events of the lake's streams."""
+    from lakechime_dagster.silver.requests import types_of
+
+    return {
+        one.known.table: group.name for group in lake.groups for one in types_of(platform, group)
+    }
+
+
 def _document(
     platform: "Platform",
     name: str,
@@ -162,7 +179,9 @@ def _document(
     table: "Table | None",
     known: "TableRecord | None",
     dropped: "Dropped | None",
+    group: str | None,
 ) -> dict[str, Any]:
+    """A table as JSON; `group` is the event group that loads it as the table of a type."""
     from lakechime_dagster.formats.files import has_folder
 
     is_away = (
@@ -172,12 +191,18 @@ def _document(
     )
     dropped_ts = known.dropped_ts if known is not None and is_away else None
     levels = table.levels if table else known.levels if known else None
-    role = "dropped" if table is None and (dropped or dropped_ts is not None) else _role(table)
+    if table is None and (dropped or dropped_ts is not None):
+        role = "dropped"
+    elif table is None and group is not None:
+        role = "type"
+    else:
+        role = _role(table)
     return {
         "name": name,
         "cluster": cluster,
         "role": role,
-        "format": table and table.format,
+        "group": group,
+        "format": table.format if table else TableFormat.DELTA if group else None,
         "levels": levels.as_dict() if levels else {},
         "events": known.events if known else 0,
         "last_event_ts": known and known.last_event_ts,
@@ -326,7 +351,7 @@ def drop(
 
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
-    _check_declared(checked_table_name(name, "table"), declared_lake(platform.settings))
+    _check_not_in_use(platform, checked_table_name(name, "table"), declared_lake(platform.settings))
     what = maintenance.to_drop(platform, name)
     sentence = (
         f"{name}: {count(len(what.subscriptions), 'trigger')} forgotten, "
@@ -345,8 +370,15 @@ def drop(
         print_documents(aside, "folder until")
 
 
-def _check_declared(name: str, lake: "Lake") -> None:
+def _check_not_in_use(platform: "Platform", name: str, lake: "Lake") -> None:
     """Refuse what the lake has, or what holds a table that it has."""
+    types = _type_tables(platform, lake)
+    if name in types:
+        raise LakeChimeError(
+            f"{name} holds a type of event group {types[name]}, which continues from its "
+            f"checkpoint, so that its earlier events would be lost; remove the stream from the code "
+            f"first, or compute the table again by `lakechime schema replay {name} --rebuild`"
+        )
     if name in {table.name for table in lake.tables}:
         raise LakeChimeError(
             f"{name} is declared here, so that its next run would create it again; remove it from "

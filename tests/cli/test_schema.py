@@ -85,6 +85,24 @@ def test_types_are_listed_with_how_far_their_tables_are_behind(
     assert shown == ["shop", "shop_buy", "shop.shop_buy", "2", "7", "1", "2", "3", "0", "ok"]
 
 
+def test_the_table_of_a_type_is_listed_as_such_and_is_not_dropped(
+    lakechime: Cli, bought: Game
+) -> None:
+    table = bought.types.types("shop")["shop_buy"].table
+    write_deltalake(str(lakechime.home / "warehouse" / "shop" / "shop_buy"), pa.table({"id": [1]}))
+    marker = ("--partition", '["a"]', "--tag", "complete=true")
+    assert lakechime("dce", "register", "--table", table, *marker).code == 0
+    listed = {one["name"]: one for one in lakechime("table", "show", "--json").json["tables"]}
+    assert {fact: listed[table][fact] for fact in ("role", "group", "format")} == {
+        "role": "type",
+        "group": "shop",
+        "format": "DELTA",
+    }
+    refused = lakechime("table", "drop", table, "--reason", "why", "--yes")
+    assert (refused.code, f"{table} holds a type of event group shop" in refused.err) == (1, True)
+    assert (lakechime.home / "warehouse" / "shop" / "shop_buy").is_dir()
+
+
 def test_a_stream_that_cannot_be_read_hides_nothing_that_the_store_knows(
     lakechime: Cli, bought: Game
 ) -> None:
