@@ -7,9 +7,11 @@ everything else gets values.
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from dotenv import dotenv_values
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
@@ -272,6 +274,18 @@ def load_settings(**overrides: object) -> Settings:
         }.get(field, lambda value: value)
         remedy = REMEDIES.get(field, first["msg"].removeprefix("Value error, "))
         raise InvalidValueError(f"{prefix}{field}".upper(), shown(first["input"]), remedy) from None
+
+
+def load_dot_env() -> None:
+    """Set the variables of the project's `.env` in this process, as `dagster dev` and `dg` do:
+    declarations refer to variables of any name. Those that are set stay as they are.
+
+    `load_settings` reads LAKECHIME_* itself, and reports a file that is not text.
+    """
+    with suppress(OSError, UnicodeDecodeError):
+        for name, value in dotenv_values(project_folder() / ".env").items():
+            if value is not None and not name.startswith("LAKECHIME_"):
+                os.environ.setdefault(name, value)
 
 
 def _shown_conf(value: object) -> object:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from lakechime_dagster.cli.main import main
 from lakechime_dagster.components import (
     CDCTableComponent,
     EventStreamComponent,
@@ -429,6 +430,23 @@ def test_examples_of_all_components_are_one_lake_and_each_has_its_assets(project
         table.name
         for table in only(lake_of_definitions("project_of_components.definitions")).tables
     } >= {"bronze.orders", "gold.revenue", "silver.customers"}
+
+
+def test_commands_read_the_variables_of_files_from_dot_env(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scaffold(project, "CDCTableComponent", "customers")
+    monkeypatch.chdir(project)
+    monkeypatch.delenv("KAFKA_BOOTSTRAP")
+    assert main(["cdc", "show"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "Error while loading component customers[0]: KafkaTopic, bootstrap: None" in line
+    (project / ".env").write_text("KAFKA_BOOTSTRAP=written.example:9092\n")
+    monkeypatch.setattr(resource, "_LAKES", {})
+    assert main(["cdc", "show"]) == 0
+    assert "shop.public.customers at written.example:9092" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 def only(lake: Lake | None) -> Lake:

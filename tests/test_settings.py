@@ -1,11 +1,12 @@
 """Settings: what the environment and `.env` say, and how a wrong value is reported."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.settings import Settings, SparkSettings, load_settings
+from lakechime_dagster.settings import Settings, SparkSettings, load_dot_env, load_settings
 
 
 @pytest.fixture
@@ -57,6 +58,15 @@ def test_the_file_of_a_relative_store_lies_in_the_project_folder(
 ) -> None:
     (project / ".env").write_text(f"LAKECHIME_STORE_URL={written}\n")
     assert load_settings().store_url == meant.format(project=project, home=Path.home())
+
+
+def test_variables_of_any_name_are_set_from_dot_env_unless_they_are_set(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / ".env").write_text("OF_THE_FILE=file\nOF_BOTH=file\nLAKECHIME_CLUSTER=file\n")
+    monkeypatch.setattr(os, "environ", {"OF_BOTH": "environment"})
+    load_dot_env()
+    assert os.environ == {"OF_THE_FILE": "file", "OF_BOTH": "environment"}
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])

@@ -185,7 +185,16 @@ def _loaded(what: str, load: Callable[[], Result]) -> Result:
     except LakeChimeError:
         raise
     except Exception as error:
-        raise LakeChimeError(f"{what} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise LakeChimeError(f"{what} cannot be loaded: {_problem(error)}") from error
+
+
+def _problem(error: BaseException) -> str:
+    """What is wrong with a module; of Dagster's components the cause, as their own error only
+    draws the tree of files below its first line.
+    """
+    if type(error).__name__ == "ComponentTreeException" and error.__cause__ is not None:
+        return f"{str(error).partition(chr(10))[0]} {_problem(error.__cause__)}"
+    return str(error) if isinstance(error, LakeChimeError) else f"{type(error).__name__}: {error}"
 
 
 MAX_LIMIT = 2**31 - 1  # of rows; what every database takes

@@ -35,7 +35,7 @@ from lakechime_dagster.cli import (
 )
 from lakechime_dagster.cli.common import error_document, note, one_line, print_json
 from lakechime_dagster.errors import LakeChimeError, NotFoundError, needs, shown
-from lakechime_dagster.settings import load_settings
+from lakechime_dagster.settings import load_dot_env, load_settings
 
 ERROR, USAGE, NOTHING, INTERRUPTED = 1, 2, 3, 130
 
@@ -85,6 +85,7 @@ def root(
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    load_dot_env()
     level = _log_level()
     logging.basicConfig(
         level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"

@@ -128,6 +128,13 @@ class KafkaTopic:
         _check_table_filter("KafkaTopic", self.database, self.table)
         _check_limit("KafkaTopic", "max_offsets", self.max_offsets)
         check_every("KafkaTopic", self.every)
+        if not isinstance(self.bootstrap, str) or not self.bootstrap.strip():
+            raise DeclarationError(
+                "KafkaTopic",
+                "bootstrap",
+                f"{shown(self.bootstrap)} names no server, such as broker:9092; in YAML it is None "
+                f"where the variable of {{{{ env.NAME }}}} is not set",
+            )
 
     def __str__(self) -> str:
         return f"{self.topic} at {self.bootstrap}"

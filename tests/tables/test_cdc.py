@@ -115,6 +115,10 @@ WRONG = [
         "JsonLines, shards: '(' is no regular expression: missing ), unterminated subpattern",
     ),
     (
+        lambda: KafkaTopic("a", bootstrap=None),  # type: ignore[arg-type]
+        "KafkaTopic, bootstrap: None names no server, such as broker:9092; in YAML it is None",
+    ),
+    (
         lambda: KafkaTopic("a", bootstrap="b", shards="a"),
         "KafkaTopic, shards: 'a' has no named group, such as (?P<shard>",
     ),
