@@ -486,7 +486,11 @@ def check(
     for one in document["findings"]:
         say(f"{one.weight}, {one.about}: {one_line(one.problem)}\n    {one.remedy}")
     if not document["findings"]:
-        say("no problem was found")
+        say(
+            "no problem was found"
+            if sample.messages
+            else "nothing was checked: let the table run once, so that it has messages"
+        )
 
 
 def _source_url(given: str | None, table: "CDCTable", settings: Settings) -> str | None:

@@ -141,6 +141,9 @@ QUIET = (
     "return fn(",
     "runs for monitoring",
     "Checking run ",
+    "Priority sorting and checking tag concurrency limits",
+    "currently in progress. Maximum is",
+    "The code location name ",  # each load of a project whose folder has another name than its module
 )
 
 

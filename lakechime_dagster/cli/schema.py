@@ -309,7 +309,14 @@ def _show_type(platform: "Platform", one: "GroupedType", limit: int, as_json: bo
             document["breaking"][:MAX_PAST],
             "made_ts path kind how producer schema",
         ),
-        ("schema versions", document["schemas"][:MAX_PAST], "version made_ts actor decision"),
+        (
+            "schema versions",
+            [
+                each | {"decision": ", ".join(each["decision"].splitlines())}
+                for each in document["schemas"][:MAX_PAST]
+            ],
+            "version made_ts actor decision",
+        ),
         ("decisions", document["hints"], "of says who made_ts reason"),
     )
     for title, several, facts in sections:

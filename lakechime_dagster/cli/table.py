@@ -32,7 +32,7 @@ from lakechime_dagster.cli.common import (
     say,
     would_be,
 )
-from lakechime_dagster.dce.events import to_json
+from lakechime_dagster.dce.events import TableFormat, to_json
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import LakeChimeError, NotFoundError, TableAbsentError
 

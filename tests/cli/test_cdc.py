@@ -193,6 +193,7 @@ def planned(lakechime: Cli) -> Any:
 def test_a_plan_shows_tables_and_messages_of_the_bronze_table(lakechime: Cli) -> None:
     shop = Shop.declared(lakechime)
     assert planned(lakechime)["sample"]["messages"] == 0
+    assert "nothing was checked: let the table run once" in lakechime("cdc", "check", NAME).out
     shop.send(reported(1, 10), reported(1, 11, "u"))
     document = planned(lakechime)
     assert {one["role"]: (one["name"], one["exists"]) for one in document["tables"]} == {

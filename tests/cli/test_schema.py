@@ -103,6 +103,10 @@ def test_the_table_of_a_type_is_listed_as_such_and_is_not_dropped(
     assert (lakechime.home / "warehouse" / "shop" / "shop_buy").is_dir()
 
 
+def test_the_changes_of_a_schema_are_shown_in_a_line(lakechime: Cli, bought: Game) -> None:
+    assert "+ price string, + price__v_long long" in lakechime("schema", "show", "shop_buy").out
+
+
 def test_a_stream_that_cannot_be_read_hides_nothing_that_the_store_knows(
     lakechime: Cli, bought: Game
 ) -> None:
