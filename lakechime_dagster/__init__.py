@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lakechime_dagster.api.client import Client
     from lakechime_dagster.assets.lineage_flat import lineage_definitions
     from lakechime_dagster.components import (
         CDCTableComponent,
@@ -75,6 +76,7 @@ __all__ = [
     "CDCTable",
     "CDCTableComponent",
     "Canal",
+    "Client",
     "Contract",
     "DCEStore",
     "DataChangeEvent",
@@ -138,6 +140,7 @@ _MODULES = {
     "CDCMerge": "tables.cdc",
     "CDCTableComponent": "components",
     "Canal": "tables.databases",
+    "Client": "api.client",
     "CDCTable": "tables.cdc",
     "Contract": "tables.events",
     "DCEStore": "dce.store",

@@ -8,6 +8,7 @@ import ast
 import dataclasses
 import enum
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -17,11 +18,15 @@ from typing import Any
 
 import sqlalchemy as sa
 import typer.main
+from fastapi import FastAPI
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings
 
 import lakechime_dagster
+from lakechime_dagster.api.events import event_routes
 from lakechime_dagster.cli.main import app
+from lakechime_dagster.dce.engine import memory_engine
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.settings import Settings, SparkSettings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,18 +55,19 @@ CALLED = (
 def main(arguments: list[str]) -> int:
     """Write the pages, or compare them with the code and follow the links of all documents."""
     pages = {
-        "api": api(),
-        "cli": cli(),
-        "settings": settings(),
-        "metadata": metadata_keys(),
-        "store": store(),
+        "api.md": api(),
+        "cli.md": cli(),
+        "settings.md": settings(),
+        "metadata.md": metadata_keys(),
+        "store.md": store(),
+        "openapi.json": openapi(),
     }
+    files = {FOLDER / name: text for name, text in pages.items()}
     if arguments != ["--check"]:
         FOLDER.mkdir(exist_ok=True)
-        for name, text in pages.items():
-            (FOLDER / f"{name}.md").write_text(text, encoding="utf-8")
+        for path, text in files.items():
+            path.write_text(text, encoding="utf-8")
         return 0
-    files = {FOLDER / f"{name}.md": text for name, text in pages.items()}
     old = [
         path
         for path, text in files.items()
@@ -91,6 +97,17 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
         "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |"
         for line in lines
     )
+
+
+# ----------------------------------------------------------------------------------------------------
+# HTTP
+
+
+def openapi() -> str:
+    """The OpenAPI document of the routes of events."""
+    app = FastAPI(title="lakechime", version="1")
+    app.include_router(event_routes(DCEStore(memory_engine()), ""))
+    return json.dumps(app.openapi(), indent=1) + "\n"
 
 
 # ----------------------------------------------------------------------------------------------------

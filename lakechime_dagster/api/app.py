@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, make_asgi_app
 
@@ -98,7 +99,17 @@ class TooLargeError(LakeChimeError):
     """A body is larger than is read."""
 
 
-STATUS = {InvalidValueError: 400, NotFoundError: 404, TooLargeError: 413, LakeChimeError: 503}
+class WrongTypeError(LakeChimeError):
+    """A body is not said to be of the type that is read."""
+
+
+STATUS = {
+    InvalidValueError: 400,
+    NotFoundError: 404,
+    TooLargeError: 413,
+    WrongTypeError: 415,
+    LakeChimeError: 503,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +192,7 @@ def build_app(served: Served) -> FastAPI:
     Its own errors are JSON: `{"error": {"type", "message", …}}`, 400 for what cannot be read, 401,
     403, 415, and those of `STATUS`.
     """
-    app = FastAPI(title="lakechime", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(title="lakechime", docs_url=None, redoc_url=None)
 
     @app.middleware("http")
     async def asks_for_the_token(request: Request, go_on: Next) -> Response:
@@ -204,25 +215,20 @@ def build_app(served: Served) -> FastAPI:
     app.add_middleware(ReadsToTheEnd)
     for kind, status in STATUS.items():
         app.add_exception_handler(kind, partial(_refusal, status))
+    app.add_exception_handler(RequestValidationError, _wrong_parameter)
 
-    @app.post("/lineage")
-    async def take(request: Request) -> Response:
+    @app.post("/lineage", tags=["lineage"])
+    async def take(request: Request) -> dict[str, Any]:
         """Take one document or a list of them, all or none: ours, or run events of OpenLineage."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        # a page of another origin could send other types without asking first
-        if kind != JSON_TYPE:
-            return _refused(415, "UnsupportedMediaType", f"send Content-Type: {JSON_TYPE}")
-        body = await body_of(request)
-        taken = await run_in_threadpool(lambda: served.ingest.take(_documents(body), WAY))
-        return JSONResponse(
-            {
-                **{
-                    name: getattr(taken, name)
-                    for name in ("documents", "repeated", "records", "reads")
-                },
-                "outside": taken.outside,
-            }
-        )
+        sent = await json_of(request)
+        documents = sent if isinstance(sent, list) else [sent]
+        taken = await run_in_threadpool(lambda: served.ingest.take(documents, WAY))
+        return {
+            **{
+                name: getattr(taken, name) for name in ("documents", "repeated", "records", "reads")
+            },
+            "outside": taken.outside,
+        }
 
     for router in served.routers:
         app.include_router(router)
@@ -233,12 +239,18 @@ def build_app(served: Served) -> FastAPI:
     return app
 
 
-async def body_of(request: Request) -> bytes:
-    """The body, read no further than it may be long.
+async def json_of(request: Request) -> Any:
+    """The body as JSON, read no further than it may be long.
 
     Raises:
+        WrongTypeError: it is not said to be JSON. A page of another origin could send other types
+            without asking first.
         TooLargeError: it is longer.
+        InvalidValueError: it is no JSON.
     """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != JSON_TYPE:
+        raise WrongTypeError(f"send Content-Type: {JSON_TYPE}")
     said = request.headers.get("content-length", "0")
     parts = bytearray()
     if said.isdigit() and int(said) <= MAX_BYTES:
@@ -247,15 +259,10 @@ async def body_of(request: Request) -> bytes:
             if len(parts) > MAX_BYTES:
                 break
         else:
-            return bytes(parts)
+            return parsed(bytes(parts))
     raise TooLargeError(
         f"the body is longer than {MAX_BYTES:,} bytes; send fewer documents at a time"
     )
-
-
-def _documents(body: bytes) -> list[Any]:
-    value = parsed(body)
-    return value if isinstance(value, list) else [value]
 
 
 async def _refusal(status: int, _: Request, error: Exception) -> Response:
@@ -265,6 +272,13 @@ async def _refusal(status: int, _: Request, error: Exception) -> Response:
         else {}
     )
     return _refused(status, type(error).__name__, str(error), **facts)
+
+
+async def _wrong_parameter(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    name, remedy = str(first["loc"][-1]), f"is refused: {first['msg']}"
+    return await _refusal(400, _, InvalidValueError(name, first["input"], remedy))
 
 
 def _refused(status: int, kind: str, message: str, **facts: Any) -> JSONResponse:

@@ -19,11 +19,12 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port to serve at.")] = 9465,
 ) -> None:
-    """Serve the lineage page, POST /lineage for SQL documents and OpenLineage run events, and
-    /metrics for Prometheus, until Ctrl-C.
+    """Serve /events (register, fetch, follow), the lineage page, POST /lineage for SQL documents
+    and OpenLineage run events, and /metrics for Prometheus, until Ctrl-C.
     """
     with needs("`lakechime serve`", extra="api"):
         from lakechime_dagster.api.app import Served, bound, build_app, build_server, check_address
+        from lakechime_dagster.api.events import event_routes
         from lakechime_dagster.api.lineage_page import lineage_page
     from lakechime_dagster.lineage.ingest import lineage_ingest
     from lakechime_dagster.lineage.service import AskedLineage
@@ -40,7 +41,7 @@ def serve(
         ingest=lineage_ingest(platform, lake),
         measures=lambda: measures(types),
         token=token,
-        routers=(page,),
+        routers=(page, event_routes(platform.store, platform.settings.cluster)),
         hosts=_hosts(platform.settings),
     )
     app = build_app(served)

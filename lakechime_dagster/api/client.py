@@ -1,0 +1,223 @@
+"""A client of `lakechime serve`, for programs that do not reach the DCE store itself."""
+
+import json
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from http.client import HTTPException, HTTPResponse
+from typing import Any
+from urllib.parse import urlencode
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.events import DataChangeEvent, Position, from_json, to_json
+from lakechime_dagster.errors import InvalidValueError, LakeChimeError
+
+PAGE = 1000  # events of an answer
+MAX_WAIT = 10  # seconds between two attempts
+
+
+class ServerUnreachableError(LakeChimeError):
+    """The server does not answer, or not now: the same request may succeed later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchedEvent:
+    """An event of the store with its position in commit order.
+
+    `event_ts` is when it was registered, in milliseconds since the epoch by the store's clock. An
+    amendment repeats the event at the position `amends` with more tags.
+    """
+
+    event: DataChangeEvent
+    position: Position
+    event_ts: int
+    amends: Position | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sent:
+    """What one call of `register` did, in the order of its events: new events and amendments, and
+    those that were there already.
+    """
+
+    registered: tuple[FetchedEvent, ...]
+    duplicates: tuple[FetchedEvent, ...]
+
+
+@dataclass(frozen=True)
+class Client:
+    """Registers, fetches and follows data change events through HTTP.
+
+    Args:
+        url: Where `lakechime serve` is, such as `http://127.0.0.1:9465`.
+        token: That of `LAKECHIME_API_TOKEN`, where the server asks for it.
+        timeout: Seconds that one attempt may take.
+        attempts: How often a request is sent before it fails.
+
+    Raises (every method):
+        ServerUnreachableError: no attempt was answered.
+        LakeChimeError: the server refused the request: for want of the right token, or naming field,
+            value and remedy of what is wrong.
+    """
+
+    url: str
+    token: str = field(default="", repr=False)
+    timeout: float = 30
+    attempts: int = 5
+
+    def register(self, events: Iterable[DataChangeEvent]) -> Sent:
+        """Register events in one transaction, once however often the request is sent.
+
+        An event that has no identity of its own, such as a completeness marker, gets an
+        `event_key`. Without a cluster an event is of the server's.
+        """
+        wire = [_with_identity(event) for event in events]
+        answer = self._asked("/events", json.dumps(wire).encode())
+        return Sent(
+            registered=tuple(map(_fetched, answer["registered"])),
+            duplicates=tuple(map(_fetched, answer["duplicates"])),
+        )
+
+    def fetch(self, query: EventQuery) -> Iterator[FetchedEvent]:
+        """The events for which every condition of the query holds, in commit order, page by page.
+
+        Raises:
+            InvalidValueError: the query has `through` or `only_new`, which the server does not
+                answer.
+        """
+        if query.through is not None or query.only_new:
+            name = "only_new" if query.only_new else "through"
+            raise InvalidValueError(
+                name, getattr(query, name), "is not asked by HTTP; leave it out"
+            )
+        left = query.limit
+        while left is None or left > 0:
+            page = replace(query, limit=PAGE if left is None else min(PAGE, left))
+            answer = self._asked(f"/events?{_asked_for(page)}")
+            found = [_fetched(one) for one in answer["events"]]
+            yield from found
+            if answer["next"] is None:
+                return
+            query = replace(query, after=Position.parse(answer["next"]))
+            left = None if left is None else left - len(found)
+
+    def follow(
+        self,
+        after: Position | None = None,
+        *,
+        table: str | None = None,
+        cluster: str | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> Generator[FetchedEvent, None, None]:
+        """The events after a position, or from now on, as they are registered, without end.
+
+        A lost connection is made again from the last event, each once and in commit order.
+        """
+        query = EventQuery(table=table, cluster=cluster, tags=tags or {}, after=after)
+        last = ""
+        while True:
+            headers = {"Last-Event-ID": last} if last else {}
+            try:
+                with self._opened(f"/events/feed?{_asked_for(query)}", None, headers) as stream:
+                    for raw in stream:
+                        name, _, value = raw.decode().rstrip("\n").partition(": ")
+                        if name == "id":
+                            last = value
+                        elif name == "data":
+                            yield _fetched(json.loads(value))
+            except (OSError, HTTPException):
+                continue  # to make it again waits, and fails where no server answers any more
+
+    def _asked(self, path: str, body: bytes | None = None) -> Any:
+        """The JSON of an answer."""
+        for attempt in self._attempts():
+            with attempt:
+                try:
+                    with self._sent(path, body, {}) as answer:
+                        return json.loads(answer.read())
+                except (OSError, HTTPException, ValueError) as error:
+                    raise self._unreachable(error) from error
+        raise AssertionError("the last attempt raises")
+
+    def _opened(self, path: str, body: bytes | None, headers: Mapping[str, str]) -> HTTPResponse:
+        for attempt in self._attempts():
+            with attempt:
+                try:
+                    return self._sent(path, body, headers)
+                except (OSError, HTTPException) as error:
+                    raise self._unreachable(error) from error
+        raise AssertionError("the last attempt raises")
+
+    def _attempts(self) -> Retrying:
+        return Retrying(
+            retry=retry_if_exception_type(ServerUnreachableError),
+            stop=stop_after_attempt(self.attempts),
+            wait=wait_random_exponential(multiplier=0.2, max=MAX_WAIT),
+            reraise=True,
+        )
+
+    def _sent(self, path: str, body: bytes | None, headers: Mapping[str, str]) -> HTTPResponse:
+        """The answer to one attempt, if it is none of refusal."""
+        kind = {"Content-Type": "application/json"} if body is not None else {}
+        token = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        request = urllib.request.Request(
+            f"{self.url.rstrip('/')}{path}", body, {**kind, **token, **headers}
+        )
+        try:
+            return urllib.request.urlopen(request, timeout=self.timeout)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise _refusal(error.code, error.read()) from None
+
+    def _unreachable(self, error: Exception) -> ServerUnreachableError:
+        reason = getattr(error, "reason", error)
+        return ServerUnreachableError(
+            f"{self.url} does not answer ({reason}); check that `lakechime serve` runs there"
+        )
+
+
+def _with_identity(event: DataChangeEvent) -> dict[str, Any]:
+    wire = {name: value for name, value in to_json(event).items() if value not in (None, {}, "")}
+    if event.event_key is None and event.snapshot_id is None:
+        wire["event_key"] = str(uuid.uuid4())
+    return wire
+
+
+def _fetched(wire: Mapping[str, Any]) -> FetchedEvent:
+    amends = wire["amends"]
+    return FetchedEvent(
+        event=from_json(wire),
+        position=Position.parse(wire["position"]),
+        event_ts=wire["event_ts"],
+        amends=None if amends is None else Position.parse(amends),
+    )
+
+
+def _asked_for(query: EventQuery) -> str:
+    """The parameters of a query; one that is not given is left out."""
+    partition = None if query.partition is None else json.dumps(list(query.partition))
+    given = {
+        "table": query.table,
+        "cluster": query.cluster,
+        "partition": partition,
+        "since": query.since,
+        "until": query.until,
+        "after": query.after,
+        "limit": query.limit,
+    }
+    pairs = [(name, str(value)) for name, value in given.items() if value is not None]
+    return urlencode([*pairs, *(("tag", f"{name}={value}") for name, value in query.tags.items())])
+
+
+def _refusal(status: int, body: bytes) -> LakeChimeError:
+    """The error of an answer; what the server cannot do now may succeed later."""
+    try:
+        said = json.loads(body)["error"]
+    except (ValueError, KeyError, TypeError):
+        said = {"message": f"the server answers with status {status}"}
+    kind = ServerUnreachableError if status >= 500 else LakeChimeError
+    return kind(said["message"])
