@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, make_asgi_app
 
 from lakechime_dagster.api.metrics import StoreCollector
+from lakechime_dagster.api.tokens import EVERYTHING, Access, ForbiddenError, Scope, Tokens
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError
 from lakechime_dagster.lineage.ingest import MAX_BYTES, LineageIngest, parsed
 from lakechime_dagster.silver.metrics import Measures
@@ -25,7 +26,7 @@ from lakechime_dagster.silver.metrics import Measures
 MIN_TOKEN = 16  # characters, of which fewer could be guessed
 
 
-def check_address(host: str, token: str) -> None:
+def check_address(host: str, token: str, *, has_tokens: bool = False) -> None:
     """Refuse an address that others can reach without a token, or with one that can be guessed.
 
     Raises:
@@ -38,10 +39,10 @@ def check_address(host: str, token: str) -> None:
             f"LAKECHIME_API_TOKEN is no token; write at least {MIN_TOKEN} ASCII characters without "
             f"blanks"
         )
-    if not token and not is_loopback(host):
+    if not (token or has_tokens or is_loopback(host)):
         raise LakeChimeError(
-            f"{host} can be reached from other machines; set LAKECHIME_API_TOKEN to a secret, or "
-            f"serve at 127.0.0.1"
+            f"{host} can be reached from other machines; set LAKECHIME_API_TOKEN to a secret, "
+            f"make a token (`lakechime token create`), or serve at 127.0.0.1"
         )
 
 
@@ -86,7 +87,9 @@ def build_server(app: FastAPI) -> uvicorn.Server:
 
 
 JSON_TYPE = "application/json"
-METRICS = "/metrics"  # without a token: scrapers of Prometheus have none
+METRICS = "/metrics"
+OPEN = (METRICS, "/health")  # without a token: scrapers and load balancers have none
+READING = ("GET", "HEAD")
 WAY = "api"
 MAX_UNREAD = 100_000_000  # bytes of a body that is not wanted
 AsgiMessage = MutableMapping[str, Any]
@@ -105,6 +108,7 @@ class WrongTypeError(LakeChimeError):
 
 STATUS = {
     InvalidValueError: 400,
+    ForbiddenError: 403,
     NotFoundError: 404,
     TooLargeError: 413,
     WrongTypeError: 415,
@@ -117,41 +121,42 @@ class Served:
     """What an application answers from; `routers` are further routes, which the same token
     protects.
 
-    `hosts` are the names by which people reach it, beside this machine; without a token it answers
-    to no other.
+    It asks for a token where `token` is one, which lets its bearer do everything, or where `tokens`
+    has any. `hosts` are the names by which people reach it, beside this machine; without a token it
+    answers to no other.
     """
 
     ingest: LineageIngest
     measures: Callable[[], Measures] | None = None
     token: str = field(default="", repr=False)
+    tokens: Tokens | None = None
     routers: tuple[APIRouter, ...] = ()
     hosts: Collection[str] = ()
+    is_ready: Callable[[], object] = lambda: None
+
+    def asks_for_token(self) -> bool:
+        """Whether a request must bring one."""
+        return bool(self.token) or (self.tokens is not None and self.tokens.any_valid())
 
     def is_ours(self, request: Request) -> bool:
         """Whether a request without a token names this machine or one of `hosts`: another site can
         lead a name of its own here.
         """
         name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-        return (
-            bool(self.token)
-            or request.url.path.startswith(METRICS)
-            or name in self.hosts
-            or is_loopback(name)
-        )
+        return name in self.hosts or is_loopback(name)
 
-    def lets_in(self, request: Request) -> bool:
-        """Whether a request needs no token or has it: as a bearer, or for reading also as the
-        password of a browser (HTTP Basic).
+    def access(self, request: Request) -> Access | None:
+        """What a request may do by its token, a bearer's, or for reading also the password of a
+        browser (HTTP Basic); None of one that is unknown.
         """
-        if not self.token or request.url.path.startswith(METRICS):
-            return True
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        is_reading = request.method in ("GET", "HEAD")
-        if scheme.lower() == "basic" and is_reading:
+        if scheme.lower() == "basic" and request.method in READING:
             given = _password(given)
         elif scheme.lower() != "bearer":
-            return False
-        return hmac.compare_digest(given.strip().encode(), self.token.encode())
+            return None
+        if self.token and hmac.compare_digest(given.strip().encode(), self.token.encode()):
+            return EVERYTHING
+        return self.tokens.access(given.strip()) if self.tokens is not None else None
 
 
 class ReadsToTheEnd:
@@ -187,27 +192,38 @@ class ReadsToTheEnd:
 
 
 def build_app(served: Served) -> FastAPI:
-    """The application; with a token every route but `/metrics` asks for it.
+    """The application; with a token every route but those of `OPEN` asks for it.
 
-    Its own errors are JSON: `{"error": {"type", "message", …}}`, 400 for what cannot be read, 401,
-    403, 415, and those of `STATUS`.
+    Its own errors are JSON: `{"error": {"type", "message", …}}`, 401 without a token that is known,
+    and those of `STATUS`.
     """
     app = FastAPI(title="lakechime", docs_url=None, redoc_url=None)
 
     @app.middleware("http")
     async def asks_for_the_token(request: Request, go_on: Next) -> Response:
-        if not served.is_ours(request):
+        request.state.access = EVERYTHING
+        if request.url.path.startswith(OPEN):
+            return await go_on(request)
+        if not await run_in_threadpool(served.asks_for_token):
+            if served.is_ours(request):
+                return await go_on(request)
             return _refused(
                 403, "Forbidden", "this host name is not configured: set LAKECHIME_LINEAGE_URL"
             )
-        if served.lets_in(request):
+        access = await run_in_threadpool(served.access, request)
+        if access is not None:
+            request.state.access = access
+            try:
+                access.check(_scope(request))
+            except ForbiddenError as error:
+                return _refused(403, "Forbidden", str(error))
             return await go_on(request)
         scheme = 'Basic realm="lakechime"' if request.method == "GET" else "Bearer"
         answer = _refused(
             401,
             "Unauthorized",
-            "send the token of LAKECHIME_API_TOKEN: Authorization: Bearer, or as a browser's "
-            "password",
+            "send a token (LAKECHIME_API_TOKEN, or one of `lakechime token create`): Authorization: "
+            "Bearer, or as a browser's password",
         )
         answer.headers["WWW-Authenticate"] = scheme
         return answer
@@ -229,6 +245,12 @@ def build_app(served: Served) -> FastAPI:
             },
             "outside": taken.outside,
         }
+
+    @app.get("/health", tags=["server"])
+    def health() -> dict[str, str]:
+        """Whether the server answers and reaches its store: 503 where it does not."""
+        served.is_ready()
+        return {"status": "ok"}
 
     for router in served.routers:
         app.include_router(router)
@@ -272,6 +294,13 @@ async def _refusal(status: int, _: Request, error: Exception) -> Response:
         else {}
     )
     return _refused(status, type(error).__name__, str(error), **facts)
+
+
+def _scope(request: Request) -> Scope:
+    """The scope that a request needs."""
+    if request.method in READING:
+        return Scope.READ
+    return Scope.OPERATE if request.url.path.startswith("/triggers/") else Scope.REGISTER
 
 
 async def _wrong_parameter(_: Request, error: Exception) -> Response:

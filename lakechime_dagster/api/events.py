@@ -103,6 +103,8 @@ def event_routes(store: DCEStore, cluster: str) -> APIRouter:
         sent = await json_of(request)
         several = sent if isinstance(sent, list) else [sent]
         events = [_event(one, cluster, at) for at, one in enumerate(several, 1)]
+        for event in events:
+            request.state.access.check_table(event.table)
         done = await run_in_threadpool(store.register, events)
         return {
             "registered": [to_json(one) for one in done.registered],

@@ -31,6 +31,7 @@ from lakechime_dagster.cli import (
     status,
     store,
     table,
+    token,
     trigger,
 )
 from lakechime_dagster.cli.common import error_document, note, one_line, print_json
@@ -56,6 +57,7 @@ for noun in (
     notification,
     personal,
     store,
+    token,
 ):
     app.add_typer(noun.app)
 app.command("dev")(dev.dev)

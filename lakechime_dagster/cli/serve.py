@@ -12,10 +12,7 @@ from lakechime_dagster.settings import Settings
 
 def serve(
     host: Annotated[
-        str,
-        typer.Option(
-            help="The address to serve at; one that others reach needs LAKECHIME_API_TOKEN."
-        ),
+        str, typer.Option(help="The address to serve at; one that others reach needs a token.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port to serve at.")] = 9465,
 ) -> None:
@@ -26,6 +23,7 @@ def serve(
         from lakechime_dagster.api.app import Served, bound, build_app, build_server, check_address
         from lakechime_dagster.api.events import event_routes
         from lakechime_dagster.api.lineage_page import lineage_page
+        from lakechime_dagster.api.tokens import Tokens
     from lakechime_dagster.lineage.ingest import lineage_ingest
     from lakechime_dagster.lineage.service import AskedLineage
     from lakechime_dagster.silver.metrics import measures
@@ -33,7 +31,8 @@ def serve(
 
     platform = open_platform()
     token = platform.settings.api_token
-    check_address(host, token)
+    tokens = Tokens(platform.store.engine)
+    check_address(host, token, has_tokens=tokens.any_valid())
     types = event_types(platform)
     lake = lake_or_empty(platform.settings)
     page = lineage_page(lambda: AskedLineage(platform, lake))
@@ -41,12 +40,14 @@ def serve(
         ingest=lineage_ingest(platform, lake),
         measures=lambda: measures(types),
         token=token,
+        tokens=tokens,
+        is_ready=platform.store.head,
         routers=(page, event_routes(platform.store, platform.settings.cluster)),
         hosts=_hosts(platform.settings),
     )
     app = build_app(served)
     with bound(host, port) as address:
-        who = "with a token" if token else "from this machine alone"
+        who = "with a token" if served.asks_for_token() else "from this machine alone"
         note(f"lakechime| lineage is shown and taken at http://{host}:{port}/lineage, {who}")
         build_server(app).run(sockets=[address])
 

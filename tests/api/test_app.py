@@ -15,6 +15,7 @@ from fastapi import APIRouter
 from sqlalchemy import Engine
 
 from lakechime_dagster.api.app import Served, bound, build_app, build_server, check_address
+from lakechime_dagster.api.tokens import Tokens
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage.ingest import LineageIngest
 from lakechime_dagster.lineage.recording import SqlIngest
@@ -89,14 +90,24 @@ class Client:
 
 @contextmanager
 def serving(
-    engine: Engine, token: str = "", routers: tuple[APIRouter, ...] = (ROUTER,)
+    engine: Engine,
+    token: str = "",
+    routers: tuple[APIRouter, ...] = (ROUTER,),
+    tokens: Tokens | None = None,
 ) -> Iterator[Client]:
     schema = SqlSchema(TABLES, NAMES)
     ingest = LineageIngest(SqlIngest(engine), lambda: schema, lambda: 5_000)
     empty = Measures(types=(), groups=(), consumers={}, ticked_ts=None, now=0, lags=())
     server = build_server(
         build_app(
-            Served(ingest=ingest, measures=lambda: empty, token=token, routers=routers, hosts=HOSTS)
+            Served(
+                ingest=ingest,
+                measures=lambda: empty,
+                token=token,
+                tokens=tokens,
+                routers=routers,
+                hosts=HOSTS,
+            )
         )
     )
     with bound("127.0.0.1", 0) as address:

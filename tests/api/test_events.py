@@ -75,7 +75,9 @@ def test_a_marker_whose_answer_was_lost_is_there_once(
         return answer
 
     monkeypatch.setattr(urllib.request, "urlopen", losing)
-    marker = DataChangeEvent(table=ORDERS, partition=("2026-01-31",), tags=Tags({"complete": "true"}))
+    marker = DataChangeEvent(
+        table=ORDERS, partition=("2026-01-31",), tags=Tags({"complete": "true"})
+    )
     assert len(client.register([marker]).duplicates) == 1
     assert len(DCEStore(sqlite_engine).fetch(EventQuery(table=ORDERS))) == 1
 
@@ -172,7 +174,7 @@ def test_without_the_token_nothing_is_given_and_without_a_server_the_client_says
     with serving(sqlite_engine, TOKEN, routers=(routes,)) as served:
         url = f"http://127.0.0.1:{served.port}"
         assert Client(url, TOKEN).register([change(1)]).registered
-        with pytest.raises(LakeChimeError, match="send the token"):
+        with pytest.raises(LakeChimeError, match="send a token"):
             next(Client(url, "wrong" * 5).fetch(EventQuery()))
     with pytest.raises(ServerUnreachableError, match="does not answer"):
         Client(url, attempts=1).register([change(2)])

@@ -6,6 +6,7 @@ be kept. The first migration after that release freezes them here, as `op.create
 
 from alembic import op
 
+from lakechime_dagster.api import tokens as api
 from lakechime_dagster.dce.schema import metadata
 from lakechime_dagster.governance import store as governance
 from lakechime_dagster.lineage import schema as lineage
@@ -15,7 +16,7 @@ from lakechime_dagster.triggers import schema as triggers
 revision = "0001"
 down_revision = None
 
-SCHEMAS = (triggers, silver, lineage, governance)
+SCHEMAS = (triggers, silver, lineage, governance, api)
 """Modules that add their tables to the metadata when they are imported."""
 
 

@@ -1,0 +1,173 @@
+"""Tokens of the HTTP server, and what each lets a program do. The store keeps hashes only."""
+
+import hashlib
+import secrets
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import sqlalchemy as sa
+from sqlalchemy import Engine
+
+from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.dce.engine import now_ms, reading, writing
+from lakechime_dagster.dce.partitions import checked_text
+from lakechime_dagster.dce.schema import DOCUMENT, metadata
+from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError
+from lakechime_dagster.triggers.interventions import By
+
+token_table = sa.Table(
+    "lc_api_token",
+    metadata,
+    sa.Column("name", sa.String(128), primary_key=True),
+    sa.Column("hash", sa.String(64), nullable=False, unique=True),
+    sa.Column("scopes", DOCUMENT, nullable=False),
+    sa.Column("tables", DOCUMENT, nullable=False),
+    sa.Column("created_ts", sa.BigInteger, nullable=False),
+    sa.Column("created_by", sa.String(128), nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("revoked_ts", sa.BigInteger),
+    sa.Column("revoked_by", sa.String(128)),
+)
+
+
+class Scope(StrEnum):
+    """What a token lets a program do: register events and lineage, read, or operate triggers."""
+
+    REGISTER = "register"
+    READ = "read"
+    OPERATE = "operate"
+
+
+class ForbiddenError(LakeChimeError):
+    """A token does not let its program do this."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a request may do, and of which tables it may register events."""
+
+    name: str
+    scopes: frozenset[Scope]
+    tables: tuple[str, ...] = ("*",)
+
+    def check(self, scope: Scope) -> None:
+        """Refuse what needs a scope that the token does not have."""
+        if scope not in self.scopes:
+            raise ForbiddenError(
+                f"token {self.name} may not {scope}; use one with this scope (`lakechime token "
+                f"create --scope {scope}`)"
+            )
+
+    def check_table(self, table: str) -> None:
+        """Refuse an event of a table that fits none of the token's patterns."""
+        if not any(fnmatchcase(table, pattern) for pattern in self.tables):
+            raise ForbiddenError(
+                f"token {self.name} may register events of {', '.join(self.tables)}, not of {table}"
+            )
+
+
+EVERYTHING = Access("LAKECHIME_API_TOKEN", frozenset(Scope))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Token:
+    """A token as it is listed: never its secret."""
+
+    name: str
+    scopes: tuple[str, ...]
+    tables: tuple[str, ...]
+    created_ts: int
+    created_by: str
+    reason: str
+    revoked_ts: int | None
+    revoked_by: str | None
+
+
+class Tokens:
+    """The tokens of a store."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def create(self, name: str, scopes: Collection[Scope], tables: Sequence[str], by: By) -> str:
+        """Make a token and return its secret, which nobody can be shown again.
+
+        Raises:
+            InvalidValueError: a token of that name exists, or existed.
+        """
+        checked_text("name", name, limit=128)
+        for pattern in tables:
+            checked_text("table", pattern)
+        secret = secrets.token_urlsafe(32)
+        with writing(self._engine) as connection:
+            known = connection.execute(
+                sa.select(token_table.c.name).where(token_table.c.name == name)
+            ).first()
+            if known is not None:
+                raise InvalidValueError("name", name, "is taken; choose another")
+            connection.execute(
+                sa.insert(token_table).values(
+                    name=name,
+                    hash=_hashed(secret),
+                    scopes=sorted(scopes),
+                    tables=list(tables),
+                    created_ts=now_ms(connection),
+                    created_by=by.who,
+                    reason=by.reason,
+                )
+            )
+        return secret
+
+    def revoke(self, name: str, by: By, *, dry_run: bool = False) -> None:
+        """Let a token do nothing any more; one that is revoked stays so.
+
+        Raises:
+            NotFoundError: there is none of that name.
+        """
+        with writing(self._engine) as connection:
+            known = connection.execute(
+                sa.select(token_table.c.name).where(token_table.c.name == name)
+            ).first()
+            if known is None:
+                raise NotFoundError(
+                    f"there is no token {name!r}; `lakechime token show` lists them"
+                )
+            if not dry_run:
+                connection.execute(
+                    sa.update(token_table)
+                    .where(token_table.c.name == name, token_table.c.revoked_ts.is_(None))
+                    .values(revoked_ts=now_ms(connection), revoked_by=by.who)
+                )
+
+    def all(self) -> list[Token]:
+        """Every token by its name, the revoked ones too."""
+        columns = [column for column in token_table.c if column.name != "hash"]
+        with reading(self._engine) as connection:
+            rows = connection.execute(sa.select(*columns).order_by(token_table.c.name)).mappings()
+            return [
+                Token(**{**row, "scopes": tuple(row["scopes"]), "tables": tuple(row["tables"])})
+                for row in rows
+            ]
+
+    def any_valid(self) -> bool:
+        """Whether a token exists that is not revoked."""
+        query = sa.select(token_table.c.name).where(token_table.c.revoked_ts.is_(None)).limit(1)
+        with reading(self._engine) as connection:
+            return connection.execute(query).first() is not None
+
+    def access(self, secret: str) -> Access | None:
+        """What a secret lets its bearer do; None of one that is unknown or revoked."""
+        query = sa.select(token_table.c.name, token_table.c.scopes, token_table.c.tables).where(
+            token_table.c.hash == _hashed(secret), token_table.c.revoked_ts.is_(None)
+        )
+        with reading(self._engine) as connection:
+            row = connection.execute(query).first()
+        if row is None:
+            return None
+        return Access(row.name, frozenset(map(Scope, row.scopes)), tuple(row.tables))
+
+
+def _hashed(secret: str) -> str:
+    """The secret has 256 random bits, so that no slow hash is needed."""
+    return hashlib.sha256(secret.encode()).hexdigest()
