@@ -24,9 +24,8 @@ from pydantic_settings import BaseSettings
 
 import lakechime_dagster
 from lakechime_dagster.api.events import event_routes
+from lakechime_dagster.api.triggers import trigger_routes
 from lakechime_dagster.cli.main import app
-from lakechime_dagster.dce.engine import memory_engine
-from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.settings import Settings, SparkSettings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -104,9 +103,11 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 
 def openapi() -> str:
-    """The OpenAPI document of the routes of events."""
+    """The OpenAPI document of the routes of events and triggers."""
     app = FastAPI(title="lakechime", version="1")
-    app.include_router(event_routes(DCEStore(memory_engine()), ""))
+    nothing: Any = None  # is asked by requests only
+    app.include_router(event_routes(nothing, ""))
+    app.include_router(trigger_routes(nothing, dict))
     return json.dumps(app.openapi(), indent=1) + "\n"
 
 

@@ -88,6 +88,17 @@ def declared_subscriptions(
     return subscriptions | {subscription.name: subscription for subscription in logs}
 
 
+def declared_or_none(module: str | None = None) -> dict[str, "Subscription"]:
+    """The declared subscriptions; a code location that cannot be loaded must not hide what is
+    recorded.
+    """
+    try:
+        return declared_subscriptions(module)
+    except LakeChimeError as error:
+        note(f"warning: {one_line(str(error))}; showing what is recorded")
+        return {}
+
+
 def _subscriptions_of_definitions(module: str) -> "dict[str, Subscription]":
     """The subscriptions that a project's definitions declare."""
     from lakechime_dagster.runtime.resource import declared_subscriptions as declared

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from lakechime_dagster.cli.common import lake_or_empty, note, open_platform
+from lakechime_dagster.cli.common import declared_or_none, lake_or_empty, note, open_platform
 from lakechime_dagster.errors import needs
 from lakechime_dagster.settings import Settings
 
@@ -16,14 +16,16 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port to serve at.")] = 9465,
 ) -> None:
-    """Serve /events (register, fetch, follow), the lineage page, POST /lineage for SQL documents
-    and OpenLineage run events, and /metrics for Prometheus, until Ctrl-C.
+    """Serve /events (register, fetch, follow), /triggers (explain, pause, resume), the lineage
+    page, POST /lineage for SQL documents and OpenLineage run events, and /metrics for Prometheus,
+    until Ctrl-C.
     """
     with needs("`lakechime serve`", extra="api"):
         from lakechime_dagster.api.app import Served, bound, build_app, build_server, check_address
         from lakechime_dagster.api.events import event_routes
         from lakechime_dagster.api.lineage_page import lineage_page
         from lakechime_dagster.api.tokens import Tokens
+        from lakechime_dagster.api.triggers import trigger_routes
     from lakechime_dagster.lineage.ingest import lineage_ingest
     from lakechime_dagster.lineage.service import AskedLineage
     from lakechime_dagster.silver.metrics import measures
@@ -35,6 +37,7 @@ def serve(
     check_address(host, token, has_tokens=tokens.any_valid())
     types = event_types(platform)
     lake = lake_or_empty(platform.settings)
+    subscriptions = declared_or_none()
     page = lineage_page(lambda: AskedLineage(platform, lake))
     served = Served(
         ingest=lineage_ingest(platform, lake),
@@ -42,7 +45,11 @@ def serve(
         token=token,
         tokens=tokens,
         is_ready=platform.store.head,
-        routers=(page, event_routes(platform.store, platform.settings.cluster)),
+        routers=(
+            page,
+            event_routes(platform.store, platform.settings.cluster),
+            trigger_routes(platform, lambda: subscriptions),
+        ),
         hosts=_hosts(platform.settings),
     )
     app = build_app(served)

@@ -15,9 +15,9 @@ from lakechime_dagster.cli.common import (
     answer,
     count,
     declared_lake,
+    declared_or_none,
     declared_subscriptions,
     group_problem,
-    note,
     one_line,
     open_platform,
     print_documents,
@@ -25,7 +25,6 @@ from lakechime_dagster.cli.common import (
     print_json,
     print_list,
     print_table,
-    record,
     say,
     subscription_declared,
     subscription_known,
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from lakechime_dagster.triggers.consumers import Checkpoint
     from lakechime_dagster.triggers.decision import Decision
     from lakechime_dagster.triggers.interventions import By, CheckpointAt
-    from lakechime_dagster.triggers.progress import SubscriptionOverview
     from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
     from lakechime_dagster.triggers.subscription import Subscription
     from lakechime_dagster.triggers.triggers import StartFrom
@@ -53,7 +51,6 @@ app = typer.Typer(
 Name = Annotated[
     str, typer.Argument(help="The trigger's name, as `lakechime trigger show` lists it.")
 ]
-NOT_ACTIVE = {"waiting": None, "open": 0, "consumers": 0, "blocked": 0}
 # consumers as they were, each with its new checkpoint
 Moved = Sequence[tuple["ConsumerRow", "Checkpoint"]]
 
@@ -73,6 +70,11 @@ def show(
     """List the triggers, or show one: whether it fires and why, on which events that rests, its
     consumers, and what people did to it.
     """
+    from lakechime_dagster.runtime.explain import (
+        consumer_document,
+        trigger_document,
+        trigger_summary,
+    )
     from lakechime_dagster.triggers.interventions import Interventions
     from lakechime_dagster.triggers.progress import overview
 
@@ -80,11 +82,11 @@ def show(
         raise common.wrong("--at", "name the trigger")
     at_ms = common.optional_milliseconds("--at", at)
     platform = open_platform()
-    subscriptions = _declared_or_none(module)
+    subscriptions = declared_or_none(module)
     seen = {one.row.name: one for one in overview(platform.ledger)}
     if name is None:
         triggers = [
-            _summary(each, subscriptions.get(each), seen.get(each))
+            trigger_summary(each, subscriptions.get(each), seen.get(each))
             for each in sorted({*subscriptions, *seen})
         ]
         facts = "name state waiting open blocked consumers condition"
@@ -96,7 +98,7 @@ def show(
     problem = group_problem(name, module)
     if not subscription and not known and not problem:
         subscription_declared(name, module)
-    document = _summary(name, subscription, known) | _details(subscription, known)
+    document = trigger_document(name, subscription, known)
     consumers = [*platform.ledger.consumers(known.row).values()] if known else []
     history = Interventions(platform.ledger).history(known.row) if known else []
     decision = _decision(platform, name, subscription, problem, at_ms)
@@ -111,7 +113,7 @@ def show(
             {
                 "trigger": document,
                 **verdict,
-                "consumers": [_consumer(one) for one in consumers],
+                "consumers": [consumer_document(one) for one in consumers],
                 "interventions": history,
             }
         )
@@ -229,7 +231,7 @@ def resume(
     checkpoint_at = None
     moved: Moved = []
     ends = {}
-    if subscription := _declared_or_none(module).get(name):
+    if subscription := declared_or_none(module).get(name):
         ends = ends_of_blocked(platform, subscription, row)
         if checkpoint_at := checkpoint_kept(platform, subscription, row):
             moved = interventions.seek(row, None, by, checkpoint_at, dry_run=True)
@@ -417,60 +419,6 @@ def _first_consumer(
     )
     with reading(platform.ledger.engine) as connection:
         return [(consumer, checkpoint_at(connection, consumer))]
-
-
-def _declared_or_none(module: str | None) -> dict[str, "Subscription"]:
-    """The declared subscriptions; a code location that cannot be loaded must not hide what is
-    recorded.
-    """
-    try:
-        return declared_subscriptions(module)
-    except LakeChimeError as error:
-        note(f"warning: {one_line(str(error))}; showing what is recorded")
-        return {}
-
-
-def _summary(
-    name: str, subscription: "Subscription | None", seen: "SubscriptionOverview | None"
-) -> dict[str, Any]:
-    row = seen.row if seen else None
-    state = (
-        "not active yet"
-        if row is None
-        else "paused"
-        if row.paused_ts is not None
-        else "active"
-        if subscription
-        else "not declared here"
-    )
-    counts = record(seen, "waiting open consumers blocked") if seen else NOT_ACTIVE
-    return {
-        "name": name,
-        "state": state,
-        "declared": subscription is not None,
-        "condition": subscription.condition if subscription else row.description if row else "",
-        **counts,
-        "paused_reason": row and row.paused_reason,
-    }
-
-
-def _details(
-    subscription: "Subscription | None", seen: "SubscriptionOverview | None"
-) -> dict[str, Any]:
-    row = seen.row if seen else None
-    known = subscription or row
-    return {
-        "tables": subscription.pinned if subscription else row.tables if row else (),
-        "target": known and known.target,
-        "job": known and known.job,
-        "assets": known.asset_keys if known else (),
-        "activated_ts": row and row.activated_ts,
-    }
-
-
-def _consumer(consumer: "ConsumerRow") -> dict[str, Any]:
-    facts = record(consumer, "key state completed fired", checkpoint=consumer.checkpoint.to_json())
-    return facts | {"reason": consumer.state_reason}
 
 
 def _snapshots(consumer: "ConsumerRow") -> str:

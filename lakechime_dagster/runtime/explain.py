@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.events import Position, RegisteredEvent
@@ -11,7 +12,8 @@ from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.sources import ask
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import Decision
-from lakechime_dagster.triggers.registry import SubscriptionRow, declared
+from lakechime_dagster.triggers.progress import SubscriptionOverview
+from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow, declared
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionKey, PartitionTrigger
@@ -130,3 +132,54 @@ def _of_keys(
 
 def _partition(atom: Atom) -> tuple[object, ...]:
     return tuple(json.loads(atom.canonical))
+
+
+def trigger_summary(
+    name: str, subscription: Subscription | None, known: SubscriptionOverview | None
+) -> dict[str, Any]:
+    """A trigger in a list, as JSON: one that is declared, recorded, or both."""
+    row = known.row if known else None
+    if row is None:
+        state = "not active yet"
+    elif row.paused_ts is not None:
+        state = "paused"
+    else:
+        state = "active" if subscription else "not declared here"
+    return {
+        "name": name,
+        "state": state,
+        "declared": subscription is not None,
+        "condition": subscription.condition if subscription else row.description if row else "",
+        "waiting": known.waiting if known else None,
+        "open": known.open if known else 0,
+        "consumers": known.consumers if known else 0,
+        "blocked": known.blocked if known else 0,
+        "paused_reason": row and row.paused_reason,
+    }
+
+
+def trigger_document(
+    name: str, subscription: Subscription | None, known: SubscriptionOverview | None
+) -> dict[str, Any]:
+    """A trigger with what it reads and launches, as JSON."""
+    row = known.row if known else None
+    found = subscription or row
+    return trigger_summary(name, subscription, known) | {
+        "tables": subscription.pinned if subscription else row.tables if row else (),
+        "target": found and found.target,
+        "job": found and found.job,
+        "assets": found.asset_keys if found else (),
+        "activated_ts": row and row.activated_ts,
+    }
+
+
+def consumer_document(consumer: ConsumerRow) -> dict[str, Any]:
+    """A consumer of a trigger, as JSON."""
+    return {
+        "key": consumer.key,
+        "state": consumer.state,
+        "completed": consumer.completed,
+        "fired": consumer.fired,
+        "checkpoint": consumer.checkpoint.to_json(),
+        "reason": consumer.state_reason,
+    }
