@@ -130,6 +130,7 @@ EXTRA_OF = {
     "duckdb": "demo",
     "email_validator": "personal",
     "fastapi": "api",
+    "hive_metastore": "hive",
     "numpy": "lineage",
     "orjson": "delta",
     "phonenumbers": "personal",
@@ -142,6 +143,7 @@ EXTRA_OF = {
     "pyspark": "spark",
     "sqlglot": "lineage",
     "stdnum": "personal",
+    "thrift": "hive",
     "uvicorn": "api",
 }
 """By top-level module the smallest extra that brings it."""

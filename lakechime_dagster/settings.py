@@ -31,6 +31,7 @@ REMEDIES = {  # where a rule's own words do not say what to write
     "cores": "write a whole number from 1 on",
     "deployment": 'use letters, digits, ".", "_", "-", at most 64',
     "lineage_stale_days": "write a whole number from 1 on",
+    "metastore": "is not the URL of a Hive metastore; write thrift://host:9083",
     "iceberg_catalog": 'is not a JSON object of texts; write {"type": "rest", "uri": "https://…"}',
     "idle_minutes": "write a whole number from 1 on",
     "memory": "write such as 2g or 1500m",
@@ -133,6 +134,12 @@ class Settings(BaseSettings):
         description="Catalog of the Iceberg tables, as JSON with pyiceberg's properties: "
         '`{"type": "rest", "uri": "https://catalog:8181"}`. '
         "Default: a SQL catalog in the home folder, `iceberg.sqlite`.",
+    )
+    metastore: str = Field(
+        default="",
+        pattern=r"^(thrift://[^\s,@]+)?$",
+        description="Hive metastore of the Hive tables: `thrift://host:9083`. Default: none, so "
+        "that the changes of Hive tables are not captured.",
     )
     deployment: str = Field(
         default="local",

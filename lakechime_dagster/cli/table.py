@@ -118,7 +118,7 @@ def reconcile(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Register the commits of Delta and Iceberg tables that are in their logs and not in the store.
+    """Register the changes of Delta, Iceberg and Hive tables that are not in the store.
 
     A table that cannot be read does not stop the others; the exit code is 1 then.
     """
@@ -127,7 +127,8 @@ def reconcile(
     platform = open_platform(dry_run=dry_run)
     results: list[dict[str, Any]] = []
     problems: list[dict[str, str]] = []
-    for log, levels in _logs(platform, names or []):
+    logs = _logs(platform, names or [])
+    for log, levels in logs:
         try:
             results.append(_reconciled(platform, log, levels, dry_run))
         except LakeChimeError as error:
@@ -141,7 +142,8 @@ def reconcile(
         f"{one['captured_up_to']}"
         for one in results
     ]
-    nothing = [] if results or problems else ["none of the declared tables exists yet"]
+    is_absent = logs and not (results or problems)
+    nothing = ["none of the declared tables exists yet"] if is_absent else []
     answer(as_json, {"tables": results, "dry_run": dry_run, "problems": problems}, *lines, *nothing)
     for problem in () if as_json else problems:
         note(f"error: {problem['problem']}")
@@ -291,13 +293,16 @@ def _logs(platform: "Platform", names: list[str]) -> "list[tuple[ChangeLog, Part
     found = [(name, declared.get(name)) for name in names or declared]
     logs = [
         (
-            platform.change_log(name, table.format, table.location, table.levels)
+            platform.change_log(name, table.format, table.location, table.levels, lists_all=True)
             if table is not None
             else platform.log(name),
             table.levels if table is not None else PartitionLevels(),
         )
         for name, table in found
     ]
+    for (name, _), (log, _) in zip(found, logs, strict=True):
+        if log is None:
+            note(f"{name}: changes of Hive tables are captured when LAKECHIME_METASTORE is set")
     return [(log, levels) for log, levels in logs if log is not None]
 
 

@@ -27,6 +27,8 @@ class Seen:
 
     `began_at` is the table uid and the snapshot that the store knew when the capture began, which
     must still hold when it is registered; None says the same whatever the store knows by then.
+    `listing` is for a format that is captured by listing files: of each partition whose files
+    changed what they are remembered by, None of one that is gone.
     """
 
     table: str
@@ -34,6 +36,7 @@ class Seen:
     snapshot_id: SnapshotId
     cluster: str = ""
     began_at: tuple[TableUid | None, SnapshotId | None] | None = field(default=None, compare=False)
+    listing: Mapping[str, str | None] = field(default_factory=dict, compare=False, repr=False)
 
     def check_current(self, table_uid: TableUid | None, seen: SnapshotId | None) -> None:
         """Refuse what was overtaken: by another capture, it would put the table back; by a first

@@ -17,8 +17,10 @@ from sqlalchemy import (
     and_,
     case,
     cast,
+    delete,
     exists,
     func,
+    insert,
     literal,
     not_,
     or_,
@@ -30,7 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.contract import EventQuery, Seen
 from lakechime_dagster.dce.engine import (
     PARAMETERS,
     IsAfter,
@@ -60,7 +62,7 @@ from lakechime_dagster.dce.partitions import (
     canonical_partition,
     checked_partition,
 )
-from lakechime_dagster.dce.schema import HISTORY, dce_event, dce_table
+from lakechime_dagster.dce.schema import HISTORY, dce_event, dce_listing, dce_table
 
 FORMAT_CODES = {TableFormat.HIVE: 1, TableFormat.ICEBERG: 2, TableFormat.DELTA: 3}
 OPERATION_CODES = {OperationType.APPEND: 1, OperationType.DELETE: 2, OperationType.UPDATE: 3}
@@ -243,11 +245,33 @@ def changed_table(connection: Connection, table_id: int, **values: Any) -> Table
     return _table_row(connection.execute(changing).one())
 
 
-def captured(connection: Connection, table_id: int, snapshot_id: SnapshotId) -> None:
+def captured(connection: Connection, table_id: int, mark: Seen) -> None:
     """Every commit of the table up to this snapshot is registered; who registers need not know."""
     connection.execute(
-        update(dce_table).where(dce_table.c.table_id == table_id).values(seen=snapshot_id)
+        update(dce_table).where(dce_table.c.table_id == table_id).values(seen=mark.snapshot_id)
     )
+    c = dce_listing.c
+    for keys in slices(sorted(mark.listing), CHUNK):
+        connection.execute(
+            delete(dce_listing).where(c.table_id == table_id, c.partition_key.in_(keys))
+        )
+    rows = [
+        {"table_id": table_id, "partition_key": key, "files": files}
+        for key, files in mark.listing.items()
+        if files is not None
+    ]
+    if rows:
+        connection.execute(insert(dce_listing), rows)
+
+
+def listing_of(connection: Connection, key: TableKey) -> dict[str, str]:
+    """What the files of each partition of a table are remembered by."""
+    listed = (
+        select(dce_listing.c.partition_key, dce_listing.c.files)
+        .join(dce_table, dce_table.c.table_id == dce_listing.c.table_id)
+        .where(dce_table.c.cluster == key[0], dce_table.c.name == key[1])
+    )
+    return {row.partition_key: row.files for row in connection.execute(listed)}
 
 
 def _columns() -> Select[Any]:

@@ -418,7 +418,7 @@ def _raise_uids(
             connection, tables[key].table_id, table_uid=newest.get(key, current.get(key))
         )
     for key, mark in {(mark.cluster, mark.table): mark for mark in seen}.items():
-        captured(connection, tables[key].table_id, mark.snapshot_id)
+        captured(connection, tables[key].table_id, mark)
 
 
 def _resolved(event: DataChangeEvent, table: TableRow) -> _Incoming:

@@ -47,6 +47,15 @@ dce_table = Table(
     sqlite_autoincrement=True,
 )
 
+# What the files of the partitions of a Hive table were when its changes were captured last.
+dce_listing = Table(
+    "dce_listing",
+    metadata,
+    Column("table_id", BIG, primary_key=True, autoincrement=False),
+    Column("partition_key", String(1024), primary_key=True),  # its values as JSON, as Hive has them
+    Column("files", String(64), nullable=False),  # how many there are, and a digest
+)
+
 # Events in commit order: (tx_id, seq). Rows are added and compacted, never changed, but for the
 # partition keys of a
 # table whose levels are declared later and the keys of one whose uid becomes known.

@@ -47,6 +47,7 @@ from lakechime_dagster.dce.queries import (
     is_through,
     is_visible,
     known_tables,
+    listing_of,
     locked_tables,
     locked_whole,
     matching,
@@ -184,6 +185,13 @@ class DCEStore:
         with reading(self.engine) as connection:
             records = _records(connection, name, cluster)
         return records[0] if records else None
+
+    def listing(self, table: str, cluster: str = "") -> dict[str, str]:
+        """What the files of each partition are remembered by, of a table that is captured by
+        listing files (`Seen.listing`).
+        """
+        with reading(self.engine) as connection:
+            return listing_of(connection, (cluster, table))
 
     def tables(self) -> list[TableRecord]:
         """All tables by cluster and name."""

@@ -1,6 +1,6 @@
 """What the log of a table is asked for its data change events, whatever the table's format.
 
-A format has a module whose log implements `ChangeLog`: `delta`, `iceberg`.
+A format has a module whose log implements `ChangeLog`: `delta`, `iceberg`, `hive`.
 """
 
 import json

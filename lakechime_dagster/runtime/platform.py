@@ -5,7 +5,7 @@ settings.
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,26 +80,39 @@ class Platform:
         return DeltaLog(location, table, self.settings.cluster)
 
     def change_log(
-        self, table: str, table_format: TableFormat, declared: str | None, levels: PartitionLevels
+        self,
+        table: str,
+        table_format: TableFormat,
+        declared: str | None,
+        levels: PartitionLevels,
+        *,
+        lists_all: bool = False,
     ) -> "ChangeLog | None":
-        """The log from which the events of a table are captured; None where its format has none.
+        """The log from which the events of a table are captured; None of a Hive table where no
+        metastore is set.
 
         Args:
             table: Its name.
             table_format: Its format.
             declared: Its declared location.
             levels: Its declared partition levels.
+            lists_all: Whether all files of a Hive table are listed now.
         """
         if table_format is TableFormat.DELTA:
             return self.log(table, declared)
-        if table_format is not TableFormat.ICEBERG:
+        if table_format is TableFormat.HIVE and not self.settings.metastore:
             return None
-        with needs(f"the log of the Iceberg table {table}"):
-            from lakechime_dagster.formats.iceberg import IcebergLog
         cluster = self.settings.cluster
         known = None if levels else self.store.table(table, cluster)
         named = known.levels if known and (known.levels or known.seen) else levels or None
-        return IcebergLog(self.settings.iceberg_catalog, table, cluster, named)
+        if table_format is TableFormat.ICEBERG:
+            with needs(f"the log of the Iceberg table {table}"):
+                from lakechime_dagster.formats.iceberg import IcebergLog
+            return IcebergLog(self.settings.iceberg_catalog, table, cluster, named)
+        with needs(f"the changes of the Hive table {table}", extra="hive"):
+            from lakechime_dagster.formats.hive import HiveLog
+        listing = partial(self.store.listing, table, cluster)
+        return HiveLog(self.settings.metastore, table, cluster, named, listing, lists_all)
 
     def complete_if_committed(
         self, target: "DeltaLog | None", execution: Execution, beside: Beside | None = None

@@ -14,6 +14,11 @@ from tests.support.cli import Cli
 from tests.support.tables import rows, write
 
 DAY = dt.date(2013, 1, 1)
+HIVE_LAKE = """
+from lakechime_dagster import Lake, SourceTable, Storage
+
+lake = Lake("hive", [SourceTable("bronze.hive", storage=Storage(format="hive"))])
+"""
 
 
 @pytest.fixture
@@ -92,6 +97,21 @@ def test_a_table_out_of_reach_is_an_error_and_is_shown_all_the_same(lakechime: C
     shown = lakechime("table", "show", "bronze.flights", "--json")
     assert (shown.code, shown.json["table"]["version"]) == (0, None)
     assert shown.err.startswith(f"warning: bronze.flights: the Delta table at {location} cannot")
+
+
+def test_reconcile_names_the_setting_that_hive_tables_are_captured_by(
+    lakechime: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hive_lake.py").write_text(HIVE_LAKE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("LAKECHIME_LAKE", "hive_lake:lake")
+    answer = lakechime("table", "reconcile", "bronze.hive")
+    what = "bronze.hive: changes of Hive tables are captured when LAKECHIME_METASTORE is set\n"
+    assert (answer.code, answer.out, answer.err) == (0, "", what)
+    monkeypatch.setenv("LAKECHIME_METASTORE", "thrift://127.0.0.1:9")
+    answer = lakechime("table", "reconcile", "bronze.hive")
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err.startswith("error: bronze.hive: it cannot be read by the Hive metastore")
 
 
 def test_show_reports_no_secret_of_a_location(

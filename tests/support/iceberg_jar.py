@@ -17,30 +17,40 @@ IVY_FILE = Path(__file__).with_name("iceberg.xml")
 
 
 def ensure_iceberg_jar() -> Path:
-    """The jar, which is whole where it is there, because it is moved in when it is.
+    """Iceberg's jar.
 
     Raises:
         LakeChimeError: It cannot be fetched.
     """
-    (asked,) = ElementTree.parse(IVY_FILE).getroot().iter("dependency")
-    home = REPOSITORY / ".lakechime"
-    jar = home / "iceberg" / f"{asked.attrib['name']}-{asked.attrib['rev']}.jar"
+    return ensure_jar(IVY_FILE, "about 46 MB")
+
+
+def ensure_jar(ivy_file: Path, size: str) -> Path:
+    """The one jar that a file asks for, in a folder named as that; it is whole where it is there,
+    because it is moved in when it is.
+
+    Raises:
+        LakeChimeError: It cannot be fetched.
+    """
+    (asked,) = ElementTree.parse(ivy_file).getroot().iter("dependency")
+    home, name = REPOSITORY / ".lakechime", ivy_file.stem
+    jar = home / name / f"{asked.attrib['name']}-{asked.attrib['rev']}.jar"
     if jar.is_file():
         return jar
     jar.parent.mkdir(parents=True, exist_ok=True)
     with (
-        locked(home / "iceberg.lock"),
-        tempfile.TemporaryDirectory(prefix=".iceberg-", dir=home) as temporary,
+        locked(home / f"{name}.lock"),
+        tempfile.TemporaryDirectory(prefix=f".{name}-", dir=home) as temporary,
     ):
         if not jar.is_file():
-            print(f"Fetching Iceberg's jar into {jar.parent} (once, about 46 MB)", file=sys.stderr)  # noqa: T201
+            print(f"Fetching {jar.name} into {jar.parent} (once, {size})", file=sys.stderr)  # noqa: T201
             answer = retrieve(
-                IVY_FILE, Path(temporary) / "jars", find_java(), cache=Path(temporary) / "cache"
+                ivy_file, Path(temporary) / "jars", find_java(), cache=Path(temporary) / "cache"
             )
             fetched = Path(temporary) / "jars" / jar.name
             if answer.returncode or not fetched.is_file():
                 said = (answer.stdout + answer.stderr).strip()[-500:]
-                raise LakeChimeError(f"Iceberg's jar cannot be fetched; is there a network? {said}")
+                raise LakeChimeError(f"{jar.name} cannot be fetched; is there a network? {said}")
             fetched.rename(jar)
     return jar
 

@@ -44,7 +44,15 @@ LONG = (
     "shop",
 )
 # fixtures
-SERVERS = {"browser", "connect", "kafka", "logical_postgres", "mariadb", "postgres_server"}
+SERVERS = {
+    "browser",
+    "connect",
+    "kafka",
+    "logical_postgres",
+    "mariadb",
+    "metastore",
+    "postgres_server",
+}
 SAID = "said"
 
 

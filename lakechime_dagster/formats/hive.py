@@ -1,0 +1,434 @@
+"""A Hive table without Spark: changes of the files of its partitions as data change events.
+
+It has no snapshots. The metastore's notifications name partitions that may have changed, and not
+all of them: Spark's INSERT into an existing Parquet partition leaves none. So the files of all
+partitions are listed from time to time, and a partition has changed when its listing has.
+"""
+
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit
+
+from hive_metastore.ThriftHiveMetastore import Client
+from hive_metastore.ttypes import NoSuchObjectException, NotificationEventRequest
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport
+
+from lakechime_dagster.dce.contract import Seen
+from lakechime_dagster.dce.events import (
+    DataChangeEvent,
+    OperationType,
+    SnapshotId,
+    TableFormat,
+    TableUid,
+    Tags,
+    digest,
+)
+from lakechime_dagster.dce.partitions import (
+    LevelType,
+    PartitionLevels,
+    canonical_json,
+    checked_partition,
+)
+from lakechime_dagster.dce.snapshots import Verdict, next_generation, own_uid
+from lakechime_dagster.errors import (
+    InvalidValueError,
+    LakeChimeError,
+    TableAbsentError,
+    TableUnreadableError,
+)
+from lakechime_dagster.formats.changes import (
+    TAGS_KEY,
+    VERDICT_TAG,
+    Captured,
+    Partition,
+    baseline_tags,
+    operations_of,
+    producer_tags,
+    tags_of,
+)
+from lakechime_dagster.formats.delta_log import NULL_PARTITION
+from lakechime_dagster.formats.files import TableFolder, is_local
+
+WHOLE_LISTING_MS = 5 * 60_000  # all partitions are listed when they were not for so long
+MAX_NOTIFICATIONS = 5_000  # of all tables; after more of them all partitions are listed
+MAX_NAMED = 100  # partitions that are asked for one by one
+BATCH = 300  # partitions of one answer of the metastore
+TIMEOUT_MS = 60_000  # of each call
+LISTINGS = 16  # folders that are listed at the same time
+Struct = Any  # of the metastore's client, to which each field of it may be None
+_logger = logging.getLogger(__name__)
+logging.getLogger("thrift").setLevel(logging.CRITICAL)  # it logs the errors that it raises
+
+
+@dataclass(frozen=True)
+class HiveLog:
+    """The changes of one Hive table.
+
+    What it has `seen` is no snapshot: it names the last notification that was read and the moment
+    when all partitions were listed last.
+
+    Args:
+        metastore: The URL of the metastore, `thrift://host:9083`.
+        table: The name in the metastore, `database.table`, which its events carry.
+        cluster: The data platform that its events carry.
+        named: The levels by which events name partitions; the partition columns by default.
+        known: Reads the listing that was registered last (`Seen.listing`).
+        lists_all: Whether each poll lists all partitions.
+
+    Raises (every method):
+        TableAbsentError: the metastore has no such table.
+        TableUnreadableError: the metastore, or a folder of the table, is out of reach.
+    """
+
+    metastore: str
+    table: str
+    cluster: str = ""
+    named: PartitionLevels | None = None
+    known: Callable[[], Mapping[str, str]] = dict
+    lists_all: bool = False
+
+    @property
+    def uid(self) -> TableUid:
+        with self._client() as client:
+            return _uid(self._load(client))
+
+    @property
+    def shown_location(self) -> str:
+        """The metastore."""
+        return self.metastore
+
+    @property
+    def newest(self) -> SnapshotId:
+        """The newest notification of the metastore."""
+        with self._client() as client:
+            self._load(client)
+            return SnapshotId(str(_newest(client)))
+
+    def levels(self) -> PartitionLevels:
+        with self._client() as client:
+            return _Levels(self.table, self._load(client), self.named).levels
+
+    def changes_after(self, seen: Seen | None, pushed: Collection[SnapshotId] = ()) -> Captured:
+        """The events since the last poll, as `ChangeLog` has it.
+
+        Several writes to a partition between two polls are one event. EXPIRED, where notifications
+        were cleaned up unread, stands in the events of what the listings differ by.
+        """
+        with self._client() as client:
+            # before files are listed: a later change has a later notification
+            newest = _newest(client)
+            table = self._load(client)
+            levels, uid, mark = _Levels(self.table, table, self.named), _uid(table), _Mark(0, 0)
+            news = _News(verdict=None if seen is None else Verdict.RECREATED)
+            if seen is not None and own_uid(seen.table_uid) == uid:
+                mark = _Mark.parse(seen.snapshot_id)
+                news = _news(client, table, mark.notification, newest)
+                is_recreated = news.verdict is Verdict.RECREATED
+                uid = next_generation(seen.table_uid) if is_recreated else seen.table_uid
+            is_whole = news.partitions is None or self.lists_all or mark.is_old
+            polled = Seen(self.table, uid, mark.moved(newest, is_whole=is_whole), self.cluster)
+            if not is_whole and not news.partitions:
+                return Captured(events=(), seen=polled)
+            found = _listed(client, table, None if is_whole else news.partitions)
+        known = self.known()
+        if is_whole:
+            found = dict.fromkeys(known) | found
+        is_new = seen is None or seen.table_uid != uid
+        changes = _changes(levels, found, known, is_new=is_new)
+        if levels.levels and None in changes:
+            what = "%s: values of a partition fit no event; registered without a partition"
+            _logger.warning(what, self.table)
+            changes[None] = changes[None]._replace(operation=OperationType.UPDATE)
+        verdict = {VERDICT_TAG: news.verdict.value} if news.verdict else {}
+        extra = baseline_tags(Tags(), news.verdict) if is_new else verdict
+        events = tuple(
+            self._event(polled, partition, changes[partition], extra)
+            for partition in sorted(changes, key=canonical_json)
+        )
+        texts = {key: one and one.text for key, one in found.items()}
+        listing = {key: text for key, text in texts.items() if text != known.get(key)}
+        return Captured(events=events, seen=replace(polled, listing=listing))
+
+    def _event(
+        self, polled: Seen, partition: Partition, change: "_Change", extra: Mapping[str, str]
+    ) -> DataChangeEvent:
+        """An event with a key that no other poll gives, since none has the same mark."""
+        where = digest([polled.table_uid, partition]).hex()
+        return DataChangeEvent(
+            table=self.table,
+            cluster=self.cluster,
+            table_format=TableFormat.HIVE,
+            operation_type=change.operation,
+            partition=partition,
+            table_uid=polled.table_uid,
+            tags=change.tags.merged(extra),
+            event_key=f"hive/{polled.snapshot_id}/{where}",
+        )
+
+    def _load(self, client: Client) -> Struct:
+        database, _, name = self.table.rpartition(".")
+        try:
+            table: Struct = client.get_table(dbname=database or "default", tbl_name=name)
+        except NoSuchObjectException as error:
+            raise TableAbsentError(
+                f"{self.table}: the Hive metastore {self.metastore} has no such table; check the "
+                f"name, or wait for its first write"
+            ) from error
+        if not table.sd.location:
+            raise TableUnreadableError(
+                f"{self.table}: in the Hive metastore it has no folder, as a view has none; name "
+                f"a table"
+            )
+        return table
+
+    @contextmanager
+    def _client(self) -> Iterator[Client]:
+        """A new connection, and around what is asked by it or read of files."""
+        address = urlsplit(self.metastore)
+        socket = TSocket(address.hostname or "", address.port or 9083)
+        socket.setTimeout(TIMEOUT_MS)
+        transport = TBufferedTransport(socket)
+        try:
+            transport.open()
+            yield Client(TBinaryProtocol(transport))
+        except LakeChimeError:
+            raise
+        except Exception as error:
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise TableUnreadableError(
+                f"{self.table}: it cannot be read by the Hive metastore {self.metastore}: "
+                f"{reason}; check that the metastore and the table's files can be reached"
+            ) from error
+        finally:
+            transport.close()
+
+
+class _Mark(NamedTuple):
+    """Up to where a table is captured: a notification, and when all partitions were listed."""
+
+    notification: int
+    listed_ms: int
+
+    @classmethod
+    def parse(cls, text: SnapshotId) -> "_Mark":
+        notification, _, listed_ms = text.partition("-")
+        return cls(int(notification), int(listed_ms))
+
+    @property
+    def is_old(self) -> bool:
+        """Whether all partitions are to be listed; clocks of two machines may differ."""
+        return abs(_now_ms() - self.listed_ms) >= WHOLE_LISTING_MS
+
+    def moved(self, notification: int, *, is_whole: bool) -> SnapshotId:
+        """The mark of a poll, which is another where it listed anything."""
+        listed_ms = max(self.listed_ms + 1, _now_ms()) if is_whole else self.listed_ms
+        return SnapshotId(f"{notification}-{listed_ms}")
+
+
+class _News(NamedTuple):
+    """What notifications say: the partitions to list, None for all, and what else happened."""
+
+    partitions: set[tuple[str, ...]] | None = None
+    verdict: Verdict | None = None
+
+
+class _Listed(NamedTuple):
+    """The files of a partition, each with path, size and time, the oldest first."""
+
+    files: list[tuple[str, int, int]]
+    tags: Tags
+
+    @property
+    def text(self) -> str:
+        return _text(self.files)
+
+    def has_grown(self, text: str) -> bool:
+        """Whether the oldest files are those of an earlier listing."""
+        return _text(self.files[: int(text.partition(":")[0])]) == text
+
+
+class _Change(NamedTuple):
+    operation: OperationType
+    tags: Tags
+
+
+class _Levels:
+    """The partition levels of a table's events, and the values of its partitions by them."""
+
+    def __init__(self, name: str, table: Struct, named: PartitionLevels | None) -> None:
+        own = {one.name: _level(one.type) for one in table.partitionKeys}
+        self.levels = (
+            named if named is not None else PartitionLevels(tuple(own), tuple(own.values()))
+        )
+        declared = [one.lower() for one in self.levels.names]
+        if declared and sorted(declared) != sorted(own):
+            raise TableUnreadableError(
+                f"{name}: its partition levels are declared as {', '.join(self.levels.names)}, and "
+                f"its partition columns are {', '.join(own) or 'none'}; declare these"
+            )
+        self._places = [list(own).index(one) for one in declared]
+
+    def partition(self, key: str) -> Partition:
+        """The partition of a key; None of an unpartitioned table, and of values that fit no
+        event.
+        """
+        values = json.loads(key)
+        if len(values) != len(self._places):  # of a table that had the name and the second before
+            return None
+        raw = [None if values[at] == NULL_PARTITION else values[at] for at in self._places]
+        try:
+            return checked_partition(self.levels.typed(raw)) if raw else None
+        except InvalidValueError:
+            return None
+
+
+def _changes(
+    levels: _Levels, found: Mapping[str, _Listed | None], known: Mapping[str, str], *, is_new: bool
+) -> dict[Partition, _Change]:
+    """What happened to each partition since the known listing, of which a new table has none."""
+    added, removed, tags = set[Partition](), set[Partition](), dict[Partition, Tags]()
+    for key, one in found.items():
+        absent = NO_FILES if key == TABLE else None
+        old = absent if is_new else known.get(key, absent)
+        if (one.text if one else absent) == old:
+            continue
+        partition = levels.partition(key)
+        tags[partition] = one.tags if one else Tags()
+        if one is None or not (old is None or one.has_grown(old)):
+            removed.add(partition)
+        if one is not None and (old is None or one.files):
+            added.add(partition)
+    after = {**known, **{key: one and one.text for key, one in found.items()}}
+    there = (key for key, text in after.items() if text not in (None, NO_FILES))
+    left = {levels.partition(key) for key in there} if removed - added else set[Partition]()
+    operations = operations_of(added, removed, left)
+    return {one: _Change(operation, tags[one]) for one, operation in operations.items()}
+
+
+def _news(client: Client, table: Struct, after: int, newest: int) -> _News:
+    """What the notifications of a table say, from `after`, exclusive, to the newest."""
+    if newest == after:
+        return _News(partitions=set())
+    if newest - after > MAX_NOTIFICATIONS:
+        return _News()
+    asked = NotificationEventRequest(lastEvent=after, maxEvents=newest - after)
+    answer: Struct = client.get_next_notification(asked) if newest > after else None
+    events = answer.events if answer else ()
+    if not events or [one.eventId for one in events] != list(range(after + 1, newest + 1)):
+        return _News(verdict=Verdict.EXPIRED)
+    mine = [one for one in events if (one.dbName, one.tableName) == (table.dbName, table.tableName)]
+    if any(one.eventType == "DROP_TABLE" for one in mine):
+        return _News(verdict=Verdict.RECREATED)
+    return _News(partitions=_named(mine, [one.name for one in table.partitionKeys]))
+
+
+def _named(events: Iterable[Struct], columns: list[str]) -> set[tuple[str, ...]] | None:
+    """The partitions that notifications name; None where one of them says none, or too many."""
+    found = set[tuple[str, ...]]()
+    for one in events:
+        if columns and one.eventType in ("ALTER_TABLE", "CREATE_TABLE"):
+            continue
+        try:
+            message = json.loads(one.message)
+            named = message["partitions"] if "partitions" in message else [message["keyValues"]]
+            found |= {tuple(values[column] for column in columns) for values in named}
+        except (ValueError, KeyError, TypeError):
+            return None
+    return found if len(found) <= MAX_NAMED else None
+
+
+def _listed(
+    client: Client, table: Struct, named: Iterable[tuple[str, ...]] | None
+) -> dict[str, _Listed | None]:
+    """The files of these partitions, or of all, by key; None of one that is not there."""
+    asked = {"db_name": table.dbName, "tbl_name": table.tableName}
+    found: dict[str, _Listed | None] = {}
+    there: list[tuple[str, Struct]] = []
+    if not table.partitionKeys:
+        there = [(TABLE, table)]
+    elif named is None:
+        names = client.get_partition_names(**asked, max_parts=-1)
+        for at in range(0, len(names), BATCH):
+            batch = client.get_partitions_by_names(**asked, names=names[at : at + BATCH])
+            there += [(canonical_json(one.values), one) for one in batch]
+    else:
+        for values in named:
+            found[canonical_json(values)] = None
+            with suppress(NoSuchObjectException):
+                one = client.get_partition(**asked, part_vals=list(values))
+                there.append((canonical_json(values), one))
+    location = _location(table)
+    root = _folder(location)
+    with ThreadPoolExecutor(LISTINGS) as pool:
+        files = list(pool.map(lambda one: _files(root, location, _location(one[1])), there))
+    own = _tags(table)
+    for (key, one), listed in zip(there, files, strict=True):
+        tags = tags_of({**own, **_tags(one)}, None)
+        found[key] = _Listed(listed, tags)
+    return found
+
+
+def _files(root: TableFolder, table: str, location: str) -> list[tuple[str, int, int]]:
+    """The files of a folder; at a URL within the table's by the connection of that."""
+    inside = location.removeprefix(f"{table}/")
+    is_inside = inside != location and not is_local(location)
+    files = root.data_files(inside) if is_inside else _folder(location).data_files()
+    start = len(inside) + 1 if is_inside else 0
+    return sorted(
+        ((one.path[start:], one.size, one.modified) for one in files),
+        key=lambda file: (file[2], file[0]),
+    )
+
+
+def _folder(location: str) -> TableFolder:
+    """The folder of a location as Hive writes it, which escapes nothing in a URL."""
+    return TableFolder(location if is_local(location) else quote(location, safe=":/@"))
+
+
+def _location(of: Struct) -> str:
+    """Where files are: a path on this machine, or a URL."""
+    return re.sub(r"^file:/+", "/", of.sd.location).rstrip("/")
+
+
+def _tags(of: Struct) -> dict[str, str]:
+    return producer_tags((of.parameters or {}).get(TAGS_KEY))
+
+
+def _text(files: Sequence[tuple[str, int, int]]) -> str:
+    """What a listing is remembered by: how many files, and their digest."""
+    return f"{len(files)}:{digest(files).hex()}"
+
+
+def _level(kind: str) -> LevelType:
+    try:
+        return LevelType.of("partition column", kind.partition("(")[0])
+    except InvalidValueError:
+        return LevelType.STRING
+
+
+def _newest(client: Client) -> int:
+    """The id of the newest notification; 0 of a metastore that keeps none."""
+    current: Struct = client.get_current_notificationEventId()
+    return current.eventId
+
+
+def _uid(table: Struct) -> TableUid:
+    """A metastore has no id of a table, but the second of its creation."""
+    return TableUid(f"hive-{table.createTime}")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+TABLE = canonical_json([])  # the key of an unpartitioned table
+NO_FILES = _text(())

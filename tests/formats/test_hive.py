@@ -1,0 +1,260 @@
+"""Changes of Hive tables as events: what happens in a metastore and to files, and what a poll finds."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakechime_dagster.dce.contract import Seen
+from lakechime_dagster.dce.events import DataChangeEvent, OperationType, SnapshotId, TableFormat
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.errors import TableAbsentError, TableUnreadableError
+from lakechime_dagster.formats import hive
+from lakechime_dagster.formats.hive import HiveLog
+from tests.support.metastore import HiveTable
+
+APPEND, UPDATE, DELETE = OperationType.APPEND, OperationType.UPDATE, OperationType.DELETE
+Found = list[tuple[Any, OperationType]]
+
+
+@dataclass
+class Polls:
+    """Polls of one table, each from where the last one ended, as the store remembers them."""
+
+    table: HiveTable
+    named: PartitionLevels | None = None
+    seen: Seen | None = None
+    listing: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def log(self) -> HiveLog:
+        return HiveLog(
+            self.table.metastore.url, self.table.name, "east", self.named, lambda: self.listing
+        )
+
+    def events(self, *, lists_all: bool = False) -> tuple[DataChangeEvent, ...]:
+        captured = replace(self.log, lists_all=lists_all).changes_after(self.seen)
+        self.seen = captured.seen
+        changed = {**self.listing, **captured.seen.listing}
+        self.listing = {key: files for key, files in changed.items() if files is not None}
+        return captured.events
+
+    def found(self, *, lists_all: bool = False) -> Found:
+        """By partition what was found of it; of an unpartitioned table None."""
+        return found(self.events(lists_all=lists_all))
+
+
+def found(events: Iterable[DataChangeEvent]) -> Found:
+    return [(one.partition and one.partition[0], one.operation_type) for one in events]
+
+
+def tags(events: Iterable[DataChangeEvent]) -> list[dict[str, str]]:
+    return [dict(one.tags) for one in events]
+
+
+def test_partitions_that_are_added_or_dropped_are_events(hive_table: HiveTable) -> None:
+    polls = Polls(hive_table.create("day date"))
+    assert polls.events() == ()
+    hive_table.write("2024-05-01")
+    hive_table.add("2024-05-01", complete="true")
+    hive_table.add("2024-05-02")
+    (first, second) = polls.events()
+    assert (first.partition, second.partition) == (("2024-05-01",), ("2024-05-02",))
+    assert (first.operation_type, first.table_format) == (APPEND, TableFormat.HIVE)
+    assert (first.snapshot_id, first.cluster, first.table_uid) == (None, "east", polls.log.uid)
+    assert tags([first, second]) == [{"complete": "true"}, {}]
+    hive_table.drop_partition("2024-05-01")
+    assert polls.found() == [("2024-05-01", DELETE)]
+    assert polls.found() == polls.found(lists_all=True) == []
+    assert polls.log.levels() == PartitionLevels.of({"day": "date"})
+
+
+def test_files_of_which_the_metastore_learns_nothing_are_found_when_all_are_listed(
+    hive_table: HiveTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    polls = Polls(hive_table.create("day date"))
+    for day in ("2024-05-01", "2024-05-02", "2024-05-03", "2024-05-04"):
+        hive_table.write(day, name="one")
+        hive_table.add(day)
+    assert len(polls.events()) == 4
+    hive_table.write("2024-05-01")
+    hive_table.write("2024-05-02", name="one")
+    hive_table.write("2024-05-04")
+    (hive_table.at("2024-05-04") / "one").unlink()
+    for name in ("_SUCCESS", ".part.crc"):
+        (hive_table.at("2024-05-03") / name).touch()
+    assert polls.found() == []
+    monkeypatch.setattr(hive, "WHOLE_LISTING_MS", 0)
+    assert polls.found() == [("2024-05-01", APPEND), ("2024-05-02", UPDATE), ("2024-05-04", UPDATE)]
+    (hive_table.at("2024-05-03") / "one").unlink()
+    assert polls.found() == [("2024-05-03", DELETE)]
+    assert polls.found() == []
+
+
+def test_a_notification_is_no_change_and_says_which_files_to_look_at(hive_table: HiveTable) -> None:
+    polls = Polls(hive_table.create("day date"))
+    hive_table.write("2024-05-01")
+    hive_table.add("2024-05-01")
+    polls.events()
+    hive_table.analyze("2024-05-01")
+    assert polls.found() == []
+    hive_table.write("2024-05-01")
+    hive_table.analyze("2024-05-01")
+    assert polls.found() == [("2024-05-01", APPEND)]
+
+
+def test_values_have_the_types_of_the_columns_and_strange_ones_are_found(
+    hive_table: HiveTable, tmp_path: Path
+) -> None:
+    hive_table.create("day date", "hour int", "note varchar(20)")
+    polls = Polls(hive_table, PartitionLevels.of({"Note": "string", "Day": "date", "hour": "int"}))
+    assert polls.events() == ()
+    hive_table.add("2024-05-01", "3", "a: b/ä")
+    hive_table.add("2024-05-02", "4", "__HIVE_DEFAULT_PARTITION__", at=tmp_path / "far" / "a%3Ab")
+    assert [one.partition for one in polls.events()] == [
+        ("a: b/ä", "2024-05-01", 3),
+        (None, "2024-05-02", 4),
+    ]
+    hive_table.write("2024-05-01", "3", "a: b/ä")
+    (tmp_path / "far" / "a%3Ab" / "part").touch()
+    assert polls.found(lists_all=True) == [("a: b/ä", APPEND), (None, APPEND)]
+
+
+def test_values_that_do_not_fit_the_declared_type_are_an_event_without_a_partition(
+    hive_table: HiveTable,
+) -> None:
+    polls = Polls(hive_table.create("day string"), PartitionLevels.of({"day": "date"}))
+    hive_table.add("2024-05-01")
+    hive_table.add("unknown")
+    assert polls.found() == [("2024-05-01", APPEND), (None, UPDATE)]
+    hive_table.drop_partition("unknown")
+    assert polls.found() == [(None, UPDATE)]
+
+
+def test_an_unpartitioned_table_changes_as_a_whole(hive_table: HiveTable) -> None:
+    polls = Polls(hive_table.create())
+    assert polls.events() == ()
+    path = hive_table.write()
+    assert polls.found(lists_all=True) == [(None, APPEND)]
+    assert polls.log.levels() == PartitionLevels()
+    path.unlink()
+    assert polls.found(lists_all=True) == [(None, DELETE)]
+    assert polls.found(lists_all=True) == []
+
+
+@pytest.mark.parametrize("columns", [(), ("day date",)])
+def test_a_table_that_was_dropped_and_created_again_is_another(
+    hive_table: HiveTable, columns: tuple[str, ...]
+) -> None:
+    polls = Polls(hive_table.create(*columns, **{"lakechime.tags": '{"source": "shop"}'}))
+    hive_table.write()
+    polls.events()
+    hive_table.drop()
+    with pytest.raises(TableAbsentError, match=r"has no such table; check the name"):
+        polls.events()
+    hive_table.create("day date")
+    hive_table.add("2024-05-01")
+    before = polls.seen
+    (event,) = polls.events()
+    assert (event.partition, event.operation_type) == (("2024-05-01",), APPEND)
+    assert tags([event]) == [{"baseline": "true", "lakechime/verdict": "RECREATED"}]
+    assert before is not None
+    assert event.table_uid != before.table_uid
+    assert polls.found() == polls.found(lists_all=True) == []
+
+
+def test_the_first_poll_registers_the_partitions_that_there_are_with_their_tags(
+    hive_table: HiveTable,
+) -> None:
+    hive_table.create("day date", **{"lakechime.tags": '{"source": "shop", "n": 1}'})
+    hive_table.add("2024-05-01", source="till")
+    assert tags(Polls(hive_table).events()) == [{"baseline": "true", "n": "1", "source": "till"}]
+
+
+def test_after_notifications_were_cleaned_up_unread_all_partitions_are_compared(
+    hive_table: HiveTable,
+) -> None:
+    polls = Polls(hive_table.create("day date"))
+    hive_table.add("2024-05-01")
+    hive_table.add("2024-05-02")
+    polls.events()
+    hive_table.write("2024-05-01")
+    hive_table.drop_partition("2024-05-02")
+    hive_table.metastore.forget_notifications()
+    events = polls.events()
+    assert found(events) == [("2024-05-01", APPEND), ("2024-05-02", DELETE)]
+    assert tags(events) == [{"lakechime/verdict": "EXPIRED"}] * 2
+    assert polls.found() == []
+
+
+def test_a_metastore_that_was_put_back_is_compared_as_a_whole(hive_table: HiveTable) -> None:
+    polls = Polls(hive_table.create("day date"))
+    polls.events()
+    hive_table.add("2024-05-01")
+    assert polls.seen is not None
+    number, _, listed = polls.seen.snapshot_id.partition("-")
+    ahead = SnapshotId(f"{int(number) + 100}-{listed}")
+    polls.seen = replace(polls.seen, snapshot_id=ahead)
+    assert tags(polls.events()) == [{"lakechime/verdict": "EXPIRED"}]
+    assert polls.found() == []
+
+
+def test_more_notifications_than_are_read_at_once_lead_to_a_listing_of_all(
+    hive_table: HiveTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    polls = Polls(hive_table.create("day date"))
+    polls.events()
+    days = [f"2024-05-{day:02}" for day in range(1, 6)]
+    for day in days:
+        hive_table.add(day)
+    monkeypatch.setattr(hive, "MAX_NOTIFICATIONS", 3)
+    monkeypatch.setattr(hive, "BATCH", 2)
+    assert polls.found() == [(day, APPEND) for day in days]
+    monkeypatch.setattr(hive, "MAX_NAMED", 0)
+    hive_table.add("2024-05-06")
+    assert polls.found() == [("2024-05-06", APPEND)]
+
+
+def test_files_that_changed_while_others_were_notified_are_found_by_the_next_whole_listing(
+    hive_table: HiveTable,
+) -> None:
+    polls = Polls(hive_table.create("day date"))
+    hive_table.add("2024-05-01")
+    polls.events()
+    hive_table.write("2024-05-01")
+    hive_table.add("2024-05-02")
+    assert polls.found() == [("2024-05-02", APPEND)]
+    assert polls.found(lists_all=True) == [("2024-05-01", APPEND)]
+
+
+def test_a_clock_that_was_put_back_makes_no_two_polls_alike(
+    hive_table: HiveTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    polls = Polls(hive_table.create("day date"))
+    hive_table.add("2024-05-01")
+    keys = [one.event_key for one in polls.events()]
+    monkeypatch.setattr(hive, "_now_ms", lambda: 7)
+    for _ in range(2):
+        hive_table.write("2024-05-01")
+        keys += [one.event_key for one in polls.events()]
+    assert len(set(keys)) == 3
+
+
+def test_what_cannot_be_read_is_named_in_a_sentence(hive_table: HiveTable, tmp_path: Path) -> None:
+    away = HiveLog("thrift://127.0.0.1:9", "bronze.h")
+    with pytest.raises(
+        TableUnreadableError,
+        match=r"^bronze\.h: it cannot be read by the Hive metastore thrift://127\.0\.0\.1:9: Could",
+    ):
+        away.changes_after(None)
+    polls = Polls(hive_table.create("day date"))
+    hive_table.add("2024-05-01")
+    hive_table.at("2024-05-01").rmdir()
+    with pytest.raises(TableUnreadableError, match=r'Local path ".*2024-05-01" does not exist'):
+        polls.events()
+    hive_table.at("2024-05-01").mkdir()
+    assert polls.found() == [("2024-05-01", APPEND)]
+    with pytest.raises(TableUnreadableError, match=r"declared as region, and its .* are day;"):
+        Polls(hive_table, PartitionLevels.of({"region": "string"})).events()

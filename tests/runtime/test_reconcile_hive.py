@@ -1,0 +1,250 @@
+"""Hive tables through the store: what happens to a table becomes its events, once, and fires
+triggers by partition.
+"""
+
+import tempfile
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakechime_dagster.dce.contract import Seen
+from lakechime_dagster.dce.engine import memory_engine
+from lakechime_dagster.dce.events import RegisteredEvent, SnapshotId, TableFormat
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.dce.upgrade import upgrade
+from lakechime_dagster.formats.changes import Captured
+from lakechime_dagster.formats.hive import HiveLog
+from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.runtime.reconcile import reconcile, reconcile_table
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.ledger import events_of
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.subscription import Subscription
+from lakechime_dagster.triggers.triggers import PartitionTrigger
+from tests.support.metastore import HiveTable, Metastore
+from tests.support.world import World
+
+DAYS = PartitionLevels.of({"day": "date"})
+
+
+@pytest.fixture
+def platform(home: Path, metastore: Metastore, monkeypatch: pytest.MonkeyPatch) -> Platform:
+    monkeypatch.setenv("LAKECHIME_METASTORE", metastore.url)
+    return open_platform()
+
+
+def declared(table: HiveTable) -> SourceTable:
+    return SourceTable(table.name, storage=Storage(format="hive", partitioned_by={"day": "date"}))
+
+
+def log_of(platform: Platform, table: HiveTable) -> HiveLog:
+    log = platform.change_log(table.name, TableFormat.HIVE, None, DAYS, lists_all=True)
+    assert isinstance(log, HiveLog)
+    return log
+
+
+def days(events: Collection[RegisteredEvent]) -> list[object]:
+    return [one.event.partition and one.event.partition[0] for one in events]
+
+
+def test_what_happens_to_a_table_is_registered_once(
+    platform: Platform, hive_table: HiveTable
+) -> None:
+    table = declared(hive_table.create("day date"))
+    hive_table.add("2024-05-01")
+    absent = SourceTable("bronze.absent", storage=Storage(format="hive"))
+    new, problems = reconcile(platform, [absent, table])
+    assert (days(new), problems) == (["2024-05-01"], [])
+    hive_table.add("2024-05-02")
+    hive_table.drop_partition("2024-05-01")
+    assert days(reconcile(platform, [table])[0]) == ["2024-05-01", "2024-05-02"]
+    assert reconcile(platform, [table]) == ([], [])
+    assert platform.store.listing(table.name).keys() == {'["2024-05-02"]'}
+
+
+def test_a_metastore_out_of_reach_is_a_problem_of_its_tables_alone(
+    platform: Platform, hive_table: HiveTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKECHIME_METASTORE", "thrift://127.0.0.1:9")
+    delta = SourceTable("bronze.delta", storage=Storage(partitioned_by={"day": "date"}))
+    new, (problem,) = reconcile(open_platform(), [declared(hive_table), delta])
+    assert new == []
+    assert problem.startswith(f"{hive_table.name}: it cannot be read by the Hive metastore thrift:")
+    assert {one.name: one.levels for one in platform.store.tables()} == dict.fromkeys(
+        ("bronze.delta", hive_table.name), DAYS
+    )
+
+
+def test_what_a_poll_found_before_its_process_died_is_found_again(
+    platform: Platform, hive_table: HiveTable
+) -> None:
+    hive_table.create("day date")
+    log = log_of(platform, hive_table)
+    reconcile_table(platform, log, DAYS)
+    hive_table.write("2024-05-01")
+    hive_table.add("2024-05-01")
+    known = platform.store.table(log.table)
+    assert known is not None
+    assert known.table_uid is not None
+    assert known.seen is not None
+    died = log.changes_after(Seen(log.table, known.table_uid, known.seen))
+    assert len(died.events) == 1
+    assert len(reconcile_table(platform, log, DAYS).registration.registered) == 1
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_of_two_polls_at_once_one_registers_and_the_other_polls_again(
+    platform: Platform, hive_table: HiveTable, is_first: bool
+) -> None:
+    @dataclass(frozen=True)
+    class Overtaken(HiveLog):
+        """A log that is polled and registered by somebody else while its first poll lasts."""
+
+        def changes_after(self, seen: Seen | None, pushed: Collection[SnapshotId] = ()) -> Captured:
+            captured = super().changes_after(seen, pushed)
+            if not overtaken:
+                overtaken.extend(reconcile_table(platform, log, DAYS).registration.registered)
+                hive_table.write("2024-05-02")
+            return captured
+
+    overtaken: list[RegisteredEvent] = []
+    hive_table.create("day date")
+    log = log_of(platform, hive_table)
+    if not is_first:
+        reconcile_table(platform, log, DAYS)
+    for day in ("2024-05-01", "2024-05-02"):
+        hive_table.add(day)
+    slow = Overtaken(**vars(log))
+    done = reconcile_table(platform, slow, DAYS).registration.registered
+    assert (days(overtaken), days(done)) == (["2024-05-01", "2024-05-02"], ["2024-05-02"])
+    assert reconcile_table(platform, log, DAYS).registration.registered == ()
+
+
+def test_a_dry_run_changes_nothing(platform: Platform, hive_table: HiveTable) -> None:
+    hive_table.create("day date").add("2024-05-01")
+    log = log_of(platform, hive_table)
+    for _ in range(2):
+        would = reconcile_table(platform, log, DAYS, dry_run=True)
+        assert days(would.registration.registered) == ["2024-05-01"]
+    assert platform.store.listing(log.table) == {}
+
+
+def test_a_partition_trigger_fires_for_the_events_of_its_partition_and_no_others(
+    tmp_path: Path, hive_table: HiveTable
+) -> None:
+    engine = memory_engine()
+    upgrade(engine)
+    world = World(engine)
+    platform = world.platform(tmp_path)
+    hive_table.create("day date")
+    log = HiveLog(
+        hive_table.metastore.url,
+        hive_table.name,
+        known=lambda: platform.store.listing(hive_table.name),
+        lists_all=True,
+    )
+    condition = PartitionCondition.of(hive_table.name, {"day": tick("-1d")}, DAYS)
+    trigger = PartitionTrigger(condition, every(days=1, start="2013-01-02"), late="refire")
+    subscription = Subscription(name="daily", trigger=trigger, target_levels=DAYS, job="nightly")
+
+    def fired() -> list[str]:
+        """The partition keys that runs are launched for after a poll, with the kinds of their
+        events.
+        """
+        reconcile_table(platform, log, DAYS)
+        executions = world.fire(subscription)
+        for execution in executions:
+            world.ledger.complete(execution, None)
+        return [
+            " ".join(
+                [
+                    execution.consumer.key,
+                    *(
+                        event.event.operation_type
+                        for event in events_of(engine, subscription, execution)
+                    ),
+                ]
+            )
+            for execution in executions
+        ]
+
+    for day in ("2013-01-01", "2013-01-03"):
+        hive_table.write(day)
+        hive_table.add(day)
+    assert sorted(fired()) == ["day=2013-01-01 APPEND", "day=2013-01-03 APPEND"]
+    assert fired() == []
+    hive_table.write("2013-01-03")
+    assert fired() == ["day=2013-01-03 APPEND"]
+    hive_table.add("2013-01-02")
+    assert fired() == ["day=2013-01-02 APPEND"]
+
+
+ACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "drop", "write", "replace", "remove", "poll", "poll", "list"]),
+        st.integers(1, 3),
+    ),
+    max_size=10,
+)
+
+
+@settings(max_examples=10)
+@given(ACTIONS)
+def test_polls_at_any_moment_find_each_difference_once_and_a_listing_of_all_finds_all(
+    metastore: Metastore, actions: list[tuple[str, int]]
+) -> None:
+    engine = memory_engine()
+    upgrade(engine)
+    with tempfile.TemporaryDirectory() as folder:
+        table = HiveTable(metastore, Path(folder)).create("day date")
+        platform = World(engine).platform(Path(folder))
+        present: dict[str, dict[Path, int]] = {}  # by day its files, each with its size and time
+        told: dict[str, dict[Path, int]] = {}  # when its last event was registered
+
+        def poll(lists_all: bool) -> None:
+            log = HiveLog(
+                metastore.url,
+                table.name,
+                known=lambda: platform.store.listing(table.name),
+                lists_all=lists_all,
+            )
+            for event in reconcile_table(platform, log, DAYS).registration.registered:
+                assert event.event.partition is not None
+                (day,) = event.event.partition
+                assert told.get(day) != present.get(day)
+                told.pop(day, None)
+                if day in present:
+                    told[day] = dict(present[day])
+
+        poll(lists_all=False)
+        for number, (action, at) in enumerate(actions):
+            day = f"2024-05-0{at}"
+            files = present.get(day)
+            match action:
+                case "add" if files is None:
+                    for path in table.at(day).glob("*"):
+                        path.unlink()
+                    table.add(day)
+                    present[day] = {}
+                case "drop" if files is not None:
+                    table.drop_partition(day)
+                    del present[day]
+                case "write" if files is not None:
+                    files[table.write(day)] = number
+                case "replace" if files:
+                    path = next(iter(files))
+                    files[table.write(day, name=path.name)] = number
+                case "remove" if files:
+                    path = next(iter(files))
+                    path.unlink()
+                    del files[path]
+                case _:
+                    poll(lists_all=action == "list")
+        poll(lists_all=True)
+        assert told == present
