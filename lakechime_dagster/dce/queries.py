@@ -251,7 +251,7 @@ def captured(connection: Connection, table_id: int, mark: Seen) -> None:
         update(dce_table).where(dce_table.c.table_id == table_id).values(seen=mark.snapshot_id)
     )
     c = dce_listing.c
-    for keys in slices(sorted(mark.listing), CHUNK):
+    for keys in slices(sorted(mark.listing), PARAMETERS):
         connection.execute(
             delete(dce_listing).where(c.table_id == table_id, c.partition_key.in_(keys))
         )

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 
 from hive_metastore.ThriftHiveMetastore import Client
 from hive_metastore.ttypes import NoSuchObjectException, NotificationEventRequest
-from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
@@ -199,7 +199,7 @@ class HiveLog:
         transport = TBufferedTransport(socket)
         try:
             transport.open()
-            yield Client(TBinaryProtocol(transport))
+            yield Client(TBinaryProtocolAccelerated(transport))
         except LakeChimeError:
             raise
         except Exception as error:

@@ -183,6 +183,25 @@ def test_an_event_that_names_the_tables_own_id_means_its_current_generation(
 
 
 @pytest.mark.dialect
+def test_a_listing_changes_with_the_events_that_it_shows_or_not_at_all(store: DCEStore) -> None:
+    uid = TableUid("u")
+
+    def mark(seen: str, **listing: str | None) -> Seen:
+        return Seen(ORDERS, uid, SnapshotId(seen), began_at=before, listing=listing)
+
+    before: tuple[TableUid | None, SnapshotId | None] = (None, None)
+    store.register([], [mark("1", a="1:x", b="1:y")])
+    assert store.listing(ORDERS) == {"a": "1:x", "b": "1:y"}
+    with pytest.raises(OvertakenError):
+        store.register([], [mark("2", a=None)])
+    before = (uid, SnapshotId("1"))
+    store.would_register([], [mark("2", a=None)])
+    store.register([], [mark("2", a=None, b="2:z", c="1:x")])
+    assert store.listing(ORDERS) == {"b": "2:z", "c": "1:x"}
+    assert store.listing("bronze.other") == store.listing(ORDERS, "east") == {}
+
+
+@pytest.mark.dialect
 def test_a_first_look_that_the_first_push_has_overtaken_registers_nothing(store: DCEStore) -> None:
     store.register([make_event(snapshot_id="0", table_uid="u")])
     mark = Seen("bronze.orders", TableUid("u"), SnapshotId("0"), began_at=(None, None))
