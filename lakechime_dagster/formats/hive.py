@@ -60,6 +60,7 @@ from lakechime_dagster.formats.files import TableFolder, is_local
 
 WHOLE_LISTING_MS = 5 * 60_000  # all partitions are listed when they were not for so long
 MAX_NOTIFICATIONS = 5_000  # of all tables; after more of them all partitions are listed
+MAX_REPEATED = 500  # of those of other tables, that the next poll reads again
 MAX_NAMED = 100  # partitions that are asked for one by one
 BATCH = 300  # partitions of one answer of the metastore
 TIMEOUT_MS = 60_000  # of each call
@@ -136,8 +137,10 @@ class HiveLog:
                 uid = next_generation(seen.table_uid) if is_recreated else seen.table_uid
             is_whole = news.partitions is None or self.lists_all or mark.is_old
             polled = Seen(self.table, uid, mark.moved(newest, is_whole=is_whole), self.cluster)
-            if not is_whole and not news.partitions:
-                return Captured(events=(), seen=polled)
+            if seen is not None and not is_whole and not news.partitions:
+                # to move on for each would overtake every slower poll of the table
+                is_far = newest - mark.notification >= MAX_REPEATED
+                return Captured(events=(), seen=polled if is_far else seen)
             found = _listed(client, table, None if is_whole else news.partitions)
         known = self.known()
         if is_whole:

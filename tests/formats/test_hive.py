@@ -217,6 +217,23 @@ def test_more_notifications_than_are_read_at_once_lead_to_a_listing_of_all(
     assert polls.found() == [("2024-05-06", APPEND)]
 
 
+def test_notifications_of_other_tables_move_a_table_on_when_there_are_many(
+    hive_table: HiveTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    polls = Polls(hive_table.create("day date"))
+    polls.events()
+    seen = polls.seen
+    HiveTable(hive_table.metastore, hive_table.folder / "other").create()
+    assert polls.found() == []
+    assert polls.seen == seen
+    monkeypatch.setattr(hive, "MAX_REPEATED", 2)
+    assert polls.found() == []
+    assert polls.seen is not None
+    assert polls.seen.snapshot_id.partition("-")[0] == polls.log.newest
+    hive_table.add("2024-05-01")
+    assert polls.found() == [("2024-05-01", APPEND)]
+
+
 def test_files_that_changed_while_others_were_notified_are_found_by_the_next_whole_listing(
     hive_table: HiveTable,
 ) -> None:

@@ -205,7 +205,7 @@ def test_polls_at_any_moment_find_each_difference_once_and_a_listing_of_all_find
         table = HiveTable(metastore, Path(folder)).create("day date")
         platform = World(engine).platform(Path(folder))
         present: dict[str, dict[Path, int]] = {}  # by day its files, each with its size and time
-        told: dict[str, dict[Path, int]] = {}  # when its last event was registered
+        reported: dict[str, dict[Path, int]] = {}  # when its last event was registered
 
         def poll(lists_all: bool) -> None:
             log = HiveLog(
@@ -217,10 +217,10 @@ def test_polls_at_any_moment_find_each_difference_once_and_a_listing_of_all_find
             for event in reconcile_table(platform, log, DAYS).registration.registered:
                 assert event.event.partition is not None
                 (day,) = event.event.partition
-                assert told.get(day) != present.get(day)
-                told.pop(day, None)
+                assert reported.get(day) != present.get(day)
+                reported.pop(day, None)
                 if day in present:
-                    told[day] = dict(present[day])
+                    reported[day] = dict(present[day])
 
         poll(lists_all=False)
         for number, (action, at) in enumerate(actions):
@@ -247,4 +247,4 @@ def test_polls_at_any_moment_find_each_difference_once_and_a_listing_of_all_find
                 case _:
                     poll(lists_all=action == "list")
         poll(lists_all=True)
-        assert told == present
+        assert reported == present

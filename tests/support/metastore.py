@@ -92,7 +92,7 @@ class HiveTable:
             parameters={"EXTERNAL": "TRUE"} | parameters,
             tableType="EXTERNAL_TABLE",
         )
-        (self.folder / "h").mkdir(exist_ok=True)
+        (self.folder / "h").mkdir(parents=True, exist_ok=True)
         with self.metastore.client() as client:
             with suppress(ttypes.AlreadyExistsException):
                 location = str(self.folder / "database")
