@@ -186,9 +186,9 @@ def running_metastore(folder: Path) -> Iterator[Metastore]:
         port, token, process = started
         try:
             parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
-            jvm: Any = JavaGateway(gateway_parameters=parameters).jvm
+            gateway = JavaGateway(gateway_parameters=parameters)
             handler, server, listening = _server(
-                jvm, CONF | {"hive.metastore.warehouse.dir": str(folder / "warehouse")}
+                gateway.jvm, CONF | {"hive.metastore.warehouse.dir": str(folder / "warehouse")}
             )
 
             def serve() -> None:
@@ -197,6 +197,7 @@ def running_metastore(folder: Path) -> Iterator[Metastore]:
 
             threading.Thread(target=serve, daemon=True).start()
             yield Metastore(f"thrift://127.0.0.1:{listening}", handler)
+            gateway.shutdown()
         finally:
             process.kill()
             process.wait()
