@@ -180,6 +180,13 @@ class DCEStore:
             locked_whole(connection, [known.table_id])
             changed_table(connection, known.table_id, dropped_ts=now_ms(connection))
 
+    def captured(self, name: str | None = None) -> dict[TableKey, TableRow]:
+        """By cluster and name how far the tables are captured, of all or of those of a name; their
+        events are not counted.
+        """
+        with reading(self.engine) as connection:
+            return {row.key: row for row in tables_by_id(connection, name).values()}
+
     def table(self, name: str, cluster: str = "") -> TableRecord | None:
         """What the store knows of a table, or None for one it does not know."""
         with reading(self.engine) as connection:

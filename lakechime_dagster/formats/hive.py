@@ -56,7 +56,7 @@ from lakechime_dagster.formats.changes import (
     tags_of,
 )
 from lakechime_dagster.formats.delta_log import NULL_PARTITION
-from lakechime_dagster.formats.files import TableFolder, is_local
+from lakechime_dagster.formats.files import TableFolder, has_folder, is_local
 
 WHOLE_LISTING_MS = 5 * 60_000  # all partitions are listed when they were not for so long
 MAX_NOTIFICATIONS = 5_000  # of all tables; after more of them all partitions are listed
@@ -381,7 +381,11 @@ def _listed(
 
 
 def _files(root: TableFolder, table: str, location: str) -> list[tuple[str, int, int]]:
-    """The files of a folder; at a URL within the table's by the connection of that."""
+    """The files of a folder; at a URL within the table's by the connection of that. A partition
+    whose folder is gone has none, as Hive reads it; a table whose folder is gone is out of reach.
+    """
+    if location != table and has_folder(table) and is_local(location) and not has_folder(location):
+        return []
     inside = location.removeprefix(f"{table}/")
     is_inside = inside != location and not is_local(location)
     files = root.data_files(inside) if is_inside else _folder(location).data_files()

@@ -103,7 +103,7 @@ class Platform:
         if table_format is TableFormat.HIVE and not self.settings.metastore:
             return None
         cluster = self.settings.cluster
-        known = None if levels else self.store.table(table, cluster)
+        known = None if levels else self.store.captured(table).get((cluster, table))
         named = known.levels if known and (known.levels or known.seen) else levels or None
         if table_format is TableFormat.ICEBERG:
             with needs(f"the log of the Iceberg table {table}"):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lakechime_dagster.dce.contract import EventQuery, OvertakenError, Registration, Seen
 from lakechime_dagster.dce.events import RegisteredEvent, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.dce.queries import TableRow
 from lakechime_dagster.errors import LakeChimeError, TableAbsentError
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.tables.lake import Table
@@ -41,11 +42,13 @@ def reconcile(
     """
     found: list[RegisteredEvent] = []
     problems: list[str] = []
+    captured = platform.store.captured()
     for table in tables:
+        known = captured.get((platform.settings.cluster, table.name))
         try:
             log = platform.change_log(table.name, table.format, table.location, table.levels)
             if log is not None:
-                found += reconcile_table(platform, log, table.levels).registration.registered
+                found += _polled(platform, log, table.levels, known).registration.registered
             elif table.levels:
                 platform.store.declare(table.name, table.levels, platform.settings.cluster)
         except TableAbsentError:
@@ -69,15 +72,30 @@ def reconcile_table(
         TableUnreadableError: its log cannot be read.
     """
     while True:
+        known = platform.store.captured(log.table).get((log.cluster, log.table))
         # another poll, or the first push, was quicker: begin again with its events
         with suppress(OvertakenError):
-            return _look(platform, log, levels, dry_run)
+            return _look(platform, log, levels, known, dry_run=dry_run)
+
+
+def _polled(
+    platform: Platform, log: "ChangeLog", levels: PartitionLevels, known: TableRow | None
+) -> Reconciled:
+    """`reconcile_table`, with what the store knew of the table a moment ago."""
+    try:
+        return _look(platform, log, levels, known)
+    except OvertakenError:
+        return reconcile_table(platform, log, levels)
 
 
 def _look(
-    platform: Platform, log: "ChangeLog", levels: PartitionLevels, dry_run: bool
+    platform: Platform,
+    log: "ChangeLog",
+    levels: PartitionLevels,
+    known: TableRow | None,
+    *,
+    dry_run: bool = False,
 ) -> Reconciled:
-    known = platform.store.table(log.table, log.cluster)
     if not levels:
         levels = known.levels if known and (known.levels or known.seen) else log.levels()
     declared = {} if known and known.levels == levels else {(log.cluster, log.table): levels}

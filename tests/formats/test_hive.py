@@ -1,5 +1,6 @@
 """Changes of Hive tables as events: what happens in a metastore and to files, and what a poll finds."""
 
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -260,18 +261,32 @@ def test_a_clock_that_was_put_back_makes_no_two_polls_alike(
 
 
 def test_what_cannot_be_read_is_named_in_a_sentence(hive_table: HiveTable, tmp_path: Path) -> None:
-    away = HiveLog("thrift://127.0.0.1:9", "bronze.h")
+    down = HiveLog("thrift://127.0.0.1:9", "bronze.h")
     with pytest.raises(
         TableUnreadableError,
         match=r"^bronze\.h: it cannot be read by the Hive metastore thrift://127\.0\.0\.1:9: Could",
     ):
-        away.changes_after(None)
+        down.changes_after(None)
     polls = Polls(hive_table.create("day date"))
     hive_table.add("2024-05-01")
-    hive_table.at("2024-05-01").rmdir()
-    with pytest.raises(TableUnreadableError, match=r'Local path ".*2024-05-01" does not exist'):
+    away = hive_table.folder / "away"
+    (hive_table.folder / "h").rename(away)
+    with pytest.raises(TableUnreadableError, match=r'Local path ".*" does not exist'):
         polls.events()
-    hive_table.at("2024-05-01").mkdir()
+    away.rename(hive_table.folder / "h")
     assert polls.found() == [("2024-05-01", APPEND)]
     with pytest.raises(TableUnreadableError, match=r"declared as region, and its .* are day;"):
         Polls(hive_table, PartitionLevels.of({"region": "string"})).events()
+
+
+def test_a_partition_whose_folder_is_gone_has_no_rows_and_hinders_no_other(
+    hive_table: HiveTable,
+) -> None:
+    polls = Polls(hive_table.create("day date"))
+    for day in ("2024-05-01", "2024-05-02"):
+        hive_table.add(day)
+        hive_table.write(day)
+    polls.events()
+    shutil.rmtree(hive_table.at("2024-05-01"))
+    hive_table.write("2024-05-02")
+    assert polls.found(lists_all=True) == [("2024-05-01", DELETE), ("2024-05-02", APPEND)]
