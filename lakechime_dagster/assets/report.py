@@ -274,10 +274,9 @@ def range_sentence(source: SourceResult) -> str:
     """A range as a sentence with both snapshots."""
     start = f"after snapshot {source.start}" if source.start is not None else "from nothing"
     note = f"; {source.note}" if source.note else ""
-    data = "matching data" if source.is_only_matching else "data"
     return (
         f"`{source.table}` {start} up to snapshot {source.end}: {source.commits} commits, "
-        f"{source.data_commits} with {data}, "
+        f"{source.data_commits} with data, "
         f"read by {source.method} ({source.verdict.value}{note})"
     )
 

@@ -64,22 +64,18 @@ class SnapshotCheckpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotRange:
-    """The snapshots of one table to read: `start` exclusive (None: from nothing), `end` inclusive.
-
-    `only` names those whose commits alone are read; None is all of them.
-    """
+    """The snapshots of one table to read: `start` exclusive (None: from nothing), `end` inclusive."""
 
     table: str
     table_uid: TableUid | None
     start: SnapshotId | None
     end: SnapshotId
     start_uid: TableUid | None = None
-    only: frozenset[SnapshotId] | None = None
 
     @property
     def is_whole(self) -> bool:
         """Whether the range begins at nothing, so that the pinned snapshot is read whole."""
-        return self.start is None and self.only is None
+        return self.start is None
 
     @property
     def is_recreated(self) -> bool:

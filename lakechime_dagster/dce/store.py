@@ -1,6 +1,5 @@
 """The DCE store on SQLite or PostgreSQL: registers, fetches and tails events in commit order."""
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -12,16 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random
 
 from lakechime_dagster.dce.contract import EventQuery, FeedPage, Registration, Seen, TableRecord
-from lakechime_dagster.dce.engine import (
-    PARAMETERS,
-    among,
-    at_once,
-    high_water,
-    now_ms,
-    reading,
-    slices,
-    writing,
-)
+from lakechime_dagster.dce.engine import at_once, high_water, now_ms, reading, writing
 from lakechime_dagster.dce.events import (
     MAX_SEQ,
     DataChangeEvent,
@@ -36,7 +26,6 @@ from lakechime_dagster.dce.queries import (
     FORMATS,
     TableKey,
     TableRow,
-    carries,
     changed_table,
     changes_data,
     delta_version,
@@ -396,31 +385,3 @@ def _newest_mark(
         sa.select(marks).order_by(marks.c.tx_id.desc(), marks.c.seq.desc()).limit(1)
     ).one_or_none()
     return Position(row.tx_id, row.seq) if row else None
-
-
-def matched_before(
-    engine: Engine,
-    table: TableKey,
-    uid: TableUid | None,
-    tags: Mapping[str, str],
-    snapshots: Sequence[SnapshotId],
-    through: Position,
-) -> set[SnapshotId]:
-    """Those of the snapshots that an event at or before a position names, one of this table uid or
-    of none, with all the tags.
-    """
-    if not snapshots:
-        return set()
-    found: set[SnapshotId] = set()
-    with reading(engine) as connection:
-        table_id, _ = table_ids(connection, [table])[table]
-        for event, chunk in itertools.product(HISTORY, slices(snapshots, PARAMETERS)):
-            named = sa.select(event.c.snapshot_id).where(
-                event.c.table_id == table_id,
-                is_through(through, event),
-                among(connection, event.c.snapshot_id, chunk),
-                carries(connection.dialect.name, dict(tags), event),
-                sa.or_(event.c.table_uid.is_(None), event.c.table_uid == uid),
-            )
-            found.update(map(SnapshotId, connection.execute(named.distinct()).scalars()))
-    return found

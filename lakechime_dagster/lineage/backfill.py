@@ -30,7 +30,7 @@ from lakechime_dagster.triggers.consumers import (
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionKey, PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import PartitionKey, PartitionTrigger
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -398,8 +398,6 @@ def refusal(table: Table) -> str:
     )
     if table.refresh is RefreshMode.ROWS and not table.keys:
         return f"appends, so that its rows would be there twice; give it keys=, {remedy}"
-    if isinstance(table.trigger, SnapshotTrigger) and table.trigger.only_matching:
-        return f"takes the rows of matching commits alone, whichever days they are of; {remedy}"
     return ""
 
 

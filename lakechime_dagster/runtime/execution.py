@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.dce.events import RegisteredEvent, SnapshotId, to_json, version_of
+from lakechime_dagster.dce.events import RegisteredEvent, to_json
 from lakechime_dagster.dce.partitions import PartitionValue
-from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
-from lakechime_dagster.dce.store import matched_before
+from lakechime_dagster.dce.snapshots import SnapshotRange
 from lakechime_dagster.errors import ConsumerBlockedError, ConsumerConflictError, LakeChimeError
 from lakechime_dagster.runtime.platform import FIRED, Platform
 from lakechime_dagster.triggers.backfills import Backfills
@@ -23,7 +22,7 @@ from lakechime_dagster.triggers.consumers import CommitMetadata, Execution, Span
 from lakechime_dagster.triggers.ledger import events_of
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import PartitionTrigger
 
 if TYPE_CHECKING:
     from lakechime_dagster.formats.delta import DeltaLog
@@ -60,67 +59,8 @@ class RunningExecution:
 
     @property
     def ranges(self) -> dict[str, SnapshotRange]:
-        """Per source table the snapshots to read: start exclusive, end inclusive, or single ones of
-        these.
-
-        A trigger with `only_matching` reads the commits of the execution's own events, wherever the
-        checkpoint is by now: an event may be registered after one of a later commit.
-        """
-        ranges, trigger = self.execution.ranges(), self.subscription.trigger
-        if not isinstance(trigger, SnapshotTrigger) or not trigger.only_matching:
-            return ranges
-        others = {table: range_ for table, range_ in ranges.items() if table not in trigger.tables}
-        found = [range_ for table in trigger.tables if (range_ := self._of_single_commits(table))]
-        return others | {range_.table: range_ for range_ in found}
-
-    def _of_single_commits(self, table: str) -> SnapshotRange | None:
-        end = self.execution.end.sources.get(table)
-        if end is None or end.snapshot_id is None:
-            return None
-        mine = [
-            event.event
-            for event in self.events
-            if event.event.table == table and event.event.table_uid in (None, end.table_uid)
-        ]
-        versions = self._not_read_yet(
-            end,
-            table,
-            {version for event in mine if (version := version_of(event.snapshot_id)) is not None},
-        )
-        if not versions:
-            return None
-        last = max(versions[-1], version_of(end.snapshot_id) or 0)
-        return SnapshotRange(
-            table=table,
-            table_uid=end.table_uid,
-            start=SnapshotId(str(versions[0] - 1)) if versions[0] else None,
-            end=SnapshotId(str(last)),
-            start_uid=end.table_uid,
-            only=frozenset(SnapshotId(str(version)) for version in versions),
-        )
-
-    def _not_read_yet(self, end: SnapshotCheckpoint, table: str, versions: set[int]) -> list[int]:
-        """The versions, ascending, that no earlier execution read: the partitions of a commit may
-        get the tags one after another.
-
-        No event before the checkpoint matched a commit beyond the checkpoint's own snapshot, so
-        that only older ones are looked up.
-        """
-        start = self.execution.start
-        checkpoint = start.sources.get(table, SnapshotCheckpoint())
-        stands = (
-            version_of(checkpoint.snapshot_id) if checkpoint.table_uid == end.table_uid else None
-        )
-        asked = [
-            SnapshotId(str(version))
-            for version in sorted(versions)
-            if stands is None or version <= stands
-        ]
-        engine, source = self.platform.store.engine, (self.subscription.cluster, table)
-        read = matched_before(
-            engine, source, end.table_uid, self.subscription.trigger.tags, asked, start.position
-        )
-        return sorted(version for version in versions if SnapshotId(str(version)) not in read)
+        """Per source table the snapshots to read: start exclusive, end inclusive."""
+        return self.execution.ranges()
 
     @property
     def ordered(self) -> tuple[Span, ...]:

@@ -83,7 +83,6 @@ class Input:
             end=SnapshotId(str(read.version)),
             commits=read.commits,
             data_commits=read.data_commits,
-            is_only_matching=range_.only is not None,
             note=read.note,
         )
 
@@ -198,9 +197,7 @@ def reread_note(job: TableJob, inputs: Sequence[Input], last: Committed | None) 
 
 
 def is_from_nothing(job: TableJob, one: Input) -> bool:
-    """Whether the checkpoint of the consumer has nothing of an input that is read, be it whole or
-    by single commits.
-    """
+    """Whether the checkpoint of the consumer has nothing of an input that is read."""
     if one.read is None or job.start is None:
         return one.read is not None and one.read.is_first
     return job.start.sources.get(one.job.table, SnapshotCheckpoint()).snapshot_id is None
@@ -369,8 +366,7 @@ def _net_rows(
 
     Where its writer guarantees the key, the change feed has the net rows. Else rows with a changed
     key are looked up in the end snapshot, since a row that did not change may share the key; rows
-    without a key are taken as they are. Where single commits are read alone, all rows are as these
-    made them: the end snapshot holds what others did.
+    without a key are taken as they are.
     """
     read = one.read
     assert read is not None
@@ -382,10 +378,7 @@ def _net_rows(
     assert values is not None  # changed rows are merged by key, or not at all
     keys = values.columns
     has_key = reduce(lambda a, b: a & b, [F.col(key).isNotNull() for key in keys])
-    if one.job.range is not None and one.job.range.only is not None:
-        found = net_changes(changes.where(has_key), keys)[0].select(*columns)
-    else:
-        found = narrowed(end, values.where(has_key), {key: F.col(key) for key in keys})
+    found = narrowed(end, values.where(has_key), {key: F.col(key) for key in keys})
     keyless, whole_row = changes.where(~has_key), end.columns
     if not is_comparable(end.schema):
         keyless, whole_row = (

@@ -77,11 +77,6 @@ class TableJob:
     always_write: bool = False
     ordered: tuple[Span, ...] = ()
 
-    @property
-    def reads_single_commits(self) -> bool:
-        """Whether of some input the rows of single commits alone are wanted."""
-        return any(one.range is not None and one.range.only is not None for one in self.inputs)
-
     def input(self, alias: str) -> InputJob:
         return next(one for one in self.inputs if one.alias == alias or one.table == alias)
 
@@ -139,8 +134,7 @@ class SourceResult:
     """How one input was read: method and verdict, the snapshots (start exclusive, end inclusive),
     and what to know of it.
 
-    `data_commits` counts the commits whose rows were read; with `is_only_matching` those of other
-    commits were left out.
+    `data_commits` counts the commits whose rows were read.
     """
 
     alias: str
@@ -151,7 +145,6 @@ class SourceResult:
     end: SnapshotId
     commits: int = 0
     data_commits: int = 0
-    is_only_matching: bool = False
     note: str = ""
 
 

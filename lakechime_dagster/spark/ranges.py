@@ -24,7 +24,6 @@ from pyspark.sql.types import (
 )
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import (
     CommitsMissingError,
     FileAction,
@@ -336,26 +335,20 @@ class Judgement:
     """How a range can be read, by the log.
 
     `version` is the snapshot to read as the end of the range. `commits` are those of the range,
-    oldest first; `later` those after it, whose clean-up may have taken files of the range. `only`
-    names the snapshots whose commits alone are read (None: all). `note` is for people.
+    oldest first; `later` those after it, whose clean-up may have taken files of the range. `note`
+    is for people.
     """
 
     verdict: Verdict
     version: int
     commits: tuple[TableCommit, ...] = ()
     later: tuple[TableCommit, ...] = ()
-    only: frozenset[SnapshotId] | None = None
     note: str = ""
 
     @property
     def data_commits(self) -> tuple[TableCommit, ...]:
         """The commits to read: those that changed data."""
-        return tuple(
-            commit
-            for commit in self.commits
-            if commit.changes_data
-            and (self.only is None or SnapshotId(str(commit.version)) in self.only)
-        )
+        return tuple(commit for commit in self.commits if commit.changes_data)
 
 
 def first_version(range_: SnapshotRange) -> int:
@@ -421,7 +414,6 @@ def judge(range_: SnapshotRange, log: TableLog) -> Judgement:
         version=end,
         commits=commits,
         later=later,
-        only=range_.only,
     )
 
 
@@ -501,22 +493,9 @@ def read_range(spark: SparkSession, log: TableLog, range_: SnapshotRange) -> Ran
     """The changes of a range, by the cheapest method that is exact.
 
     Raises:
-        TableUnreadableError: the files of the end snapshot are gone, or single commits are wanted
-            that cannot be separated.
+        TableUnreadableError: the files of the end snapshot are gone.
     """
-    read = _read(spark, log, range_, judge(range_, log))
-    if range_.only is not None and read.changes is None:
-        why = (
-            f"the rows of matching commits alone cannot be read ({read.verdict.value}: {read.note})"
-        )
-        remedy = "seek the trigger past them, or declare it without only_matching"
-        raise TableUnreadableError(f"{range_.table} up to snapshot {range_.end}: {why}; {remedy}")
-    return read
-
-
-def _read(
-    spark: SparkSession, log: TableLog, range_: SnapshotRange, judgement: Judgement
-) -> RangeRead:
+    judgement = judge(range_, log)
     require_files(spark, log, judgement.version, judgement.later)
     read = RangeRead(
         location=log.location,
@@ -548,10 +527,6 @@ def _read(
         changes = _as_changes(files_frame(spark, log.location, judgement.version, files), 1)
         return replace(read, method=ReadMethod.LOG_FILES, changes=changes, files=files)
     has_change_feed = _has_change_feed(log, judgement, range_)
-    if judgement.only is not None and not has_change_feed:
-        return replace(
-            read, note="without a change feed only commits that append can be read alone"
-        )
     if not has_change_feed and not _can_rebuild(log, before := first_version(range_) - 1):
         return replace(
             read,
@@ -568,8 +543,6 @@ def _read(
         changes = _change_feed(spark, log.location, range_).select(
             *[column(name) for name in read.end.columns], CHANGE, VERSION
         )
-        if judgement.only is not None:
-            changes = changes.where(F.col(VERSION).isin([commit.version for commit in data]))
         return replace(read, method=ReadMethod.CHANGE_FEED, changes=changes)
     removed, added = _replaced_files(since_first_change(judgement.commits))
     # also what maintenance moved within the range

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampType
 
 from lakechime_dagster.dce.snapshots import TableCommit
-from lakechime_dagster.errors import DeclarationError, TableUnreadableError
+from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.spark.commit import (
     CHANGE_FEED,
     LISTED,
@@ -40,7 +40,6 @@ from lakechime_dagster.spark.inputs import (
     Work,
     fallback_note,
     groups_work,
-    is_from_nothing,
     open_inputs,
     ordered_notes,
     reread_note,
@@ -228,8 +227,6 @@ class Attempt:
             work = within_partitions(inputs, self._fired(inputs))
             return replace(work, notes=(broken,)) if broken else work
         again = reread_note(self.job, inputs, self.last)
-        if self.job.reads_single_commits:
-            return self._matching(inputs, broken, again)
         if broken or mode is RefreshMode.FULL:
             return whole(inputs, broken)
         if again:
@@ -241,26 +238,6 @@ class Attempt:
             self.job.keys if mode is RefreshMode.AFFECTED_KEYS else self.job.partitioned_by,
             self._hold,
         )
-
-    def _matching(self, inputs: Sequence[Input], broken: str, again: str) -> Work:
-        """The rows of matching commits alone, which are new, or from the beginning: then they
-        replace the target.
-
-        Raises:
-            TableUnreadableError: the target must be replaced, by rows of other commits too.
-        """
-        work = whole(inputs, broken) if broken else rows_work(self.job, inputs, self._hold)
-        is_all = all(is_from_nothing(self.job, one) for one in inputs if one.read is not None)
-        if work.replace or (again and not is_all):
-            remedy = (
-                "seek the trigger to the beginning or past these commits, or declare it without "
-                "only_matching"
-            )
-            reason = "; ".join(work.notes) or again
-            raise TableUnreadableError(
-                f"{self.job.name}: {reason}, which would read other commits too; {remedy}"
-            )
-        return replace(work, scope=None, replace=True, notes=(again,)) if again else work
 
     def _fired(self, inputs: Sequence[Input]) -> Scope:
         """The partitions that the trigger fired for, in the types that the inputs' columns have."""

@@ -179,7 +179,6 @@ def woken_by(
     inputs = dict.fromkeys(read.table for read in several)
     means_something = set(inputs) if mode is RefreshMode.FULL else changing
     if isinstance(trigger, SnapshotTrigger):
-        _check_only_matching(name, mode, several, trigger)
         unread = [table for table in trigger.tables if table not in inputs]
         if unread:
             raise DeclarationError(
@@ -211,29 +210,6 @@ def woken_by(
             f"changes(rejoin={table}, on=…) of another input, or snapshot(on_change='ignore')",
         )
     return trigger
-
-
-def _check_only_matching(
-    name: str, mode: RefreshMode, reads: Iterable[Read], trigger: SnapshotTrigger
-) -> None:
-    """Rows of some commits alone can be read where each row of the target is computed from rows of
-    one commit.
-    """
-    if not trigger.only_matching:
-        return
-    field = "trigger.only_matching"
-    if mode is not RefreshMode.ROWS:
-        raise DeclarationError(
-            name, field, f"is for refresh='rows'; {str(mode)!r} reads rows of other commits too"
-        )
-    rejoining = next((read for read in reads if read.rejoin is not None), None)
-    if rejoining is not None:
-        raise DeclarationError(
-            name,
-            field,
-            f"cannot go with changes(rejoin={rejoining.rejoin!r}), which reads rows of other "
-            f"commits too",
-        )
 
 
 def spark_table(

@@ -188,15 +188,12 @@ class SnapshotTrigger:
     With `every`, an event waits for the first tick at or after its registration; without it the
     trigger fires as events arrive. `wait_after_last` waits until no matching event has arrived for
     this time, `max_wait` at most. Tags decide when it fires; the range is everything up to the
-    newest matching event. With `only_matching` the range is only the commits of matching events, in
-    the order in which the events arrived; each commit is read once. `cluster` is that of the
-    tables, "" if they name none.
+    newest matching event. `cluster` is that of the tables, "" if they name none.
     """
 
     tables: tuple[str, ...]
     every: Schedule | None
     tags: Tags
-    only_matching: bool
     wait_after_last: dt.timedelta | None
     max_wait: dt.timedelta | None
     start_from: StartFrom
@@ -208,7 +205,6 @@ class SnapshotTrigger:
         every: Schedule | None = None,
         *,
         tags: Mapping[str, str] | None = None,
-        only_matching: bool = False,
         wait_after_last: dt.timedelta | None = None,
         max_wait: dt.timedelta | None = None,
         start_from: str = "beginning",
@@ -241,17 +237,10 @@ class SnapshotTrigger:
                 "max_wait",
                 "bounds wait_after_last, which is not given; give both or neither",
             )
-        if only_matching and not tags:
-            raise DeclarationError(
-                "SnapshotTrigger",
-                "only_matching",
-                "has no tags to match; give tags= too, or leave it out",
-            )
         values = (
             names,
             every,
             Tags(tags),
-            only_matching,
             wait_after_last,
             max_wait,
             StartFrom(start_from),
@@ -268,7 +257,6 @@ class SnapshotTrigger:
             tuple(tables),
             self.every,
             tags=self.tags,
-            only_matching=self.only_matching,
             wait_after_last=self.wait_after_last,
             max_wait=self.max_wait,
             start_from=self.start_from.where,
@@ -278,8 +266,7 @@ class SnapshotTrigger:
         what = " or ".join(self.tables) or "its inputs"
         pace = f", {self.every}" if self.every else ", as events arrive"
         wait = f", {self.wait_after_last} after the last one" if self.wait_after_last else ""
-        alone = ", rows of those commits alone" if self.only_matching else ""
-        return f"a change of {what}{_with_tags(self.tags)}{pace}{wait}{alone}"
+        return f"a change of {what}{_with_tags(self.tags)}{pace}{wait}"
 
 
 Trigger = PartitionTrigger | SnapshotTrigger

@@ -21,13 +21,12 @@ from tests.assets.test_table import (
     orders_of_day,
     silver_orders,
     totals,
-    web_orders,
 )
 
 pytestmark = pytest.mark.spark
 __all__ = ["location"]
 ME = By(who="me", reason="amounts were wrong")
-LAKE = Lake("shop", [orders, silver_orders, web_orders, orders_of_day, totals])
+LAKE = Lake("shop", [orders, silver_orders, orders_of_day, totals])
 
 
 def ordered(location: Location) -> str:

@@ -51,16 +51,6 @@ def silver_orders(orders: Any) -> Any:
     return orders
 
 
-@spark_table(
-    "silver.web_orders",
-    reads={"orders": orders.changes()},
-    trigger=SnapshotTrigger(tags={"by": "web"}, only_matching=True),
-)
-def web_orders(orders: Any) -> Any:
-    """Orders of the web shop's commits."""
-    return orders
-
-
 orders_of_day = sql_table(
     "gold.orders_of_day",
     sql="SELECT day, count(*) AS orders FROM bronze.orders GROUP BY day",
@@ -136,9 +126,7 @@ class Location:
 
 @pytest.fixture
 def location(home: Path, instance: dg.DagsterInstance, spark_driver: Driver) -> Location:
-    definitions = build_definitions(
-        Lake("shop", [orders, silver_orders, web_orders, orders_of_day, totals])
-    )
+    definitions = build_definitions(Lake("shop", [orders, silver_orders, orders_of_day, totals]))
     return Location(instance, definitions, open_platform())
 
 

@@ -1,7 +1,6 @@
 """What a range gives, against a plain-Python count of the rows that delta-rs reads at both ends."""
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.dce.events import SnapshotId, TableUid
-from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
+from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, net_changes, read_range
 from tests.support.refreshes import Source, read_rows
@@ -66,11 +64,6 @@ def images(read: RangeRead) -> Counter[Row]:
     for row in read.changes.select("p", "k", "v", CHANGE).collect():
         total[tuple(row)[:3]] += row[CHANGE]
     return Counter({row: count for row, count in total.items() if count})
-
-
-def alone(range_: SnapshotRange, *versions: int) -> SnapshotRange:
-    """The range with these commits of it alone."""
-    return replace(range_, only=frozenset(SnapshotId(str(version)) for version in versions))
 
 
 def difference(source: Source, start: int, end: int) -> Counter[Row]:
@@ -240,48 +233,6 @@ def test_a_start_that_the_log_can_no_longer_rebuild_makes_the_range_expired(
     assert (read.verdict, read.must_replace) == (Verdict.EXPIRED, True)
     assert read.note == "the log was cleaned up: snapshot 1 can no longer be rebuilt"
     assert read.end.count() == 2 + adds_column
-
-
-@pytest.mark.tier1
-def test_single_commits_of_appends_are_read_by_their_files(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    source = Source(tmp_path / "t", SCHEMA, (), change_feed=False)
-    for key in range(4):
-        source.write((0, key, "a"))
-    source.update({"v": "'z'"}, "k = 1")
-    read = read_range(spark, source.log, alone(source.range(0), 1, 3))
-    assert (read.method, read.data_commits) == (ReadMethod.LOG_FILES, 2)
-    assert images(read) == {(0, 1, "a"): 1, (0, 3, "a"): 1}
-    assert images(read_range(spark, source.log, alone(source.range(None, 2), 0))) == {
-        (0, 0, "a"): 1
-    }
-    assert images(read_range(spark, source.log, alone(source.range(0)))) == {}
-
-
-def test_single_commits_that_changed_rows_are_read_from_the_change_feed_alone(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    def history(change_feed: bool) -> Source:
-        source = Source(tmp_path / str(change_feed), SCHEMA, (), change_feed)
-        source.write((0, 1, "a"), (0, 2, "b"))
-        source.update({"v": "'x'"}, "k = 1")
-        source.update({"v": "'y'"}, "k = 2")
-        return source
-
-    fed, unfed = history(change_feed=True), history(change_feed=False)
-    for start in (None, 0):
-        assert images(read_range(spark, fed.log, alone(fed.range(start), 1))) == {
-            (0, 1, "a"): -1,
-            (0, 1, "x"): 1,
-        }
-    with pytest.raises(
-        TableUnreadableError,
-        match="without a change feed only commits that append can be read alone",
-    ):
-        read_range(spark, unfed.log, alone(unfed.range(0), 1))
-    with pytest.raises(TableUnreadableError, match="seek the trigger past them"):
-        read_range(spark, fed.log, replace(alone(fed.range(0), 1), start_uid=TableUid("before")))
 
 
 @pytest.mark.parametrize("change_feed", [True, False])

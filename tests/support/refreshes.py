@@ -111,8 +111,6 @@ class Subscription:
     number: int = 0
     checkpoint: dict[str, SnapshotCheckpoint] = field(default_factory=dict)
     position: Position = Position.ORIGIN
-    # by alias, the versions whose commits alone are read
-    only: dict[str, set[int]] = field(default_factory=dict)
 
     def run(self, **changes: Any) -> TableResult:
         self.number += 1
@@ -160,17 +158,6 @@ class Subscription:
             end=now.snapshot_id,
             start_uid=was.table_uid,
         )
-        if one.alias in self.only:
-            only, first = (
-                frozenset(SnapshotId(str(version)) for version in self.only[one.alias]),
-                min(self.only[one.alias]),
-            )
-            range_ = replace(
-                range_,
-                start=SnapshotId(str(first - 1)) if first else None,
-                start_uid=now.table_uid,
-                only=only,
-            )
         return replace(one, range=range_)
 
     @property

@@ -192,9 +192,6 @@ REJOINED = {"flights": REJOIN, "weather": weather.snapshot()}
 JOIN = "bronze.flights f JOIN bronze.weather w ON f.origin = w.origin"
 
 
-MATCHING = SnapshotTrigger(tags={"origin": "EWR"}, only_matching=True)
-
-
 PINNED = [weather.snapshot(on_change="ignore")]
 
 
@@ -307,17 +304,6 @@ READS = [
     (
         lambda: make_table(trigger=SnapshotTrigger([flights, planes])),
         "trigger: waits for bronze.planes, which is not read",
-    ),
-    (
-        lambda: make_table(refresh="full", trigger=MATCHING),
-        "trigger.only_matching: is for refresh='rows'; 'full' reads rows of other",
-    ),
-    (
-        lambda: make_table(keys=["flight"], compute=joined, reads=REJOINED, trigger=MATCHING),
-        (
-            "trigger.only_matching: cannot go with changes(rejoin='bronze.weather'), which reads rows "
-            "of other commits too"
-        ),
     ),
     (
         lambda: make_table(

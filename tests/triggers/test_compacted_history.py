@@ -217,13 +217,11 @@ def test_a_run_gets_the_events_of_its_partitions_that_were_compacted_while_its_k
 
 
 @pytest.mark.dialect
-def test_a_run_of_matching_commits_alone_gets_those_of_a_compacted_history(world: World) -> None:
+def test_a_run_gets_the_matching_events_of_a_compacted_history(world: World) -> None:
     tagged = world.change(version=1, tags=COMPLETE)
     world.change(version=2)
     compact(world)
-    subscription = a_subscription(
-        trigger=SnapshotTrigger(ORDERS, tags=COMPLETE, only_matching=True)
-    )
+    subscription = a_subscription(trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
 
     execution = one(world.fire(subscription))
 

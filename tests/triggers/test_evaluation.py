@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.event import listen
 
-from lakechime_dagster.dce.contract import EventQuery, Seen
+from lakechime_dagster.dce.contract import Seen
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import (
     OperationType,
@@ -23,14 +23,12 @@ from lakechime_dagster.dce.events import (
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import dce_event, metadata
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
-from lakechime_dagster.dce.store import matched_before
 from lakechime_dagster.errors import StoreUnreachableError
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import Cause, CommitMetadata, Committed, Execution
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.evaluation import Evaluator
 from lakechime_dagster.triggers.ledger import events_of
-from lakechime_dagster.triggers.retention import expire
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
@@ -477,41 +475,6 @@ def test_a_snapshot_trigger_is_handed_the_changes_of_all_its_tables_in_its_clust
     world.change("bronze.orders", 1)
     world.change("bronze.returns", 1, cluster="east")
     assert handed(world, subscription) == {"": changes}
-
-
-WEB = {"by": "web"}
-
-
-CLUSTER_AND_TABLE = ("", "bronze.orders")
-
-
-def test_snapshots_are_found_by_table_uid_tags_and_position(world: World) -> None:
-    world.change(version=1, tags=WEB | {"day": "1"}, table_uid="A")
-    world.change(version=2, tags=WEB, table_uid="B")
-    world.change(version=3, tags={"by": "shop"}, table_uid="A")
-    world.change("bronze.returns", version=4, tags=WEB, table_uid="A")
-    through = world.change(version=5, table_uid="A").position
-    world.change(version=5, tags=WEB, table_uid="A")
-    asked = [SnapshotId(str(version)) for version in range(7)]
-    assert matched_before(world.engine, CLUSTER_AND_TABLE, TableUid("A"), WEB, asked, through) == {
-        "1"
-    }
-    assert matched_before(
-        world.engine, CLUSTER_AND_TABLE, TableUid("A"), WEB, asked, world.store.head()
-    ) == {"1", "5"}
-
-
-def test_a_commit_stays_matched_when_its_events_are_compacted(world: World) -> None:
-    world.change(version=1, tags=WEB)
-    world.change(version=2)
-    world.change(version=3, tags=WEB)
-    world.change(version=3, tags={"by": "shop"})
-    expire(world.engine, world.store.now() + 1_000, needed={})
-    assert world.store.fetch(EventQuery()) == []
-    asked = [SnapshotId("1"), SnapshotId("2"), SnapshotId("3")]
-    assert matched_before(
-        world.engine, CLUSTER_AND_TABLE, None, WEB, asked, world.store.head()
-    ) == {"1", "3"}
 
 
 ORDERS = "bronze.orders"

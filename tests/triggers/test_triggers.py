@@ -82,7 +82,6 @@ def test_tables_may_be_names_or_declared_tables_and_default_to_the_inputs() -> N
     assert SnapshotTrigger(["a", TableName("b")]).tables == ("a", "b")
     assert SnapshotTrigger(tags={"k": "v"}).on(["x"]) == SnapshotTrigger("x", tags={"k": "v"})
     assert SnapshotTrigger("a").on(["x"]).tables == ("a",)
-    assert SnapshotTrigger(tags={"k": "v"}, only_matching=True).on(["x"]).only_matching
 
 
 def test_what_is_no_trigger_is_refused_naming_the_field() -> None:
@@ -96,8 +95,6 @@ def test_what_is_no_trigger_is_refused_naming_the_field() -> None:
         PartitionTrigger(on("a", day=tick()), GRID, max_in_flight=0)
     with pytest.raises(DeclarationError, match="max_wait: bounds wait_after_last"):
         SnapshotTrigger("a", max_wait=dt.timedelta(hours=1))
-    with pytest.raises(DeclarationError, match="only_matching: has no tags to match"):
-        SnapshotTrigger("a", only_matching=True)
 
 
 LEVELS = PartitionLevels.of({"day": "date", "hour": "int"})
