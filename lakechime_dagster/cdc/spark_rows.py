@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,6 @@ from pyspark.sql.types import StructType
 
 from lakechime_dagster.cdc.change import Order
 from lakechime_dagster.cdc.wire import order_of, order_text
-from lakechime_dagster.spark.commit import TargetLog
 from lakechime_dagster.spark.ranges import pinned
 from lakechime_dagster.spark.session import (
     CHUNK,
@@ -29,6 +28,9 @@ from lakechime_dagster.spark.session import (
     rows_of,
     struct_of,
 )
+
+if TYPE_CHECKING:
+    from lakechime_dagster.formats.delta import DeltaLog
 
 MOST = 50_000  # rows that are brought here at a time
 _compute: Any = pc
@@ -121,7 +123,7 @@ class Computing(Protocol):
         """Rows of plain values."""
         ...
 
-    def of_version(self, log: TargetLog, version: int, ddl: str) -> Rows:
+    def of_version(self, log: "DeltaLog", version: int, ddl: str) -> Rows:
         """All rows of a version of a table, which has these columns."""
         ...
 
@@ -153,7 +155,7 @@ class InWorkers:
     def made(self, rows: Sequence[tuple[Any, ...]], ddl: str) -> Rows:
         return Spread(self.spark.createDataFrame(list(rows), struct_of(ddl)), self)
 
-    def of_version(self, log: TargetLog, version: int, ddl: str) -> Rows:
+    def of_version(self, log: "DeltaLog", version: int, ddl: str) -> Rows:
         return Spread(pinned(self.spark, log.location, version), self).shaped(ddl)
 
     def near(self, rows: Rows) -> Rows:
@@ -197,7 +199,7 @@ class Here:
             self,
         )
 
-    def of_version(self, log: TargetLog, version: int, ddl: str) -> Rows:
+    def of_version(self, log: "DeltaLog", version: int, ddl: str) -> Rows:
         """Few rows are read without Spark, where the table has nothing that only Spark reads."""
         table = log.rows(version)
         if table is None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import dagster as dg
 
-from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.runtime.names import ATTEMPT_TAG, EXECUTION_TAG
 from lakechime_dagster.runtime.platform import Platform, ask_target
@@ -41,14 +40,8 @@ MAX_REQUESTS = 100  # a tick; creating a run costs Dagster about 0.1 CPU seconds
 PolledAt = dict[str, int]
 # a run that has started must begin its execution by then, else its process is taken for dead
 UNBEGUN_MS = 600_000
-
-
-class RunState(StrEnum):
-    """What a Dagster run is doing, as far as completing cares."""
-
-    LIVE = "live"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
+SUCCESS = dg.DagsterRunStatus.SUCCESS
+FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 
 @dataclass(frozen=True)
@@ -58,7 +51,7 @@ class RunFact:
     """
 
     run_id: str
-    state: RunState
+    status: dg.DagsterRunStatus
     started_ts: int | None = None
 
 
@@ -290,8 +283,8 @@ def attend(
                 return _launched(platform, execution, where)
             return None, f"{where} is tried again in {seconds} s"
         # a run of another instance: its lease alone decides
-        run = RunFact(execution.run_id, RunState.LIVE)
-    if run.state is RunState.LIVE:
+        run = RunFact(execution.run_id, dg.DagsterRunStatus.STARTED)
+    if run.status is not SUCCESS and run.status not in FAILED:
         if _may_live(run, execution, now):
             return None, ""  # the decision says so
         silence = (
@@ -303,13 +296,12 @@ def attend(
         runs.report_lost(
             run.run_id, f"LakeChime: {reason}; attempt {execution.attempt} is called lost"
         )
-    elif target is None and run.state is RunState.SUCCEEDED:
+    elif target is None and run.status is SUCCESS:
         platform.ledger.complete(execution, None)
         return None, f"{where} is completed by the success of run {run.run_id}"
     else:
-        reason = f"run {run.run_id} {run.state.value}" + (
-            " without a commit" if run.state is RunState.SUCCEEDED else ""
-        )
+        ended = "succeeded without a commit" if run.status is SUCCESS else "failed"
+        reason = f"run {run.run_id} {ended}"
     if platform.complete_if_committed(target, execution) is not None:
         return None, f"{where} is completed by its commit"
     consumer = platform.ledger.consumers(row)[execution.consumer.key]
@@ -348,7 +340,6 @@ def _may_live(run: RunFact, execution: Execution, now: int) -> bool:
 
 
 OpenInstance = Callable[[], dg.DagsterInstance]  # opened by the first call
-FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 # by what refers to them; a process has one but in tests
 _kept: list[tuple[object, dg.DagsterInstance]] = []
 _keeping = threading.Lock()
@@ -393,11 +384,7 @@ class DagsterRuns:
             run = next(
                 iter(self.instance().get_runs(filters=dg.RunsFilter(tags=tags), limit=1)), None
             )
-        return (
-            RunFact(run.run_id, state_of(run.status), self._started(run))
-            if run is not None
-            else None
-        )
+        return RunFact(run.run_id, run.status, self._started(run)) if run is not None else None
 
     def _started(self, run: dg.DagsterRun) -> int | None:
         record = (
@@ -413,10 +400,3 @@ class DagsterRuns:
 
     def report_lost(self, run_id: str, reason: str) -> None:
         end_dead_run(self.instance(), run_id, reason)
-
-
-def state_of(status: dg.DagsterRunStatus) -> RunState:
-    """A run that has not ended is live, whatever it waits for."""
-    if status is dg.DagsterRunStatus.SUCCESS:
-        return RunState.SUCCEEDED
-    return RunState.FAILED if status in FAILED else RunState.LIVE

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -32,7 +32,6 @@ from lakechime_dagster.silver.schema import KnownType, Prototype, TypeCheckpoint
 from lakechime_dagster.spark.commit import (
     CommitLostError,
     Target,
-    TargetLog,
     keep_listed,
     properties_of,
     retrying,
@@ -41,6 +40,9 @@ from lakechime_dagster.spark.ranges import ReadMethod, read_range, remove_folder
 from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.spark.rows import holds
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
+
+if TYPE_CHECKING:
+    from lakechime_dagster.formats.delta import DeltaLog
 
 COLUMNS = ("_src", "_ingested_at", "reason", "type", "producer", "hash", "flags", "payload")
 
@@ -163,7 +165,7 @@ class Ahead:
 
 
 def ahead_of(
-    checkpoint: TypeCheckpoint, log: TargetLog, consumer: ConsumerId, source: str
+    checkpoint: TypeCheckpoint, log: "DeltaLog", consumer: ConsumerId, source: str
 ) -> Ahead | None:
     """What the table of a type holds beyond a checkpoint; None where that is its last one.
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import tenacity
 from delta.exceptions import (
     ConcurrentAppendException,
@@ -49,29 +48,14 @@ from lakechime_dagster.spark.session import (
     text_literal,
 )
 from lakechime_dagster.tables.options import column_of as column_name
-from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
+from lakechime_dagster.triggers.consumers import CommitMetadata, Committed
+
+if TYPE_CHECKING:
+    from lakechime_dagster.formats.delta import DeltaLog
 
 TXN_APP_ID = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-
-
-class TargetLog(TableLog, Protocol):
-    """A table's log that also knows whose commits of a consumer it holds."""
-
-    def committed(self, consumer: ConsumerId, number: int) -> Committed | None: ...
-
-    def last_committed(self, consumer: ConsumerId) -> Committed | None: ...
-
-    def watermark(self, version: int | None = None) -> int | None: ...
-
-    def fed(self, version: int) -> Checkpoint | None: ...
-
-    def rows(self, version: int) -> pa.Table | None: ...
-
-    def plain_columns(self) -> str | None: ...
-
-    def add_folder(self, folder: str, commit_metadata: CommitMetadata) -> bool: ...
 
 
 @contextmanager
@@ -124,7 +108,7 @@ class Target:
 
     name: str
     location: str
-    log: TargetLog
+    log: "DeltaLog"
     keys: tuple[str, ...] = ()
     partitioned_by: tuple[str, ...] = ()
     cluster_by: tuple[str, ...] = ()
@@ -348,7 +332,7 @@ def column_of(alias: str, name: str) -> Column:
     return F.col(f"{alias}.{quoted(name)}")
 
 
-def commit_at(log: TargetLog, version: int) -> TableCommit:
+def commit_at(log: TableLog, version: int) -> TableCommit:
     """The log's record of one commit."""
     return log.commits(version - 1, version)[0]
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import TYPE_CHECKING
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +17,6 @@ from lakechime_dagster.spark.commit import (
     CHANGE_FEED,
     LISTED,
     Target,
-    TargetLog,
     append,
     append_nothing,
     can_insert,
@@ -48,15 +48,7 @@ from lakechime_dagster.spark.inputs import (
     with_ordered,
     within_partitions,
 )
-from lakechime_dagster.spark.job import (
-    Counts,
-    Observer,
-    Outcome,
-    Partition,
-    Seen,
-    TableJob,
-    TableResult,
-)
+from lakechime_dagster.spark.job import Counts, Observer, Outcome, Seen, TableJob, TableResult
 from lakechime_dagster.spark.ranges import narrowed
 from lakechime_dagster.spark.rows import (
     OPERATION,
@@ -83,7 +75,10 @@ from lakechime_dagster.tables.options import ReadMode
 from lakechime_dagster.tables.tables import RefreshMode
 from lakechime_dagster.triggers.consumers import CommitMetadata, Committed
 
-OpenLog = Callable[[str, str], TargetLog]
+if TYPE_CHECKING:
+    from lakechime_dagster.formats.delta import DeltaLog
+
+OpenLog = Callable[[str, str], "DeltaLog"]
 
 
 def refresh(
@@ -194,10 +189,8 @@ class Attempt:
             written = write(self.spark, self.job, self.target, commit_metadata, sifted, work)
         if written.outcome is Outcome.SKIPPED and written.committed:
             return replace(skipped(written.committed), seen=self._seen)
-        return TableResult(
-            outcome=written.outcome,
-            committed=written.committed,
-            replaced=written.replaced,
+        return replace(
+            written,
             counts=replace(
                 written.counts,
                 rows_in=rows_in,
@@ -206,9 +199,6 @@ class Attempt:
                 quarantined=sifted.quarantined,
             ),
             sources=tuple(result for one in inputs if (result := one.result()) is not None),
-            partitions=written.partitions,
-            files=written.files,
-            bytes=written.bytes,
             watermark=commit_metadata.watermark,
             schema=tuple(
                 (name, kind.simpleString())
@@ -430,30 +420,17 @@ class Attempt:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written:
-    """What a write did: counts of the target's rows, and the log's record of the commit."""
-
-    outcome: Outcome
-    committed: Committed | None = None
-    replaced: bool = False
-    counts: Counts = field(default_factory=Counts)
-    partitions: tuple[Partition | None, ...] = ()
-    files: int = 0
-    bytes: int = 0
-
-
-@dataclass
 class Plan:
-    """What the newest try at a write found to do; planned again when a concurrent writer was
-    first.
+    """What a write found to do; planned again when a concurrent writer was first. `write` is None
+    when nothing differs.
     """
 
-    difference: Difference | None = None
-    fenced: bool = False
+    difference: Difference = field(default_factory=Difference)
+    write: Callable[[], None] | None = None
     replaced: bool = False
 
     def let_go(self) -> None:
-        if self.difference is not None and self.difference.changes is not None:
+        if self.difference.changes is not None:
             self.difference.changes.unpersist()
 
 
@@ -464,7 +441,7 @@ def write(
     commit_metadata: CommitMetadata,
     sifted: Sifted,
     work: Work,
-) -> Written:
+) -> TableResult:
     """Bring the target to the good rows and commit with the commit metadata; nothing is written
     when nothing differs.
 
@@ -473,34 +450,21 @@ def write(
     plan = Plan()
 
     def prepare() -> Callable[[], None] | None:
+        nonlocal plan
         plan.let_go()
         since = target.log.version
-        found = _planned(
+        plan = _planned(
             spark, job, target, sifted, work, since, is_alone=not commit_metadata.consumer.key
         )
-        plan.difference, plan.replaced, plan.fenced = (
-            found.difference,
-            found.replaced,
-            found.write is None,
-        )
-        if found.write is None and not job.may_complete_empty:
+        if plan.write is None and not job.may_complete_empty:
             return lambda: append_nothing(spark, target)
-        return found.write
+        return plan.write
 
     try:
         held = commit(spark, target, commit_metadata, prepare)
         return _written(target, commit_metadata, plan, held)
     finally:
         plan.let_go()
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Planned:
-    """What there is to write."""
-
-    difference: Difference
-    write: Callable[[], None] | None
-    replaced: bool = False
 
 
 def _planned(
@@ -512,7 +476,7 @@ def _planned(
     since: int,
     *,
     is_alone: bool,
-) -> _Planned:
+) -> Plan:
     """Compare with the target as it is now, at a version since; `write` is None when nothing
     differs.
 
@@ -528,14 +492,14 @@ def _planned(
         ]
         wanted = job.always_write or new_schema or not difference.is_empty
         write = (lambda: replace_all(good, target)) if wanted else None
-        return _Planned(difference=difference, write=write, replaced=wanted)
+        return Plan(difference=difference, write=write, replaced=wanted)
     rows = shaped(job.name, good, now.schema)
     now = shaped(job.name, now, rows.schema)  # with fields of structs that it is about to have
     if job.refresh is RefreshMode.PARTITIONS:
         return _planned_partitions(target, rows, now, work.scope)
     if not target.keys:
         added = Difference(inserted=sifted.good_count)
-        return _Planned(
+        return Plan(
             difference=added, write=None if added.is_empty else lambda: append(rows, target)
         )
     can_be_inserted = is_alone and can_insert(rows, stored)
@@ -544,17 +508,17 @@ def _planned(
     difference = _scoped_difference(job, target, rows, now, work.scope)
     changes = difference.changes
     if changes is None or difference.is_empty:
-        return _Planned(difference=difference, write=None)
+        return Plan(difference=difference)
     if can_be_inserted and difference.inserted and not (difference.updated or difference.deleted):
         new = changes.where(F.col(OPERATION) == "I").select(*map(column, rows.columns))
         return _inserting(spark, target, since, new, difference)
-    return _Planned(difference=difference, write=lambda: merge(spark, target, changes))
+    return Plan(difference=difference, write=lambda: merge(spark, target, changes))
 
 
 def _inserting(
     spark: SparkSession, target: Target, since: int, rows: DataFrame, difference: Difference
-) -> _Planned:
-    return _Planned(
+) -> Plan:
+    return Plan(
         difference=difference,
         write=None if difference.is_empty else lambda: insert(spark, target, since, rows),
     )
@@ -567,12 +531,12 @@ def _is_just_made(target: Target, version: int) -> bool:
 
 def _planned_partitions(
     target: Target, rows: DataFrame, now: DataFrame, scope: Scope | None
-) -> _Planned:
+) -> Plan:
     """Replace those partitions of the scope in which anything differs."""
     names = list(target.partitioned_by)
     levels = [column(name) for name in names]
     if scope is None or scope.values is None:
-        return _Planned(difference=Difference(), write=None)
+        return Plan()
     wanted = scope.values
     # an outer level only: all partitions below it, old and new
     if set(scope.columns) != set(names):
@@ -581,16 +545,14 @@ def _planned_partitions(
         wanted = local(below) or below
     difference = _difference(target, rows, _narrowed(target, now, wanted, names), by=names)
     if difference.is_empty:
-        return _Planned(difference=difference, write=None)
+        return Plan(difference=difference)
     partitions = difference.groups
     if target.keys and not set(names) <= set(target.keys):  # a key may have moved from any of them
         travelling = [plain(column(name), rows.schema[name].dataType) for name in names]
         partitions = [
             tuple(row) for row in wanted.select(*levels).distinct().select(*travelling).collect()
         ]
-    return _Planned(
-        difference=difference, write=lambda: replace_partitions(rows, target, partitions)
-    )
+    return Plan(difference=difference, write=lambda: replace_partitions(rows, target, partitions))
 
 
 def _difference(
@@ -657,26 +619,22 @@ def _narrowed(target: Target, now: DataFrame, values: DataFrame, names: Sequence
 
 def _written(
     target: Target, commit_metadata: CommitMetadata, plan: Plan, held: Committed | None
-) -> Written:
-    """The record of a write, with the counts of the log where it has them."""
+) -> TableResult:
+    """What a write did: counts of the target's rows, and the log's record of the commit."""
     difference = plan.difference
-    counts = (
-        Counts()
-        if difference is None
-        else Counts(
-            inserted=difference.inserted,
-            updated=difference.updated,
-            deleted=difference.deleted,
-            unchanged=difference.unchanged,
-        )
+    counts = Counts(
+        inserted=difference.inserted,
+        updated=difference.updated,
+        deleted=difference.deleted,
+        unchanged=difference.unchanged,
     )
     if held is None:
-        return Written(outcome=Outcome.NOTHING, counts=counts)
+        return TableResult(outcome=Outcome.NOTHING, counts=counts)
     if not is_own(held, commit_metadata):
-        return Written(outcome=Outcome.SKIPPED, committed=held)
+        return TableResult(outcome=Outcome.SKIPPED, committed=held)
     record = commit_at(target.log, int(held.version))
-    return Written(
-        outcome=Outcome.FENCED if plan.fenced else Outcome.COMMITTED,
+    return TableResult(
+        outcome=Outcome.FENCED if plan.write is None else Outcome.COMMITTED,
         committed=held,
         replaced=plan.replaced,
         counts=_counted(counts, record),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from dagster import DagsterRunStatus
 from deltalake import DeltaTable
 
 from lakechime_dagster.cdc.record import Record
@@ -13,7 +14,7 @@ from lakechime_dagster.cdc.spark_remembered import Seen
 from lakechime_dagster.cli.common import subscription_declared
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.runtime.execution import RunningExecution, kept
-from lakechime_dagster.sensors.tick import RunState, Tick
+from lakechime_dagster.sensors.tick import Tick
 from lakechime_dagster.tables.cdc import CHANGES, STATE
 from lakechime_dagster.tables.databases import Canal, Dms, Maxwell, Monitor
 from lakechime_dagster.tables.databases import Database as SourceTable
@@ -263,7 +264,7 @@ def held(lakechime: Cli, runs: ReportedRuns, reason: str = BLOCKED) -> None:
     )
     with pytest.raises(ConsumerBlockedError), kept(running, platform.log(NAME), lambda line: None):
         raise ConsumerBlockedError(reason)
-    runs.report(running.execution, RunState.FAILED)
+    runs.report(running.execution, DagsterRunStatus.FAILURE)
 
 
 def opened(two_orders: Shop) -> int:

@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from dagster import DagsterRunStatus
 from sqlalchemy import Engine
 
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.runtime.execution import RunningExecution, kept
 from lakechime_dagster.runtime.explain import explain
 from lakechime_dagster.runtime.platform import Platform, ends_of_blocked
-from lakechime_dagster.sensors.tick import RunState, Tick
+from lakechime_dagster.sensors.tick import Tick
 from lakechime_dagster.triggers.consumers import ConsumerState, Execution
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.progress import overview
@@ -51,7 +52,7 @@ def ask_for_a_person(
     )
     with pytest.raises(ConsumerBlockedError), kept(running, platform.log(TARGET), said.append):
         raise ConsumerBlockedError(EVIDENCE)
-    runs.report(running.execution, RunState.FAILED)
+    runs.report(running.execution, DagsterRunStatus.FAILURE)
     return said
 
 
@@ -102,7 +103,7 @@ def test_nothing_is_launched_until_a_person_resumes_and_then_all_that_came_is_re
     assert launched(tick) == [(1, 2)]
     assert one(tick.launches).ranges()["bronze.orders"].end == "1"
     commit(platform, one(tick.launches))
-    runs.report(one(tick.launches), RunState.SUCCEEDED)
+    runs.report(one(tick.launches), DagsterRunStatus.SUCCESS)
     assert "completed by its commit" in ticked(platform, subscription, runs).sentences[0]
 
 

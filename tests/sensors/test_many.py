@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from lakechime_dagster.dce.engine import TransactionId, writing
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, RunState, Tick, run_tick
+from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, Tick, run_tick
 from lakechime_dagster.sensors.trigger import Launch, many_sensor
 from lakechime_dagster.silver.requests import event_requests, requested_of_stream
 from lakechime_dagster.silver.results import RequestDone, RequestKind
@@ -37,7 +37,7 @@ class AllSucceed:
     """Every run that was launched has succeeded."""
 
     def of_attempt(self, execution: Execution) -> RunFact | None:
-        return RunFact(f"run-{execution.execution_id}", RunState.SUCCEEDED)
+        return RunFact(f"run-{execution.execution_id}", dg.DagsterRunStatus.SUCCESS)
 
     def report_lost(self, run_id: str, reason: str) -> None:
         raise AssertionError(f"{run_id} is not lost")

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from dagster import DagsterRunStatus
 from sqlalchemy import Engine
 
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.sensors.tick import UNBEGUN_MS, RunFact, RunState
+from lakechime_dagster.sensors.tick import UNBEGUN_MS, RunFact
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import CommitMetadata, Execution
 from lakechime_dagster.triggers.interventions import By
@@ -40,11 +41,11 @@ class ReportedRuns:
     def report(
         self,
         execution: Execution,
-        state: RunState,
+        status: DagsterRunStatus,
         run_id: str = "run-1",
         started_ts: int | None = None,
     ) -> None:
-        self.facts[execution.execution_id, execution.attempt] = RunFact(run_id, state, started_ts)
+        self.facts[execution.execution_id, execution.attempt] = RunFact(run_id, status, started_ts)
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_a_retry_reads_all_that_came_unless_its_subscription_takes_so_many_commi
     for execution in [
         one(ticked(platform, subscription, runs).launches) for subscription in subscriptions
     ]:
-        runs.report(execution, RunState.FAILED)
+        runs.report(execution, DagsterRunStatus.FAILURE)
     world.change(version=1)
     for subscription in subscriptions:
         ticked(platform, subscription, runs)
@@ -119,7 +120,7 @@ def test_a_paused_trigger_launches_no_run_and_no_later_attempt_until_it_is_resum
         world.change(version=version, partition=[day])
     failed, lost = ticked(platform, subscription, runs).launches
     world.people.pause(world.evaluator.activate(subscription), by)
-    runs.report(failed, RunState.FAILED)
+    runs.report(failed, DagsterRunStatus.FAILURE)
     ticked(platform, subscription, runs)
     world.let_pass(60_000)
     paused = ticked(platform, subscription, runs)
@@ -145,7 +146,7 @@ def test_the_success_of_a_run_completes_a_subscription_without_a_target(
 ) -> None:
     world.change(version=0)
     execution = one(ticked(platform, a_subscription(), runs).launches)
-    runs.report(execution, RunState.SUCCEEDED)
+    runs.report(execution, DagsterRunStatus.SUCCESS)
     assert (
         "execution 1 of silver is completed by the success of run run-1"
         in ticked(platform, a_subscription(), runs).sentences
@@ -159,7 +160,7 @@ def test_a_success_without_a_commit_is_no_success_where_a_target_decides(
     subscription = a_subscription(target=TARGET)
     world.change(version=0)
     execution = one(ticked(platform, subscription, runs).launches)
-    runs.report(execution, RunState.SUCCEEDED)
+    runs.report(execution, DagsterRunStatus.SUCCESS)
     assert (
         "execution 1 of silver is tried again as attempt 2: run run-1 succeeded without a commit"
         in ticked(platform, subscription, runs).sentences
@@ -173,7 +174,7 @@ def test_a_run_that_died_after_its_commit_is_completed_by_it_and_its_event_is_th
     world.change(version=0)
     execution = one(ticked(platform, subscription, runs).launches)
     commit(platform, world.ledger.begin(execution.execution_id, "run-1"))
-    runs.report(execution, RunState.FAILED)
+    runs.report(execution, DagsterRunStatus.FAILURE)
     found = ticked(platform, subscription, runs)
     assert (found.launches, found.sentences[0]) == (
         (),
@@ -189,7 +190,7 @@ def test_a_run_whose_lease_is_over_is_reported_lost_and_superseded(
     world.change(version=0)
     execution = one(ticked(platform, a_subscription(), runs).launches)
     world.ledger.begin(execution.execution_id, "run-1")
-    runs.report(execution, RunState.LIVE)
+    runs.report(execution, DagsterRunStatus.STARTED)
     world.end_leases()
     ticked(platform, a_subscription(), runs)
     assert runs.lost == [
@@ -207,10 +208,10 @@ def test_a_run_that_started_but_never_began_is_not_waited_for_for_ever(
     world.change(version=0)
     execution = one(ticked(platform, a_subscription(), runs).launches)
     now = world.store.now()
-    runs.report(execution, RunState.LIVE, started_ts=now)
+    runs.report(execution, DagsterRunStatus.STARTED, started_ts=now)
     ticked(platform, a_subscription(), runs)
     assert runs.lost == []
-    runs.report(execution, RunState.LIVE, started_ts=now - UNBEGUN_MS - 1)
+    runs.report(execution, DagsterRunStatus.STARTED, started_ts=now - UNBEGUN_MS - 1)
     ticked(platform, a_subscription(), runs)
     assert [run for run, _ in runs.lost] == ["run-1"]
 

@@ -5,6 +5,7 @@ goes on. Store and files are real.
 from pathlib import Path
 
 import pytest
+from dagster import DagsterRunStatus
 from sqlalchemy import Engine
 
 from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, MessagesUnreadableError
@@ -12,7 +13,7 @@ from lakechime_dagster.runtime.claim import adopted
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import NothingNewError
 from lakechime_dagster.runtime.sources import checkpoint_at
-from lakechime_dagster.sensors.tick import PolledAt, RunState, Tick, run_tick
+from lakechime_dagster.sensors.tick import PolledAt, Tick, run_tick
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.consumers import (
     ConsumerState,
@@ -97,7 +98,7 @@ def test_a_retry_reads_just_what_was_claimed(
     subscription = a_source(folder)
     drop(folder, "a.jsonl", "1")
     execution = one(ticked(platform, subscription, runs).launches)
-    runs.report(execution, RunState.FAILED)
+    runs.report(execution, DagsterRunStatus.FAILURE)
     drop(folder, "a.jsonl", "2")
     ticked(platform, subscription, runs)
     (waiting,) = world.ledger.open_executions(world.evaluator.activate(subscription))

@@ -19,7 +19,7 @@ from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.runtime.names import EXECUTION_TAG
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.resource import LakeChimeResource
-from lakechime_dagster.sensors.tick import DagsterRuns, RunState, end_dead_run
+from lakechime_dagster.sensors.tick import DagsterRuns, end_dead_run
 from lakechime_dagster.sensors.trigger import lakechime_sensor
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.schedule import every, tick
@@ -432,7 +432,7 @@ def test_the_run_of_an_attempt_is_found_by_its_tags_until_it_begins(asset: Locat
     )
     found = DagsterRuns(lambda: asset.instance).of_attempt(execution)
     assert found is not None
-    assert (found.run_id, found.state) == (run.run_id, RunState.LIVE)
+    assert (found.run_id, found.status) == (run.run_id, dg.DagsterRunStatus.STARTED)
     asset.platform.ledger.begin(execution.execution_id, "elsewhere")
     begun = asset.platform.ledger.execution(execution.execution_id)
     assert begun is not None
