@@ -100,8 +100,8 @@ def decide_snapshot(
     now_ms: int,
     through: Position,
 ) -> Decision:
-    """Fire when a matching event waits whose tick has passed and whose quiet time is over, or when
-    a backfill requested it.
+    """Fire when a matching event waits of enough tables, whose tick has passed and whose quiet time
+    is over, or when a backfill requested it.
     """
     matching = [table for table in waiting if table.count]
     total = sum(table.count for table in matching)
@@ -127,12 +127,15 @@ def decide_snapshot(
         return answer(False, _nothing(trigger, waiting))
     first_ts = min(table.first_ts or 0 for table in matching)
     last_ts = max(table.last_ts or 0 for table in matching)
-    if paced := _paced(trigger, now_ms, first_ts, last_ts):
+    unchanged = [table.table for table in waiting if not table.count]
+    if paced := _paced(trigger, now_ms, first_ts, last_ts, unchanged):
         return answer(False, f"{counted}; {paced}")
     return answer(True, _counted(total, matching, "arrived"))
 
 
-def _paced(trigger: SnapshotTrigger, now_ms: int, first_ts: int, last_ts: int) -> str:
+def _paced(
+    trigger: SnapshotTrigger, now_ms: int, first_ts: int, last_ts: int, unchanged: Sequence[str]
+) -> str:
     """Why events that wait since `first_ts`, the newest since `last_ts`, do not fire a trigger yet;
     empty where they do.
     """
@@ -141,16 +144,17 @@ def _paced(trigger: SnapshotTrigger, now_ms: int, first_ts: int, last_ts: int) -
         tick = trigger.every.last(now)
         if tick is None or from_milliseconds(first_ts) > tick:
             return _next_tick(trigger.every, now, "the next tick is")
-    if trigger.wait_after_last is not None:
-        quiet, waited = (dt.timedelta(milliseconds=now_ms - since) for since in (last_ts, first_ts))
-        if quiet < trigger.wait_after_last and (
-            trigger.max_wait is None or waited < trigger.max_wait
-        ):
-            newest = _shown_time(from_milliseconds(last_ts))
-            return (
-                f"waiting until none arrives for {trigger.wait_after_last} (the last one arrived "
-                f"{newest})"
-            )
+    quiet, waited = (dt.timedelta(milliseconds=now_ms - since) for since in (last_ts, first_ts))
+    if trigger.max_wait is not None and waited >= trigger.max_wait:
+        return ""
+    if len(trigger.tables) - len(unchanged) < trigger.needed:
+        return f"{', '.join(unchanged)} did not change yet"
+    if trigger.wait_after_last is not None and quiet < trigger.wait_after_last:
+        newest = _shown_time(from_milliseconds(last_ts))
+        return (
+            f"waiting until none arrives for {trigger.wait_after_last} (the last one arrived "
+            f"{newest})"
+        )
     return ""
 
 

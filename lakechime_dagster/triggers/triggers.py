@@ -183,12 +183,14 @@ class PartitionTrigger:
 
 @dataclass(frozen=True, init=False)
 class SnapshotTrigger:
-    """Fires when any of the tables has a matching event after the consumer's checkpoint.
+    """Fires when tables have a matching event after the consumer's checkpoint: one of them, all
+    (`changed="all"`), or so many (`changed=2`).
 
     With `every`, an event waits for the first tick at or after its registration; without it the
     trigger fires as events arrive. `wait_after_last` waits until no matching event has arrived for
-    this time, `max_wait` at most. Tags decide when it fires; the range is everything up to the
-    newest matching event. `cluster` is that of the tables, "" if they name none.
+    this time. `max_wait` after the first event it fires, whatever it still waits for. Tags decide
+    when it fires; the range is everything up to the newest matching event. `cluster` is that of the
+    tables, "" if they name none.
     """
 
     tables: tuple[str, ...]
@@ -197,6 +199,7 @@ class SnapshotTrigger:
     wait_after_last: dt.timedelta | None
     max_wait: dt.timedelta | None
     start_from: StartFrom
+    changed: str | int
     cluster: str
 
     def __init__(
@@ -208,6 +211,7 @@ class SnapshotTrigger:
         wait_after_last: dt.timedelta | None = None,
         max_wait: dt.timedelta | None = None,
         start_from: str = "beginning",
+        changed: str | int = "any",
     ) -> None:
         several = (
             tuple(tables)
@@ -231,11 +235,20 @@ class SnapshotTrigger:
             _schedule("SnapshotTrigger", every)
         _duration("SnapshotTrigger", "wait_after_last", wait_after_last)
         _duration("SnapshotTrigger", "max_wait", max_wait)
-        if max_wait is not None and wait_after_last is None:
+        is_number = isinstance(changed, int) and not isinstance(changed, bool)
+        if changed not in ("any", "all") and not (
+            is_number and 1 <= changed <= (len(names) or changed)
+        ):
+            raise DeclarationError(
+                "SnapshotTrigger",
+                "changed",
+                f"{shown(changed)} is none of 'any', 'all', and a number of its tables from 1 on",
+            )
+        if max_wait is not None and wait_after_last is None and changed == "any":
             raise DeclarationError(
                 "SnapshotTrigger",
                 "max_wait",
-                "bounds wait_after_last, which is not given; give both or neither",
+                "bounds wait_after_last or changed, which are not given; give one of them too",
             )
         values = (
             names,
@@ -244,10 +257,18 @@ class SnapshotTrigger:
             wait_after_last,
             max_wait,
             StartFrom(start_from),
+            changed,
             "".join(clusters),
         )
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
             object.__setattr__(self, name, value)
+
+    @property
+    def needed(self) -> int:
+        """Of how many tables it needs an event."""
+        if self.changed == "all":
+            return len(self.tables)
+        return self.changed if isinstance(self.changed, int) else 1
 
     def on(self, tables: Iterable[str]) -> "SnapshotTrigger":
         """This trigger on tables, where it names none itself."""
@@ -260,10 +281,14 @@ class SnapshotTrigger:
             wait_after_last=self.wait_after_last,
             max_wait=self.max_wait,
             start_from=self.start_from.where,
+            changed=self.changed,
         )
 
     def __str__(self) -> str:
-        what = " or ".join(self.tables) or "its inputs"
+        between = {"any": " or ", "all": " and "}.get(str(self.changed), ", ")
+        what = between.join(self.tables) or "its inputs"
+        if between == ", ":
+            what = f"{self.changed} of {what}"
         pace = f", {self.every}" if self.every else ", as events arrive"
         wait = f", {self.wait_after_last} after the last one" if self.wait_after_last else ""
         return f"a change of {what}{_with_tags(self.tags)}{pace}{wait}"

@@ -115,6 +115,7 @@ def table_of_decisions() -> dict[str, Decision]:
     patient = SnapshotTrigger(
         "a", wait_after_last=dt.timedelta(minutes=5), max_wait=dt.timedelta(hours=1)
     )
+    both = SnapshotTrigger(["a", "b"], changed="all", max_wait=dt.timedelta(hours=1))
     two, refire = trigger_of("a"), trigger_of("a", late="refire")
     fired = {"fired": True}
     return {
@@ -129,6 +130,9 @@ def table_of_decisions() -> dict[str, Decision]:
         "events that still come": snapshot(patient, came(4, minutes_ago=20, last=2)),
         "events that stopped coming": snapshot(patient, came(4, minutes_ago=20, last=6)),
         "events that never stop": snapshot(patient, came(90, minutes_ago=61, last=0)),
+        "one of two tables that must change": snapshot(both, came(2), came(0, "b")),
+        "both of two tables that must change": snapshot(both, came(2), came(1, "b")),
+        "one of two tables for too long": snapshot(both, came(2, minutes_ago=60), came(0, "b")),
         "a consumer that is open": snapshot(
             plain, came(1), opened="execution 3 is running in run 12ab (attempt 1)"
         ),

@@ -53,6 +53,20 @@ def test_a_change_fires_and_the_range_ends_at_its_snapshot(world: World) -> None
     assert execution.reason == "2 events arrived (2 of bronze.orders)"
 
 
+def test_a_trigger_on_all_tables_waits_for_each_and_takes_what_waited(world: World) -> None:
+    both = a_subscription(
+        "gold", trigger=SnapshotTrigger(["bronze.orders", "bronze.people"], changed="all")
+    )
+    for version in (0, 1):
+        world.change(version=version)
+        assert not world.tick_of_the_sensor(both).fires
+    world.change("bronze.people", 7)
+    assert snapshots(one(world.fire(both))) == {
+        "bronze.orders": (None, "1"),
+        "bronze.people": (None, "7"),
+    }
+
+
 def test_a_claim_takes_so_many_commits_at_most_and_the_next_one_follows(world: World) -> None:
     subscription = replace(a_subscription(), max_commits=2)
     ranges = []

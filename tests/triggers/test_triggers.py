@@ -2,6 +2,7 @@
 
 import datetime as dt
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_what_is_no_trigger_is_refused_naming_the_field() -> None:
         PartitionTrigger(on("a", day=tick()), GRID, late="maybe")
     with pytest.raises(DeclarationError, match="max_in_flight: must be at least 1"):
         PartitionTrigger(on("a", day=tick()), GRID, max_in_flight=0)
-    with pytest.raises(DeclarationError, match="max_wait: bounds wait_after_last"):
+    with pytest.raises(DeclarationError, match="max_wait: bounds wait_after_last or changed"):
         SnapshotTrigger("a", max_wait=dt.timedelta(hours=1))
 
 
@@ -166,3 +167,24 @@ def test_a_wrong_condition_names_table_and_level(specs: dict, reported: str) -> 
     with pytest.raises(DeclarationError) as refused:
         PartitionCondition.of("bronze.weather", specs, LEVELS)
     assert reported in str(refused.value)
+
+
+@pytest.mark.parametrize("wrong", ["both", 0, 3, True])
+def test_how_many_tables_must_change_is_checked(wrong: Any) -> None:
+    with pytest.raises(
+        DeclarationError, match=r"changed: .* is none of 'any', 'all', and a number"
+    ):
+        SnapshotTrigger(["a.b", "a.c"], changed=wrong)
+
+
+def test_a_trigger_says_how_many_of_its_tables_must_change() -> None:
+    shown = {
+        changed: str(SnapshotTrigger(["a.b", "a.c", "a.d"], changed=changed))
+        for changed in ("any", "all", 2)
+    }
+    assert shown == {
+        "any": "a change of a.b or a.c or a.d, as events arrive",
+        "all": "a change of a.b and a.c and a.d, as events arrive",
+        2: "a change of 2 of a.b, a.c, a.d, as events arrive",
+    }
+    assert SnapshotTrigger(changed="all").on(["a.b", "a.c"]).needed == 2
