@@ -37,14 +37,12 @@ from lakechime_dagster.triggers.decision import (
 )
 from lakechime_dagster.triggers.evidence import head_at
 from lakechime_dagster.triggers.interventions import CheckpointAt
-from lakechime_dagster.triggers.ledger import BLOCKED, MAX_ATTEMPTS, Claim, Ledger
+from lakechime_dagster.triggers.ledger import Claim, Ledger
 from lakechime_dagster.triggers.registry import (
     EXECUTIONS,
     IS_OPEN,
-    Attempt,
     ConsumerRow,
     SubscriptionRow,
-    attempt_from,
     consumer_from,
     consumers_of,
     execution_from,
@@ -52,7 +50,6 @@ from lakechime_dagster.triggers.registry import (
 from lakechime_dagster.triggers.requests import consumer_requests
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.schema import (
-    lc_attempt,
     lc_consumer,
     lc_execution,
     lc_intervention,
@@ -79,7 +76,7 @@ class Moment:
     through: Position
     blocked: str  # why the subscription may not fire at all
     consumers: dict[str, ConsumerRow] = field(default_factory=dict)
-    opened: dict[str, Execution] = field(default_factory=dict)
+    opened: dict[str, str] = field(default_factory=dict)  # a sentence about its open execution
     requests: dict[str, ConsumerRequests] = field(default_factory=dict)
 
     @property
@@ -91,7 +88,7 @@ class Moment:
             key: ConsumerView(
                 checkpoint=consumer.checkpoint,
                 completed=consumer.completed,
-                open=_open_sentence(self.opened[key]) if key in self.opened else "",
+                open=self.opened.get(key, ""),
                 blocked=consumer.blocked_sentence(self.subscription),
                 requests=self.requests.get(key, NO_REQUESTS),
             )
@@ -114,7 +111,7 @@ def present(connection: Connection, rows: Sequence[SubscriptionRow]) -> dict[str
     for row in connection.execute(
         EXECUTIONS.add_columns(lc_consumer.c.subscription_id).where(is_own, IS_OPEN)
     ):
-        moments[row.subscription_id].opened[row.key] = execution_from(row)
+        moments[row.subscription_id].opened[row.key] = _open_sentence(execution_from(row))
     for (subscription_id, key), requests in consumer_requests(connection, list(moments)).items():
         moments[subscription_id].requests[key] = requests
     return {moment.subscription: moment for moment in moments.values()}
@@ -124,29 +121,31 @@ def present(connection: Connection, rows: Sequence[SubscriptionRow]) -> dict[str
 
 
 def past(connection: Connection, row: SubscriptionRow, at_ms: int) -> Moment:
-    """A past time in milliseconds, as far as it is kept."""
-    attempted = _attempted(connection, row, at_ms)
+    """A past time in milliseconds, as far as it is kept: not of which attempt an execution was
+    then, nor whether a consumer was BLOCKED.
+    """
     return Moment(
         subscription=row.name,
         now=at_ms,
         through=head_at(connection, at_ms),
         blocked=_paused_at(connection, row, at_ms),
-        consumers=_consumers_at(connection, row, at_ms, attempted),
-        opened={
-            key: _as_of(execution, attempt, at_ms)
-            for key, (execution, attempt) in attempted.items()
-        },
+        consumers=_consumers_at(connection, row, at_ms),
+        opened=_opened_at(connection, row, at_ms),
     )
 
 
-def _open_sentence(execution: Execution) -> str:
+def _named(execution: Execution) -> str:
     key = f" for {execution.consumer.key}" if execution.consumer.key else ""
+    return f"execution {execution.number}{key}"
+
+
+def _open_sentence(execution: Execution) -> str:
     state = (
         f"is running in run {execution.run_id}"
         if execution.run_id
         else "waits for its run to start"
     )
-    return f"execution {execution.number}{key} {state} (attempt {execution.attempt})"
+    return f"{_named(execution)} {state} (attempt {execution.attempt})"
 
 
 @dataclass(frozen=True)
@@ -178,14 +177,9 @@ def _paused_at(connection: Connection, row: SubscriptionRow, at_ms: int) -> str:
 
 
 def _consumers_at(
-    connection: Connection,
-    row: SubscriptionRow,
-    at_ms: int,
-    attempted: Mapping[str, tuple[Execution, Attempt | None]],
+    connection: Connection, row: SubscriptionRow, at_ms: int
 ) -> dict[str, ConsumerRow]:
-    """The consumers that were there then: their checkpoints, whether they had fired, and their
-    states as far as that is kept.
-    """
+    """The consumers that were there then: their checkpoints, and whether they had fired."""
     executions = [
         execution_from(one)
         for one in connection.execute(
@@ -221,103 +215,41 @@ def _consumers_at(
             for one in executions
             if one.consumer.key == key and one.claimed_ts <= at_ms
         ]
-        state, reason = _state_at(consumer, *attempted.get(key, (None, None)), at_ms)
         fired = max(fired_ts, default=-1) > put_back
         consumers[key] = replace(
-            consumer, checkpoint=checkpoint, fired=fired, state=state, state_reason=reason
+            consumer,
+            checkpoint=checkpoint,
+            fired=fired,
+            state=ConsumerState.ACTIVE,
+            state_reason="",
         )
     return consumers
 
 
-def _state_at(
-    consumer: ConsumerRow, execution: Execution | None, attempt: Attempt | None, at_ms: int
-) -> tuple[ConsumerState, str]:
-    """The state of a consumer whose execution was open then at this attempt, with its reason.
-
-    That a consumer is BLOCKED for another reason than its last attempt is known of today only.
-    """
-    is_last_lost = (
-        attempt is not None and attempt.number >= MAX_ATTEMPTS and attempt.outcome == "lost"
-    )
-    if (
-        execution is not None
-        and attempt is not None
-        and attempt.ended_ts is not None
-        and attempt.ended_ts <= at_ms
-    ):
-        if is_last_lost:
-            return (
-                ConsumerState.BLOCKED,
-                f"attempt {attempt.number} of execution {execution.number} failed: {attempt.error}",
-            )
-        if attempt.outcome == BLOCKED:
-            return ConsumerState.BLOCKED, attempt.error or ""
-    is_same = (
-        execution is not None
-        and attempt is not None
-        and execution.completed_ts is None
-        and execution.attempt == attempt.number
-    )
-    if consumer.state is ConsumerState.BLOCKED and is_same and not is_last_lost:
-        return consumer.state, f"{consumer.state_reason} (so it is now; since when is not kept)"
-    return ConsumerState.ACTIVE, ""
-
-
-def _as_of(execution: Execution, attempt: Attempt | None, at_ms: int) -> Execution:
-    if attempt is None:
-        return execution
-    has_begun = attempt.begun_ts is not None and attempt.begun_ts <= at_ms
-    return replace(execution, attempt=attempt.number, run_id=attempt.run_id if has_begun else None)
-
-
-def _attempted(
-    connection: Connection, row: SubscriptionRow, at_ms: int
-) -> dict[str, tuple[Execution, Attempt | None]]:
-    """The executions that were open then, by consumer, each with its newest attempt that was due
-    then.
-    """
-    was_open = (
+def _opened_at(connection: Connection, row: SubscriptionRow, at_ms: int) -> dict[str, str]:
+    """A sentence about the execution that was open then, by consumer."""
+    query = EXECUTIONS.where(
         lc_consumer.c.subscription_id == row.subscription_id,
         lc_execution.c.claimed_ts <= at_ms,
         sa.or_(lc_execution.c.completed_ts.is_(None), lc_execution.c.completed_ts > at_ms),
     )
-    query = (
-        sa.select(lc_attempt)
-        .select_from(lc_attempt.join(lc_execution).join(lc_consumer))
-        .where(*was_open, lc_attempt.c.due_ts <= at_ms)
-    )
-    attempts = {
-        attempt.execution_id: attempt_from(attempt)
-        for attempt in connection.execute(query.order_by(lc_attempt.c.number))
-    }
-    opened = [
-        execution_from(execution) for execution in connection.execute(EXECUTIONS.where(*was_open))
-    ]
-    return {
-        execution.consumer.key: (execution, attempts.get(execution.execution_id))
-        for execution in opened
-    }
+    opened = [execution_from(execution) for execution in connection.execute(query)]
+    return {one.consumer.key: f"{_named(one)} was open" for one in opened}
 
 
 def _seeks(connection: Connection, row: SubscriptionRow) -> Iterator[_Move]:
-    """Where people put consumers, by `seek` or by `resume` from another checkpoint."""
-    actions = [Action.SEEK, Action.RESUME]
+    """Where people put consumers."""
     query = sa.select(lc_intervention).where(
         lc_intervention.c.subscription_id == row.subscription_id,
-        lc_intervention.c.action.in_(actions),
+        lc_intervention.c.action == Action.SEEK,
     )
     for one in connection.execute(query.order_by(lc_intervention.c.intervention_id)):
-        if one.action == Action.SEEK:
-            yield _Move(
-                one.ts,
-                one.consumer_key,
-                Checkpoint.from_json(one.before["checkpoint"]),
-                Checkpoint.from_json(one.after["checkpoint"]),
-            )
-            continue
-        after = dict(one.after["checkpoints"])
-        for key, before in one.before["checkpoints"]:
-            yield _Move(one.ts, key, Checkpoint.from_json(before), Checkpoint.from_json(after[key]))
+        yield _Move(
+            one.ts,
+            one.consumer_key,
+            Checkpoint.from_json(one.before["checkpoint"]),
+            Checkpoint.from_json(one.after["checkpoint"]),
+        )
 
 
 # the newest commit of a consumer in the subscription's target

@@ -111,9 +111,9 @@ class Interventions:
         names for its consumer, else just as before.
         """
         with writing(self.ledger.engine) as connection:
-            moved = (
-                self._move(connection, subscription, None, checkpoint_at) if checkpoint_at else []
-            )
+            if checkpoint_at:
+                moved = self._move(connection, subscription, None, checkpoint_at)
+                _record_seeks(connection, subscription, by, moved)
             change(
                 connection,
                 lc_subscription,
@@ -124,14 +124,8 @@ class Interventions:
             before = {
                 "paused": subscription.paused_reason,
                 "blocked": self._released(connection, subscription, ends or {}),
-                "checkpoints": _wire(consumer for consumer, _ in moved),
             }
-            after = {
-                "checkpoints": [
-                    [consumer.key, checkpoint.to_json()] for consumer, checkpoint in moved
-                ]
-            }
-            record(connection, subscription, Action.RESUME, by, before, after)
+            record(connection, subscription, Action.RESUME, by, before, {})
 
     def seek(
         self,
@@ -154,20 +148,8 @@ class Interventions:
         """
         with writing(self.ledger.engine) as connection:
             moved = self._move(connection, subscription, key, checkpoint_at, dry_run=dry_run)
-            for consumer, checkpoint in [] if dry_run else moved:
-                before, after = (
-                    {"checkpoint": consumer.checkpoint.to_json()},
-                    {"checkpoint": checkpoint.to_json()},
-                )
-                record(
-                    connection,
-                    subscription,
-                    Action.SEEK,
-                    by,
-                    before,
-                    after,
-                    consumer_key=consumer.key,
-                )
+            if not dry_run:
+                _record_seeks(connection, subscription, by, moved)
             return moved
 
     def skip(self, execution: Execution, by: By) -> None:
@@ -352,6 +334,24 @@ class Interventions:
         subscription = self.ledger.subscription_in(connection, execution.consumer.subscription)
         ids = {"consumer_key": execution.consumer.key, "execution_id": execution.execution_id}
         record(connection, subscription, action, by, before, after, **ids)
+
+
+def _record_seeks(
+    connection: Connection,
+    subscription: SubscriptionRow,
+    by: By,
+    moved: Iterable[tuple[ConsumerRow, Checkpoint]],
+) -> None:
+    for consumer, checkpoint in moved:
+        record(
+            connection,
+            subscription,
+            Action.SEEK,
+            by,
+            {"checkpoint": consumer.checkpoint.to_json()},
+            {"checkpoint": checkpoint.to_json()},
+            consumer_key=consumer.key,
+        )
 
 
 def _wire(consumers: Iterable[ConsumerRow]) -> list[list[Any]]:

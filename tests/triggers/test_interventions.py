@@ -211,9 +211,6 @@ def test_a_subscription_whose_sensor_is_at_work_is_not_forgotten(world: World) -
     assert world.people.forget(row, ADA)
 
 
-BLOCKED = "silver is BLOCKED: attempt 5 of execution 1 failed: boom"
-
-
 MINUTE = 60_000  # milliseconds
 
 
@@ -226,29 +223,13 @@ def ended(world: World, minutes_ago: int) -> int:
     return world.store.now() - minutes_ago * MINUTE + (MINUTE // 2 if minutes_ago else 0)
 
 
-def lost_five_times(world: World, subscription: Subscription) -> str:
-    """The id of an execution whose last attempt was lost."""
-    execution = world.ledger.begin(one(world.fire(subscription)).execution_id, "run-1")
-    for _ in range(MAX_ATTEMPTS):
-        following = world.ledger.lose(execution, "boom", immediately=True)
-        execution = following or execution
-    return execution.execution_id
-
-
-def test_a_consumer_is_blocked_from_its_last_attempt_until_somebody_lets_it_go_on(
-    world: World,
-) -> None:
+def test_an_execution_was_open_from_its_claim_to_its_completion(world: World) -> None:
     subscription = a_subscription()
     world.change(version=0)
-    execution_id = lost_five_times(world, subscription)
+    execution = one(world.fire(subscription))
     world.let_pass(MINUTE)
-    found = world.ledger.execution(execution_id)
-    assert found is not None
-    retried = world.people.retry(found, ADA)
-    world.let_pass(MINUTE)
-    world.ledger.complete(retried, None)
-    assert said(world, subscription, 2).startswith(BLOCKED)
-    assert said(world, subscription, 1) == "execution 1 waits for its run to start (attempt 6)"
+    world.ledger.complete(execution, None)
+    assert said(world, subscription, 1) == "execution 1 was open"
     assert said(world, subscription, 0) == "nothing new in bronze.orders"
 
 
