@@ -47,13 +47,6 @@ Columns = Annotated[
         ),
     ),
 ]
-Selection = Annotated[
-    str,
-    typer.Option(
-        "--from-selection",
-        help="Assets in Dagster's syntax instead, such as 'key:\"silver/flights\"+'.",
-    ),
-]
 Except = Annotated[
     str, typer.Option("--except", help="Tables that stay as they are, separated by commas.")
 ]
@@ -77,9 +70,8 @@ MAX_KEYS = 8  # of a table that are shown
 
 @app.command()
 def run(
+    columns: Columns,
     reason: WhyRun = "",
-    columns: Columns = "",
-    selection: Selection = "",
     since: Since = None,
     until: Until = None,
     time_column: TimeColumn = None,
@@ -100,7 +92,7 @@ def run(
 
     by = None if dry_run else common.by(who, reason)
     platform = open_platform()
-    planned = _planned(platform, columns, selection, since, until, time_column, leave_out)
+    planned = _planned(platform, columns, since, until, time_column, leave_out)
     made: dict[str, Any] = {}
     if by is not None:
         for subscription in declared_subscriptions(manual=True).values():
@@ -161,7 +153,6 @@ def cancel(backfill_id: Id, reason: Reason, who: Who = None, as_json: Json = Fal
 def _planned(
     platform: "Platform",
     columns: str,
-    selection: str,
     since: str | None,
     until: str | None,
     time_column: str | None,
@@ -170,21 +161,15 @@ def _planned(
     from lakechime_dagster.lineage import backfill
     from lakechime_dagster.lineage.backfill import Window
     from lakechime_dagster.lineage.service import AskedLineage
-    from lakechime_dagster.runtime.asset_keys import selected_tables
 
-    if bool(columns) == bool(selection):
-        both = "both are given" if columns else "neither is given"
-        raise common.wrong("--columns / --from-selection", f"{both}; give one of them")
     lake = declared_lake(platform.settings)
     left_out = _names(leave_out)
     for name in left_out:
         lake.table(name)
     with common.reading("--since / --until"):
         window = Window(since=since, until=until, column=time_column)
-    with common.reading("--from-selection"):
-        tables = selected_tables(lake, selection) if selection else ()
     columns_asked = tuple(map(AskedLineage(platform, lake).ref, _names(columns)))
-    asked = backfill.Asked(columns=columns_asked, tables=tables, leave_out=left_out, window=window)
+    asked = backfill.Asked(columns=columns_asked, leave_out=left_out, window=window)
     return backfill.plan(platform, lake, declared_subscriptions(manual=True), asked)
 
 

@@ -528,19 +528,15 @@ MAX_AHEAD = 1_000
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a person asks for: columns that changed, or tables to be computed again; some to be left
-    as they are; days.
-    """
+    """What a person asks for: columns that changed; tables to be left as they are; days."""
 
     columns: tuple[ColumnRef, ...] = ()
-    tables: tuple[str, ...] = ()
     leave_out: tuple[str, ...] = ()
     window: Window = field(default_factory=Window)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "columns": [str(ref) for ref in self.columns],
-            "tables": list(self.tables),
             "except": list(self.leave_out),
             "since": self.window.since,
             "until": self.window.until,
@@ -569,15 +565,12 @@ def plan(
         InvalidValueError: nothing is asked for, or it is not known by which column rows are of a
             day.
     """
-    if not asked.columns and not asked.tables:
-        raise InvalidValueError(
-            "columns", "none", "say which columns changed, or which tables are to be computed again"
-        )
+    if not asked.columns:
+        raise InvalidValueError("columns", "none", "say which columns changed")
     asked = replace(asked, window=with_time_column(lake, asked))
-    refs = asked.columns or tuple(ColumnRef(name) for name in asked.tables)
-    found = _chosen(lake, asked) if asked.tables else affected_readers(platform, lake, asked)
+    found = affected_readers(platform, lake, asked)
     facts = cache(lambda table: _facts(platform, subscriptions[table]))
-    everything = rerun(lake.graph(), (), refs)
+    everything = rerun(lake.graph(), (), asked.columns)
     return BackfillPlan(
         asked=asked,
         found=found,
@@ -606,25 +599,6 @@ def run(platform: Platform, planned: BackfillPlan, by: By, *, max_in_flight: int
     )
 
 
-def _chosen(lake: Lake, asked: Asked) -> Rerun:
-    """The tables that a person chose, each after those of its inputs that were chosen too."""
-    chosen = [name for name in asked.tables if name not in asked.leave_out]
-    graph = lake.graph()
-    tables: dict[str, TableToRecompute] = {}
-    for name in topological(graph):
-        if name in chosen and graph[name]:
-            inputs = tuple(one for one in graph[name] if one in chosen)
-            tables[name] = TableToRecompute(
-                table=name, inputs=inputs, waits_for=inputs, why="chosen"
-            )
-    return Rerun(
-        tables=tables,
-        unaffected={
-            name: "left out, as was asked" for name in asked.leave_out if name in asked.tables
-        },
-    )
-
-
 def with_time_column(lake: Lake, asked: Asked) -> Window:
     """The window with the column by which rows are of a day: that of the first table upstream that
     is partitioned by time.
@@ -633,7 +607,7 @@ def with_time_column(lake: Lake, asked: Asked) -> Window:
     if window.column is not None or not window.is_bounded:
         return window
     graph = lake.graph()
-    queue = [*(ref.table for ref in asked.columns), *asked.tables]
+    queue = [ref.table for ref in asked.columns]
     for table in queue:  # which grows meanwhile
         if (name := time_level(lake.levels.get(table, PartitionLevels()))) is not None:
             return replace(window, column=name)
