@@ -24,7 +24,6 @@ def status(as_json: Json = False) -> None:
     blocked.
     """
     from lakechime_dagster.dce.upgrade import newest_version
-    from lakechime_dagster.runtime.alarms import kept
     from lakechime_dagster.triggers.progress import overview
 
     platform = open_platform()
@@ -51,26 +50,18 @@ def status(as_json: Json = False) -> None:
         "consumers_blocked": sum(subscription.blocked for subscription in subscriptions),
         "warm_driver": _warm_driver(settings),
     }
-    alarms = kept(settings.home)
     triggers = [
         record(one, "waiting open blocked", name=one.row.name, paused=one.row.paused_ts is not None)
         for one in subscriptions
     ]
     if as_json:
-        print_json(document | {"triggers": triggers, "alarms": alarms})
+        print_json(document | {"triggers": triggers})
         return
     print_facts(document | {"newest_event_ts": when(newest) or "none"})
     say("")
     print_documents(
         triggers, "name paused waiting open blocked", empty="no trigger has been active yet"
     )
-    if alarms:
-        say("")
-        failing = [
-            record(one, "table check severity", since_ts=one.since_ms, text=one_line(one.text))
-            for one in alarms
-        ]
-        print_documents(failing, "table check severity since_ts text")
 
 
 def _lake_source(settings: Settings) -> str:

@@ -1,15 +1,12 @@
 """Alarms: which checks fail, since when, and sending them through apprise."""
 
-import json
 import logging
-import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakechime_dagster.errors import LakeChimeError, needs
 
@@ -95,7 +92,6 @@ def _muted() -> Iterator[None]:
                 logger.setLevel(level)
 
 
-FILE = "alarms.json"
 SEVERITIES = ("WARN", "ERROR")
 _NUMBERED = re.compile(r"\S*\d\S*")
 
@@ -192,24 +188,3 @@ def send(urls: Sequence[str], title: str, body: str) -> list[str]:
     if len(failed) == len(urls):
         raise AlarmNotSentError("; ".join(failed))
     return failed
-
-
-def keep(home: Path, lake: str, alarms: Mapping[str, Alarm]) -> None:
-    """Write the alarms of a lake that are open, for whoever asks on this machine."""
-    path = home / FILE
-    known = {name: found for name, found in _read(path).items() if name != lake}
-    text = json.dumps(known | {lake: [asdict(one) for one in alarms.values()]} if alarms else known)
-    if path.exists() or alarms:
-        home.mkdir(parents=True, exist_ok=True)
-        partly = path.with_suffix(f".{os.getpid()}")
-        partly.write_text(text)
-        partly.replace(path)
-
-
-def kept(home: Path) -> list[Alarm]:
-    """The alarms of this home folder that are open."""
-    return [Alarm(**one) for found in _read(home / FILE).values() for one in found]
-
-
-def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
-    return json.loads(path.read_text()) if path.is_file() else {}

@@ -15,7 +15,6 @@ from lakechime_dagster.runtime.alarms import (
     alike,
     failing,
     grown,
-    keep,
     recovered,
     send,
 )
@@ -54,7 +53,6 @@ def alarms_sensor(
         }
         notifying = Notifying(opened, urls, context.log.info)
         notifying.go_through(found, now)
-        keep(platform.settings.home, lake, notifying.opened)
         cursor = json.dumps({name: asdict(one) for name, one in notifying.opened.items()})
         return dg.SensorResult(skip_reason=notifying.summary, cursor=cursor)
 
