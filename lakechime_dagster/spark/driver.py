@@ -738,8 +738,8 @@ def _start(
     settings: SparkSettings, home: Path, jars: Path, log: Callable[[str], None], why: str
 ) -> _Engine:
     java = find_java(settings.java)
-    if java.is_bundled or java.skipped:
-        log(f"Using {java}" + (f"; {'; '.join(java.skipped)}" if java.skipped else ""))
+    if java.is_bundled:
+        log(f"Using {java}")
     jvm = start_jvm(settings, java, home=home, jars=jars)
     try:
         connection = connect(jvm.gateway, is_shared=False)

