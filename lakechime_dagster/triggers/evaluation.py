@@ -508,17 +508,9 @@ class Evaluator:
         """
         if key is None:
             with reading(self.engine) as connection:
-                through = head_within(connection)
-                tables = [(subscription.cluster, table) for table in subscription.trigger.tables]
-                questions = [
-                    evidence.Question(
-                        table, consumer.checkpoint.position, subscription.trigger.tags
-                    )
-                    for table in tables
-                ]
-                return any(
-                    table.count for table in evidence.waiting_events(connection, questions, through)
-                )
+                questions = _questions(subscription, consumer.checkpoint.position)
+                waiting = evidence.waiting_events(connection, questions, head_within(connection))
+                return any(table.count for table in waiting)
         return bool(self.ready(subscription, row, [key]))
 
     def ready(
@@ -530,22 +522,12 @@ class Evaluator:
         with reading(self.engine) as connection:
             through = head_within(connection)
             consumers = consumers_of(connection, row.subscription_id)
-            fired = {
-                key.text: consumers[key.text].checkpoint.position
-                for key in keys
-                if key.text in consumers and consumers[key.text].fired
-            }
-            late = evidence.late_consumers(
-                connection, row.subscription_id, min(fired.values(), default=through), through
-            )
-            pending = [key for key in keys if key.text not in fired]
-            states = evidence.atom_states(
-                connection,
-                [atom for key in pending for atom in key.atoms],
-                subscription.trigger.tags,
-                through,
-            )
-        complete = [key for key in pending if all(_available(states, atom) for atom in key.atoms)]
+            known = [consumers[key.text] for key in keys if key.text in consumers]
+            since = min((one.checkpoint.position for one in known if one.fired), default=through)
+            late = evidence.late_consumers(connection, row.subscription_id, since, through)
+            tags = subscription.trigger.tags
+            pending, _ = _pending(connection, keys, consumers, tags, through)
+        complete = [key for key, missing in pending if missing is None]
         return [*complete, *(key for key in keys if key.text in late)]
 
     def looked_through(self, rows: Iterable[SubscriptionRow], position: Position) -> None:
@@ -619,10 +601,7 @@ class Evaluator:
                 )
             )
             since = max(consumer.checkpoint.position, row.looked)
-            questions += [
-                evidence.Question((subscription.cluster, table), since, trigger.tags)
-                for table in trigger.tables
-            ]
+            questions += _questions(subscription, since)
         answers = iter(evidence.waiting_events(connection, questions, through))
         for name, trigger, consumer in snapshots:
             waiting = [next(answers) for _ in trigger.tables]
@@ -642,14 +621,8 @@ class Evaluator:
     ) -> Decision:
         through, consumers, views = moment.through, moment.consumers, moment.views
         keys = trigger.keys(from_milliseconds(moment.now))
-        pending = [key for key in keys if not (key.text in consumers and consumers[key.text].fired)]
-        atoms = [atom for key in pending for atom in key.atoms]
-        states = evidence.atom_states(connection, atoms, trigger.tags, through)
-        absent = [
-            missing
-            for key in pending
-            if (missing := next((a for a in key.atoms if not _available(states, a)), None))
-        ]
+        pending, states = _pending(connection, keys, consumers, trigger.tags, through)
+        absent = [missing for _, missing in pending if missing is not None]
         unseen = [atom for atom in absent if atom not in states]
         for atom, newest in evidence.newest_partitions(connection, unseen[:SHOWN]).items():
             states[atom] = AtomState(available=False, newest=newest)
@@ -746,8 +719,32 @@ def _check_past(connection: Connection, field: str, where: StartFrom) -> None:
         )
 
 
-def _available(states: Mapping[Atom, AtomState], atom: Atom) -> bool:
-    return atom in states and states[atom].available
+def _questions(subscription: Subscription, since: Position) -> list[evidence.Question]:
+    """What a snapshot trigger asks of each table that it waits for."""
+    trigger = subscription.trigger
+    return [
+        evidence.Question((subscription.cluster, table), since, trigger.tags)
+        for table in trigger.tables
+    ]
+
+
+def _pending(
+    connection: Connection,
+    keys: Sequence[PartitionKey],
+    consumers: Mapping[str, ConsumerRow],
+    tags: Mapping[str, str],
+    through: Position,
+) -> tuple[list[tuple[PartitionKey, Atom | None]], dict[Atom, AtomState]]:
+    """The keys that have not fired, each with its first partition that is not available, and what
+    is known of their partitions.
+    """
+    pending = [key for key in keys if not (key.text in consumers and consumers[key.text].fired)]
+    atoms = [atom for key in pending for atom in key.atoms]
+    states = evidence.atom_states(connection, atoms, tags, through)
+    available = {atom for atom, state in states.items() if state.available}
+    return [
+        (key, next((a for a in key.atoms if a not in available), None)) for key in pending
+    ], states
 
 
 def newer(
