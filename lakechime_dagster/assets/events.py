@@ -3,7 +3,7 @@
 import datetime as dt
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -32,7 +32,6 @@ from lakechime_dagster.silver.requests import (
     TypeState,
     complete_group,
     completed_until,
-    event_hints,
     event_requests,
     event_types,
     types_of,
@@ -234,10 +233,7 @@ def group_asset(lake: Lake, group: EventGroup, subscription: Subscription) -> dg
                 record_types(running, group, done.result.types)
                 _log_failures(context, done.result.types)
                 _materialize_types(context, lake, group, shown, platform.settings.lineage_url)
-                result, metadata = (
-                    done.result,
-                    _report(running, done) | {"decisions": _decisions(platform, group)},
-                )
+                result, metadata = done.result, _report(running, done)
         except NothingNewError as nothing:
             result, metadata = _standing(platform, group), nothing_new(str(nothing)).metadata
         breaks = breaking_check(group, event_types(platform).breaks(group.name, since=since))
@@ -557,13 +553,6 @@ def _report(running: RunningExecution, attempt: Attempted[GroupResult]) -> dict[
         "attempt": execution.attempt,
         "spark": f"{attempt.driver}: {attempt.reason} (ready after {attempt.ready:.1f} s)",
     }
-
-
-def _decisions(platform: Platform, group: EventGroup) -> dg.MetadataValue:
-    """What people decided about the stream's types; `lakechime schema show` says who and why."""
-    return dg.MetadataValue.json(
-        [asdict(one.hint) for one in event_hints(platform).holding(group.stream.name)]
-    )
 
 
 def types_table(results: Iterable[TypeResult]) -> str:

@@ -15,7 +15,6 @@ from lakechime_dagster.runtime.names import asset_name
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.silver.requests import (
     event_requests,
-    hinted,
     requested_of_group,
     requested_of_stream,
 )
@@ -148,10 +147,9 @@ def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> Gr
     claim.
     """
     bronze = group.stream.table
-    # first: what was decided before a request was made is read with it
     replays = event_requests(running.platform).open_of_group(group.name)
     return GroupJob(
-        group=hinted(running.platform, group),
+        group=group,
         groups=groups_beside(lake, group),
         bronze=running.platform.location(bronze.name, bronze.location),
         end=running.execution.end.sources[bronze.name],

@@ -29,7 +29,7 @@ from lakechime_dagster.cli.common import (
     would,
 )
 from lakechime_dagster.dce.partitions import printable
-from lakechime_dagster.errors import DeclarationError, LakeChimeError, NotFoundError, shown
+from lakechime_dagster.errors import LakeChimeError, NotFoundError, shown
 
 if TYPE_CHECKING:
     from lakechime_dagster.runtime.platform import Platform
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.triggers.interventions import By
 
 app = typer.Typer(
-    name="schema",
-    help="Event streams: show their types and what was refused, decide, replay, verify.",
+    name="schema", help="Event streams: show their types and what was refused, replay, verify."
 )
 
 TypeName = Annotated[
@@ -64,10 +63,7 @@ INDENT = "  "
 # why a type waits, by the code of the reason
 _WHY = {
     "frozen": 'its contract forbids new tables: Contract(tables="freeze")',
-    "type_cap": (
-        "the group has max_types tables; `lakechime schema decide TYPE tables evolve` adds one for "
-        "this type"
-    ),
+    "type_cap": ("the group has max_types tables; give its Contract a larger max_types"),
 }
 Found = TypeVar("Found")
 
@@ -151,7 +147,7 @@ def show(
     """List the types of events with their tables and progress, show one, or show what a stream
     refused.
 
-    A type is shown with its columns, what was observed, its variations without values, decisions,
+    A type is shown with its columns, what was observed, its variations without values,
     requests and breaking changes.
     """
     platform = open_platform()
@@ -239,7 +235,7 @@ def _state(document: Mapping[str, Any]) -> str:
 
 
 def _show_type(platform: "Platform", one: "GroupedType", limit: int, as_json: bool) -> None:
-    from lakechime_dagster.silver.requests import event_hints, event_types, hinted
+    from lakechime_dagster.silver.requests import event_types
     from lakechime_dagster.silver.service import Streamed
 
     types, name, observed = (
@@ -255,12 +251,7 @@ def _show_type(platform: "Platform", one: "GroupedType", limit: int, as_json: bo
         "observed": [{"path": path, "kinds": kinds} for path, kinds in observed.items() if path],
         "variations_kept": len(kept),
         "variations": kept[:limit],
-        "contract": hinted(platform, one.group).contract_of(one.known.type).to_json(),
-        "hints": [
-            record(each.hint, "of says") | record(each, "who reason made_ts")
-            for each in event_hints(platform).holding(one.group.stream.name)
-            if each.hint.type == one.known.type
-        ],
+        "contract": one.group.contract_of(one.known.type).to_json(),
         "requests": _requests(platform, one.known.table),
         "breaking": [
             record(each.breaking, "path kind how producer")
@@ -317,7 +308,6 @@ def _show_type(platform: "Platform", one: "GroupedType", limit: int, as_json: bo
             ],
             "version made_ts actor decision",
         ),
-        ("decisions", document["hints"], "of says who made_ts reason"),
     )
     for title, several, facts in sections:
         if several:
@@ -459,86 +449,6 @@ def _show_quarantine(platform: "Platform", name: str, limit: int, as_json: bool)
             "type table waiting due_ts state",
             empty="none",
         )
-
-
-What = Annotated[
-    str,
-    typer.Argument(
-        metavar="PATH|tables|columns|kinds|all", help="A field, such as /price; or what may change."
-    ),
-]
-Kind = Annotated[
-    str,
-    typer.Argument(
-        metavar="KIND", help="Such as double; or evolve, freeze, …; or - for what is declared."
-    ),
-]
-DECLARED = "-"
-ALL = "all"
-
-
-@app.command()
-def decide(
-    name: TypeName,
-    what: What,
-    kind: Kind,
-    reason: Reason,
-    who: Who = None,
-    group: OfGroup = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-) -> None:
-    """Decide how a field without a column is stored, or how a type may change; it overrides the
-    declaration from the next execution on.
-
-    Of a PATH the kind is bool, long, bigint, double, string, json or ignore. Of tables, columns,
-    kinds, or all of these, it is a mode of a contract, such as evolve or freeze: evolve gives a
-    type its table beyond max_types too. Existing columns stay as they are; `lakechime schema
-    replay` applies it to earlier events.
-    """
-    from lakechime_dagster.silver.requests import event_hints
-    from lakechime_dagster.tables.events import MODES, Hint
-
-    platform = open_platform(dry_run=dry_run)
-    by = common.by(who, reason)
-    one = _type(platform, name, group)
-    hints, several, is_declared = (
-        event_hints(platform),
-        MODES if what == ALL else (what,),
-        kind == DECLARED,
-    )
-    try:
-        decided = (
-            []
-            if is_declared
-            else [Hint(type=one.known.type, of=each, says=kind) for each in several]
-        )
-    except DeclarationError as error:
-        raise common.wrong("PATH" if error.field == "of" else "KIND", error.remedy) from None
-    if is_declared:
-        hints.end(one.group.stream.name, one.known.type, *several, dry_run=dry_run)
-    for each in () if dry_run else decided:
-        hints.add(one.group.stream.name, each, by)
-    document = {
-        "group": one.group.name,
-        "type": one.known.type,
-        "of": list(several),
-        "says": None if is_declared else kind,
-        "dry_run": dry_run,
-    }
-    is_kept = (
-        f"{would(dry_run)} {'as it is declared' if is_declared else kind} from the next execution "
-        f"on"
-    )
-    earlier = (
-        f"earlier events stay as they are until `lakechime schema replay "
-        f"{printable(one.known.table)} --reason …`"
-    )
-    answer(
-        as_json,
-        document,
-        f"{printable(', '.join(several))} of {printable(one.known.type)} {is_kept}; {earlier}",
-    )
 
 
 @app.command()

@@ -243,21 +243,14 @@ class GroupRefresh:
             return ""
         if self._is_frozen(one):
             return FROZEN
-        group = self.job.group
         new = sorted(
             name
             for name, other in known.items()
             if not other.schema_version and not self._is_frozen(other)
         )
-        waiting = [name for name in new if name not in group.allowed]
-        tables = (
-            sum(1 for other in known.values() if other.schema_version) + len(new) - len(waiting)
-        )
-        return (
-            TYPE_CAP
-            if one.type in waiting and tables + waiting.index(one.type) >= group.contract.max_types
-            else ""
-        )
+        tables = sum(1 for other in known.values() if other.schema_version)
+        is_over = tables + new.index(one.type) >= self.job.group.contract.max_types
+        return TYPE_CAP if is_over else ""
 
     def _is_frozen(self, one: KnownType) -> bool:
         return self.job.group.contract_of(one.type).mode("tables") is Mode.FREEZE

@@ -8,7 +8,7 @@ from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.silver.results import GroupResult
 from lakechime_dagster.silver.schema import NOWHERE, KnownType, TypeCheckpoint
-from lakechime_dagster.silver.store import Hints, LeftType, Requests, SqlEventTypes
+from lakechime_dagster.silver.store import LeftType, Requests, SqlEventTypes
 from lakechime_dagster.tables.events import EventGroup
 from lakechime_dagster.triggers.consumers import Execution, ExecutionState
 from lakechime_dagster.triggers.ledger import Ledger
@@ -24,19 +24,9 @@ def event_types(platform: Platform) -> SqlEventTypes:
     return SqlEventTypes(platform.store.engine, platform.ledger.deployment)
 
 
-def event_hints(platform: Platform) -> Hints:
-    """What people decided about types in this deployment, beside what is declared."""
-    return Hints(platform.store.engine, platform.ledger.deployment)
-
-
 def event_requests(platform: Platform) -> Requests:
     """The requests to replay, rebuild and reprocess in this deployment."""
     return Requests(platform.store.engine, platform.ledger.deployment)
-
-
-def hinted(platform: Platform, group: EventGroup) -> EventGroup:
-    """The group with what people decided about its types, in place of what is declared."""
-    return group.with_hints(one.hint for one in event_hints(platform).holding(group.stream.name))
 
 
 def complete_group(

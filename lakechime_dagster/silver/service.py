@@ -13,7 +13,7 @@ from lakechime_dagster.dce.events import SnapshotId, TableUid
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.formats.delta_rows import TABLE, DeltaRows, column, known
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.silver.requests import event_requests, event_types, hinted
+from lakechime_dagster.silver.requests import event_requests, event_types
 from lakechime_dagster.silver.results import EventJob, GroupJob, Verified
 from lakechime_dagster.silver.schema import KnownType, TypeCheckpoint, gained, next_schema
 from lakechime_dagster.tables.events import REFUSED_BEFORE, EventGroup, EventTable
@@ -180,11 +180,11 @@ def _reading(
     from lakechime_dagster.silver.slices import Slices, TypeTables
     from lakechime_dagster.spark.driver import described, open_driver
 
-    settings, bronze, own = platform.settings, group.stream.table, hinted(platform, group)
+    settings, bronze = platform.settings, group.stream.table
     uid, version = checkpoint.uid, SnapshotId(str(checkpoint.version))
     job = GroupJob(
-        group=own,
-        groups=(own,),
+        group=group,
+        groups=(group,),
         bronze=platform.location(bronze.name, bronze.location),
         end=SnapshotCheckpoint(
             table_uid=None if uid is None else TableUid(uid), snapshot_id=version

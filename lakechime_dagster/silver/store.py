@@ -1,6 +1,4 @@
-"""Types of events in the store: checkpoints, schema versions, variations, counts, requests, and
-decisions of people.
-"""
+"""Types of events in the store: checkpoints, schema versions, variations, counts, and requests."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -35,10 +33,9 @@ from lakechime_dagster.silver.store_schema import (
     group_total,
     schema_version,
     type_break,
-    type_hint,
     variation,
 )
-from lakechime_dagster.tables.events import EventGroup, Hint, owner_of, table_of
+from lakechime_dagster.tables.events import EventGroup, owner_of, table_of
 from lakechime_dagster.triggers.interventions import By
 
 MAX_VARIATIONS = 1_000  # kept of a type; above it only those that enlarge what was observed of it
@@ -102,7 +99,7 @@ class SqlEventTypes:
 
         Whichever group reads a type first registers it for all, so that none of its events is
         missed. A type that moves to another group keeps its table, if it has one, and its
-        checkpoint, schemas, hints and requests. An execution of the former group that is under way
+        checkpoint, schemas and requests. An execution of the former group that is under way
         finds the type gone when it completes; what it wrote is found in the table.
 
         Args:
@@ -661,86 +658,3 @@ def close_requests(
         connection.execute(
             this.values(rows=rows, execution_id=execution_id, done_ts=now_ms(connection))
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeptHint:
-    """A hint that holds, as people see it."""
-
-    hint: Hint
-    who: str
-    reason: str
-    made_ts: int
-
-
-@dataclass(frozen=True)
-class Hints:
-    """The hints to the types of the streams of one deployment; of several about the same the newest
-    holds.
-    """
-
-    engine: Engine
-    deployment: str
-
-    def add(self, stream: str, hint: Hint, by: By) -> None:
-        """From now on this holds, instead of an earlier one about the same."""
-        with writing(self.engine) as connection:
-            now = now_ms(connection)
-            connection.execute(
-                sa.update(type_hint)
-                .where(*self._same(stream, hint.type, hint.of))
-                .values(ended_ts=now)
-            )
-            values = {**asdict(hint), "who": by.who, "reason": by.reason, "made_ts": now}
-            connection.execute(
-                sa.insert(type_hint).values(deployment=self.deployment, stream=stream, **values)
-            )
-
-    def end(self, stream: str, type_name: str, *several: str, dry_run: bool = False) -> None:
-        """From now on the declaration holds again of each of these; a dry run only checks whether
-        it would.
-
-        Raises:
-            NotFoundError: there is no hint about any of them.
-        """
-        if not any(
-            one.hint.type == type_name and one.hint.of in several for one in self.holding(stream)
-        ):
-            raise NotFoundError(
-                f"there is no decision about {', '.join(map(shown, several))} of "
-                f"{shown(type_name)}; see `lakechime schema show`"
-            )
-        if not dry_run:
-            with writing(self.engine) as connection:
-                same = self._same(stream, type_name, *several)
-                connection.execute(
-                    sa.update(type_hint).where(*same).values(ended_ts=now_ms(connection))
-                )
-
-    def holding(self, stream: str) -> list[KeptHint]:
-        """The hints to a stream's types that hold, the first one first."""
-        hint = type_hint.c
-        which = (hint.deployment == self.deployment, hint.stream == stream, hint.ended_ts.is_(None))
-        with reading(self.engine) as connection:
-            return [
-                KeptHint(
-                    hint=Hint(type=row.type, of=row.of, says=row.says),
-                    who=row.who,
-                    reason=row.reason,
-                    made_ts=row.made_ts,
-                )
-                for row in connection.execute(
-                    sa.select(type_hint).where(*which).order_by(hint.hint_id)
-                )
-            ]
-
-    def _same(
-        self, stream: str, type_name: str, *several: str
-    ) -> tuple[sa.ColumnElement[bool], ...]:
-        hint = type_hint.c
-        of_stream = (
-            hint.deployment == self.deployment,
-            hint.stream == stream,
-            hint.type == type_name,
-        )
-        return (*of_stream, hint.of.in_(several), hint.ended_ts.is_(None))

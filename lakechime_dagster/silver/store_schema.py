@@ -114,25 +114,6 @@ event_request = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# What a person decided about a type, which overrides the declaration: how a path is kept, or
-# whether something new may be added.
-type_hint = sa.Table(
-    "lc_type_hint",
-    metadata,
-    sa.Column("hint_id", Id, sa.Identity(), primary_key=True),
-    sa.Column("deployment", sa.String(64), nullable=False),
-    sa.Column("stream", sa.String(64), nullable=False),
-    sa.Column("type", sa.String(512), nullable=False),
-    sa.Column("of", sa.Text, nullable=False),  # a path, such as /price, or tables, columns, kinds
-    sa.Column("says", sa.String(32), nullable=False),
-    sa.Column("who", sa.String(128), nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("made_ts", sa.BigInteger, nullable=False),
-    sa.Column("ended_ts", sa.BigInteger),  # null while it holds; a newer one of the same ends it
-    sa.Index("lc_type_hint_of_stream", "deployment", "stream"),
-    sqlite_autoincrement=True,
-)
-
 # What the completed executions of a group did in sum, apart from its types.
 group_total = sa.Table(
     "lc_group_total",

@@ -247,42 +247,6 @@ class Contract:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hint:
-    """What a person decided about a type, which overrides the declaration.
-
-    Attributes:
-        of: A path, such as `/items[]/price`, of which `says` is a Pin; or `tables`, `columns`,
-            `kinds`, of which it is a Mode.
-    """
-
-    type: str
-    of: str
-    says: str
-
-    def __post_init__(self) -> None:
-        if self.of in MODES:
-            _mode("Hint", self.of, self.says)
-            return
-        if not self.of.startswith("/"):
-            raise DeclarationError(
-                "Hint",
-                "of",
-                f"{shown(self.of)} is no path; write such as '/price' or '/items[]/price'",
-            )
-        if self.says not in tuple(Pin):
-            raise DeclarationError(
-                "Hint", "says", f"{shown(self.says)} is none of {', '.join(Pin)}"
-            )
-
-
-def with_hint(contract: Contract, hint: Hint) -> Contract:
-    """A contract with what a person decided, which replaces what was declared of the same."""
-    if hint.of in MODES:
-        return replace(contract, **{hint.of: hint.says})
-    return replace(contract, pins={**contract.pins, hint.of: Pin(hint.says)})
-
-
 def _mode(who: str, name: str, value: object) -> Mode:
     try:
         mode = Mode(str(value))
@@ -396,7 +360,6 @@ class EventGroup:
         contract: What its events may change.
         contracts: The same of single types, in place of it.
         personal: Patterns of paths at which values are personal.
-        allowed: Types that people allowed a table beyond `max_types`.
         problem: What is wrong with its declaration. It still owns the types that it matches; their
             events wait in the stream's table.
     """
@@ -407,7 +370,6 @@ class EventGroup:
     contract: Contract = field(default_factory=Contract)
     contracts: Mapping[str, Contract] = field(default_factory=dict, hash=False)
     personal: PersonalColumns = field(default_factory=dict, hash=False)
-    allowed: frozenset[str] = frozenset()
     owner: str | None = None
     options: GroupOptions = field(default_factory=GroupOptions)
     problem: str = ""
@@ -425,15 +387,6 @@ class EventGroup:
     def contract_of(self, type_name: str) -> Contract:
         """What events of a type may change."""
         return self.contracts.get(type_name, self.contract)
-
-    def with_hints(self, hints: Iterable[Hint]) -> "EventGroup":
-        """The group with what people decided of its types, in place of what is declared."""
-        contracts, allowed = dict(self.contracts), {*self.allowed}
-        for one in hints:
-            contracts[one.type] = with_hint(contracts.get(one.type, self.contract), one)
-            if one.of == "tables":
-                (allowed.add if one.says == Mode.EVOLVE else allowed.discard)(one.type)
-        return replace(self, contracts=contracts, allowed=frozenset(allowed))
 
     def table(self, type_name: str) -> SourceTable:
         """The table of a type, to be read by others; it need not exist yet.

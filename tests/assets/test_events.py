@@ -20,12 +20,12 @@ from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.runtime.spark import spark_of
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.silver import store_schema as event_schema
-from lakechime_dagster.silver.requests import event_hints, event_requests, event_types
+from lakechime_dagster.silver.requests import event_requests, event_types
 from lakechime_dagster.silver.results import RequestDone, RequestKind
 from lakechime_dagster.silver.schema import KnownType
 from lakechime_dagster.silver.service import Streamed, WouldChange, would_rebuild, would_replay
 from lakechime_dagster.spark.driver import Driver
-from lakechime_dagster.tables.events import GroupOptions, Hint, event_group, event_stream
+from lakechime_dagster.tables.events import Contract, GroupOptions, event_group, event_stream
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.interventions import By
@@ -127,9 +127,14 @@ def game(
     return Game(instance, definitions, open_platform(), events_home / "in")
 
 
-def lake(folder: str = "in", **options: Any) -> Lake:
-    stream = event_stream("game", source=JsonLines(folder), producer_field="$.title", **options)
-    return Lake("ev", [stream, event_group("shop", stream, match="shop.*", owner="team:shop")])
+def lake(
+    folder: str = "in", types: dict[str, Contract] | None = None, type_field: str = "$.type"
+) -> Lake:
+    stream = event_stream(
+        "game", source=JsonLines(folder), type_field=type_field, producer_field="$.title"
+    )
+    shop = event_group("shop", stream, match="shop.*", owner="team:shop", types=types)
+    return Lake("ev", [stream, shop])
 
 
 def checks(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
@@ -440,12 +445,11 @@ def test_the_result_of_reprocessing_is_recorded_though_the_run_died_after_its_co
 @spark
 def test_what_a_replay_or_a_rebuild_would_change_is_shown_and_not_done(game: Game) -> None:
     game.execute(buy(1))
-    event_hints(game.platform).add(
-        "game", Hint(type="shop.buy", of="columns", says="rescue"), By(who="me", reason="too many")
+    rescuing = lake(str(game.folder), types={"shop.buy": Contract(columns="rescue")})
+    replace(game, definitions=build_definitions(rescuing)).execute(
+        event("shop.buy", n=2, price=3), event("shop.buy", n=3)
     )
-    game.execute(event("shop.buy", n=2, price=3), event("shop.buy", n=3))
     assert game.kept("shop.buy")[1]["_rescued"] == '[{"p":"/price","v":3,"r":"unknown"}]'
-    event_hints(game.platform).end("game", "shop.buy", "columns")
     group = next(one for one in lake().groups if one.name == "shop")
     known, stream = game.known("shop.buy"), Streamed(game.platform, group.stream.table)
     would = WouldChange(replaced=1, added=0, removed=0, gained=(("price", "long"),))

@@ -1,6 +1,4 @@
-"""`lakechime schema`: what is known of types of events, what people decide of them, what was
-refused, and verification.
-"""
+"""`lakechime schema`: what is known of types of events, what was refused, and verification."""
 
 import datetime as dt
 import json
@@ -14,7 +12,7 @@ from deltalake import write_deltalake
 
 from lakechime_dagster.silver import service
 from lakechime_dagster.silver.bronze import WouldReprocess
-from lakechime_dagster.silver.requests import event_hints, event_requests
+from lakechime_dagster.silver.requests import event_requests
 from lakechime_dagster.silver.results import (
     TYPE_CAP,
     Example,
@@ -23,7 +21,7 @@ from lakechime_dagster.silver.results import (
     RequestKind,
     Verified,
 )
-from lakechime_dagster.tables.events import Contract, EventGroup, Hint, event_group
+from lakechime_dagster.tables.events import Contract, EventGroup, event_group
 from tests.cli.game import GAME, SCHEMA, Game, event
 from tests.support.cli import Cli
 
@@ -146,7 +144,7 @@ WHY = ("--reason", "prices are cents now", "--who", "me")
 
 
 @pytest.fixture
-def decided(lakechime: Cli) -> Game:
+def frozen(lakechime: Cli) -> Game:
     game = Game.declared(
         lakechime, event_group("shop", GAME, match="shop_*", contract=Contract(kinds="freeze"))
     )
@@ -155,63 +153,23 @@ def decided(lakechime: Cli) -> Game:
     return game
 
 
-def test_a_hint_is_kept_with_who_and_why_and_shown_beside_the_type(
-    lakechime: Cli, decided: Game
-) -> None:
-    said = lakechime("schema", "decide", "shop_buy", "/gift", "json", *WHY)
-    assert said.out == (
-        "/gift of shop_buy is json from the next execution on; earlier events stay as they are "
-        "until"
-        " `lakechime schema replay shop.shop_buy --reason …`\n"
-    )
-    assert [one.hint for one in event_hints(lakechime.platform).holding("game")] == [
-        Hint(type="shop_buy", of="/gift", says="json")
-    ]
-    assert "/gift  json  me" in lakechime("schema", "show", "shop_buy").out
-    (shown,) = lakechime("schema", "show", "shop_buy", "--json").json["hints"]
-    assert (shown["of"], shown["says"], shown["who"], shown["reason"]) == (
-        "/gift",
-        "json",
-        "me",
-        "prices are cents now",
-    )
-    reported = lakechime("schema", "decide", "shop_buy", "/gift", "-", *WHY, "--json").json
-    assert reported == {
-        "group": "shop",
-        "type": "shop_buy",
-        "of": ["/gift"],
-        "says": None,
-        "dry_run": False,
-    }
-    assert event_hints(lakechime.platform).holding("game") == []
-
-
 @pytest.mark.parametrize(
     ("words", "reported"),
     [
-        (("decide", "shop_buy", "gift", "json"), "'gift' is no path; write such as '/price'"),
-        (
-            ("decide", "shop_buy", "/gift", "jsn"),
-            "'jsn' is none of bool, long, bigint, double, string, json, ignore",
-        ),
-        (("decide", "shop_buy", "/gift", "-"), "there is no decision about '/gift' of 'shop_buy'"),
-        (("decide", "shop_by", "/gift", "json"), "did you mean shop_buy?"),
-        (("replay", "shop_buy", "--cancel"), "no request for 'shop.shop_buy' is open"),
+        (("shop_by",), "did you mean shop_buy?"),
+        (("shop_buy", "--cancel"), "no request for 'shop.shop_buy' is open"),
     ],
 )
-def test_what_cannot_be_decided_says_why(
-    lakechime: Cli, decided: Game, words: tuple[str, ...], reported: str
+def test_what_cannot_be_replayed_says_why(
+    lakechime: Cli, frozen: Game, words: tuple[str, ...], reported: str
 ) -> None:
-    answer = lakechime("schema", *words, *WHY)
+    answer = lakechime("schema", "replay", *words, *WHY)
     assert answer.code != 0
-    assert reported in " ".join(answer.err.replace("│", " ").split())
-    assert (
-        event_hints(lakechime.platform).holding("game"),
-        event_requests(lakechime.platform).of(BUY),
-    ) == ([], [])
+    assert reported in answer.err
+    assert event_requests(lakechime.platform).of(BUY) == []
 
 
-def test_a_replay_is_requested_and_its_result_is_shown(lakechime: Cli, decided: Game) -> None:
+def test_a_replay_is_requested_and_its_result_is_shown(lakechime: Cli, frozen: Game) -> None:
     asked = lakechime("schema", "replay", "shop_buy", *WHY)
     assert asked.out == (
         "replay 1 of shop.shop_buy is done by the next execution of shop, which its sensor "
@@ -235,18 +193,18 @@ def test_a_replay_is_requested_and_its_result_is_shown(lakechime: Cli, decided: 
     ) == ("rebuild", 4, 2, "me", False)
 
 
-def test_a_replay_of_a_type_without_a_table_is_refused(lakechime: Cli, decided: Game) -> None:
-    decided.come(event("shop_wait"))
-    decided.execute(waits={"shop_wait": TYPE_CAP})
+def test_a_replay_of_a_type_without_a_table_is_refused(lakechime: Cli, frozen: Game) -> None:
+    frozen.come(event("shop_wait"))
+    frozen.execute(waits={"shop_wait": TYPE_CAP})
     for more in ((), ("--rebuild",), ("--dry-run",)):
         answer = lakechime("schema", "replay", "shop_wait", *more, *WHY)
         assert (answer.code, "'shop_wait' has no table" in answer.err) == (3, True)
     assert event_requests(lakechime.platform).of("shop.shop_wait") == []
-    decided.execute(fails={"shop_wait": "its events cannot be separated; rebuild it"})
+    frozen.execute(fails={"shop_wait": "its events cannot be separated; rebuild it"})
     assert lakechime("schema", "replay", "shop_wait", "--rebuild", *WHY).code == 0
 
 
-def test_a_replay_that_waits_may_be_cancelled(lakechime: Cli, decided: Game) -> None:
+def test_a_replay_that_waits_may_be_cancelled(lakechime: Cli, frozen: Game) -> None:
     lakechime("schema", "replay", "shop_buy", *WHY)
     would = lakechime("schema", "replay", "shop_buy", "--cancel", "--dry-run", *WHY)
     open_ = event_requests(lakechime.platform).open(BUY)
@@ -443,11 +401,9 @@ def test_types_that_failed_are_tried_at_once(lakechime: Cli, game: Game) -> None
     assert lakechime("schema", "replay", "shop_buy", "--failed", "--rebuild", *WHY).code == 2
 
 
-def test_a_type_shows_its_contract_with_what_was_decided_and_what_it_kept_out(
-    lakechime: Cli, decided: Game
-) -> None:
-    decided.come(event("shop_buy", price="x"))
-    decided.execute()
+def test_a_type_shows_its_contract_and_what_it_kept_out(lakechime: Cli, frozen: Game) -> None:
+    frozen.come(event("shop_buy", price="x"))
+    frozen.execute()
     document = lakechime("schema", "show", "shop_buy", "--json").json
     assert document["contract"] == {
         "tables": "evolve",
@@ -464,6 +420,3 @@ def test_a_type_shows_its_contract_with_what_was_decided_and_what_it_kept_out(
         None,
         1,
     )
-    lakechime("schema", "decide", "shop_buy", "all", "evolve", *WHY)
-    assert lakechime("schema", "show", "shop_buy", "--json").json["contract"]["kinds"] == "evolve"
-    assert "decisions:" in lakechime("schema", "show", "shop_buy").out

@@ -5,7 +5,6 @@ when they complete, never back.
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from sqlalchemy import Engine
@@ -15,8 +14,8 @@ from lakechime_dagster.silver import store
 from lakechime_dagster.silver.metrics import TypeMeasures, measures
 from lakechime_dagster.silver.results import TYPE_CAP, Request, RequestDone, RequestKind, TypeResult
 from lakechime_dagster.silver.schema import Breaking, Broke, TypeCheckpoint
-from lakechime_dagster.silver.store import Hints, LeftType, Requests, SqlEventTypes
-from lakechime_dagster.tables.events import Hint, checked_groups, event_group
+from lakechime_dagster.silver.store import LeftType, Requests, SqlEventTypes
+from lakechime_dagster.tables.events import checked_groups, event_group
 from lakechime_dagster.triggers.interventions import By
 from tests.support.event_types import (
     GAME,
@@ -275,8 +274,6 @@ def test_all_that_is_known_of_a_type_moves_with_it(
     learn(types)
     learn(types, name="sell")
     complete(types, "e0", result(3, number=1))
-    hints = Hints(types.engine, "test")
-    hints.add("game", Hint(type="buy", of="/a", says="double"), ME)
     asked, before, kept = (
         requests.ask(BUY, REPLAY, ME).request,
         types.types("shop"),
@@ -394,36 +391,3 @@ def test_a_cancelled_request_stays_cancelled_whatever_an_execution_records_later
     )
     with pytest.raises(NotFoundError, match=r"no request for 'shop\.buy' is open"):
         requests.cancel(BUY, ME)
-
-
-# decisions
-
-
-def test_of_several_decisions_about_the_same_the_newest_holds_until_it_is_ended(
-    engine: Engine,
-) -> None:
-    hints = Hints(engine, "test")
-
-    def holding() -> list[Any]:
-        return [(one.hint.type, one.hint.of, one.hint.says) for one in hints.holding("game")]
-
-    for of, says, name in (
-        ("/price", "double", "buy"),
-        ("/price", "json", "buy"),
-        ("kinds", "evolve", "buy"),
-        ("/price", "long", "sell"),
-    ):
-        hints.add("game", Hint(type=name, of=of, says=says), ME)
-    assert holding() == [
-        ("buy", "/price", "json"),
-        ("buy", "kinds", "evolve"),
-        ("sell", "/price", "long"),
-    ]
-    hints.end("game", "buy", "/price", dry_run=True)
-    hints.end("game", "buy", "/price")
-    assert holding() == [("buy", "kinds", "evolve"), ("sell", "/price", "long")]
-    hints.end("game", "buy", "tables", "kinds")
-    assert holding() == [("sell", "/price", "long")]
-    with pytest.raises(NotFoundError, match="there is no decision about '/price' of 'buy'"):
-        hints.end("game", "buy", "/price")
-    assert hints.holding("other") == Hints(engine, "another").holding("game") == []

@@ -19,9 +19,6 @@ from lakechime_dagster.tables.events import (
     EventGroup,
     EventStream,
     GroupOptions,
-    Hint,
-    Mode,
-    Pin,
     checked_groups,
     column_of,
     event_group,
@@ -419,15 +416,3 @@ def test_a_column_needs_no_mapping_and_is_no_technical_one(field: str) -> None:
     assert all(letter.isalnum() or letter == "_" for letter in column_of(field))
     assert column_of(field) not in ("_src", "_ingested_at", "_hash", "_schema_version", "_rescued")
     assert len(column_of(field)) <= MAX_COLUMN
-
-
-def test_what_a_person_decides_holds_against_what_is_declared() -> None:
-    declared = Contract(kinds="freeze", pins={"/a": "long"})
-    shop = group_with(declared).with_hints(
-        [Hint(type="buy", of="kinds", says="evolve"), Hint(type="buy", of="/a", says="double")]
-    )
-    assert (shop.contract_of("buy").kinds, shop.contract_of("buy").pins) == (
-        Mode.EVOLVE,
-        {"/a": Pin.DOUBLE},
-    )
-    assert shop.contract_of("sell") == declared

@@ -21,7 +21,7 @@ from lakechime_dagster.silver.metrics import TypeMeasures, measures
 from lakechime_dagster.silver.results import TYPE_CAP, leaves_of, read_back
 from lakechime_dagster.silver.shape import Rescue
 from lakechime_dagster.spark.refresh import OpenLog
-from lakechime_dagster.tables.events import Contract, Hint
+from lakechime_dagster.tables.events import Contract
 from lakechime_dagster.tables.names import folded
 from lakechime_dagster.triggers.consumers import CommitMetadata
 from tests.support.streams import Stream, event, late, repository, stream
@@ -321,9 +321,7 @@ def test_types_beyond_the_cap_wait_and_lose_nothing(spark: SparkSession, tmp_pat
     assert (done["a"].written, done["b"].pending, done["b"].waits) == (1, 1, TYPE_CAP)
     game.drop(event("b", n=2))
     assert game.run()["b"].pending == measured(game, "b").behind == 2
-    game.group = game.group.with_hints(
-        [Hint(type="b", of="tables", says="evolve"), Hint(type="c", of="kinds", says="evolve")]
-    )
+    game.group = replace(game.group, contract=Contract(max_types=2))
     game.drop(event("a", n=2), event("c", n=1))
     done = game.run()
     assert (done["b"].written, done["c"].waits, len(game.rows("a")), len(game.rows("b"))) == (
