@@ -140,14 +140,14 @@ def show(
         ),
     ] = False,
     limit: Annotated[
-        int, typer.Option(min=1, max=MAX_LIMIT, help="At most so many variations or refused rows.")
+        int, typer.Option(min=1, max=MAX_LIMIT, help="At most so many refused rows.")
     ] = 20,
     as_json: Json = False,
 ) -> None:
     """List the types of events with their tables and progress, show one, or show what a stream
     refused.
 
-    A type is shown with its columns, what was observed, its variations without values,
+    A type is shown with its columns, what was observed,
     requests and breaking changes.
     """
     platform = open_platform()
@@ -158,7 +158,7 @@ def show(
     elif name is None or (group is None and name in _groups(platform)):
         _list(platform, name or group, as_json)
     else:
-        _show_type(platform, _type(platform, name, group), limit, as_json)
+        _show_type(platform, _type(platform, name, group), as_json)
 
 
 def _list(platform: "Platform", group: str | None, as_json: bool) -> None:
@@ -234,7 +234,7 @@ def _state(document: Mapping[str, Any]) -> str:
     )
 
 
-def _show_type(platform: "Platform", one: "GroupedType", limit: int, as_json: bool) -> None:
+def _show_type(platform: "Platform", one: "GroupedType", as_json: bool) -> None:
     from lakechime_dagster.silver.requests import event_types
     from lakechime_dagster.silver.service import Streamed
 
@@ -243,14 +243,11 @@ def _show_type(platform: "Platform", one: "GroupedType", limit: int, as_json: bo
         (one.group.name, one.known.type),
         dict[str, list[str]](),
     )
-    kept = types.shapes(*name)
     for path, kind in sorted(one.known.observed.kinds):
         observed.setdefault(path, []).append(kind)
     document = _document(one, _newest(Streamed(platform, one.group.stream.table))) | {
         "schema": one.known.schema.to_json(),
         "observed": [{"path": path, "kinds": kinds} for path, kinds in observed.items() if path],
-        "variations_kept": len(kept),
-        "variations": kept[:limit],
         "contract": one.group.contract_of(one.known.type).to_json(),
         "requests": _requests(platform, one.known.table),
         "breaking": [
@@ -314,14 +311,6 @@ def _show_type(platform: "Platform", one: "GroupedType", limit: int, as_json: bo
             say(f"\n{title}:")
             print_documents(several, facts)
     _print_requests(document["requests"], "replaced added removed")
-    say(f"\n{count(len(kept), 'variation')} kept, by an event of each without its values:")
-    for row in document["variations"]:
-        say(
-            f"{row['typed_hash']} first {printable(row['source'])} in version {row['position']}, "
-            f"{when(row['first_ts'])}"
-        )
-        say(INDENT + printable(row["shape"]))
-    _say_hidden(len(kept) - len(document["variations"]), "later one")
 
 
 def _tree(columns: "tuple[Column, ...]", level: int = 0) -> Iterator[tuple[str, str, str, str]]:

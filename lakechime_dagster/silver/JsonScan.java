@@ -57,7 +57,7 @@ public final class JsonScan implements UDF1 {
         return functions.udf((UDF1) this, row).asNondeterministic();
     }
 
-    /** Reason, type, producer, typed hash, names hash and flags; no payload is an empty one. */
+    /** Reason, type, producer, hash and flags; no payload is an empty one. */
     public Object call(Object payload) {
         Scan scan = (Scan) idle.getAndSet(null); // no two threads have the same one, and one that fails is not used again
         if (scan == null) scan = new Scan(type, producer);
@@ -127,7 +127,7 @@ public final class JsonScan implements UDF1 {
             Variation variation = variations.of(event);
             int flags = (event.hasDuplicate ? 1 : 0) + (event.hasHalf ? 2 : 0);
             return RowFactory.create(new Object[] {
-                null, UTF8String.fromBytes(type), producer(), variation.typedHash, variation.namesHash, FLAGS[flags]
+                null, UTF8String.fromBytes(type), producer(), variation.hash, FLAGS[flags]
             });
         }
 
@@ -164,7 +164,7 @@ public final class JsonScan implements UDF1 {
         static Row[] refusals(String[] reasons) {
             Row[] rows = new Row[reasons.length];
             for (int i = 0; i < rows.length; i++) {
-                rows[i] = RowFactory.create(new Object[] {UTF8String.fromString(reasons[i]), null, null, null, null, null});
+                rows[i] = RowFactory.create(new Object[] {UTF8String.fromString(reasons[i]), null, null, null, null});
             }
             return rows;
         }
@@ -688,7 +688,6 @@ public final class JsonScan implements UDF1 {
         long payload; // in which it was found
         long object; // in which it was found
         int kinds; // in that payload
-        Digest digest;
         Member members;
 
         Path(Path parent, byte[] name, long hash, long salt) {
@@ -829,13 +828,12 @@ public final class JsonScan implements UDF1 {
         }
     }
 
-    /** A set of paths and kinds with its two hashes. */
+    /** A set of paths and kinds with its hash. */
     static final class Variation {
         final long sum;
         final Path[] paths;
         final short[] kinds;
-        UTF8String typedHash;
-        UTF8String namesHash;
+        UTF8String hash;
         Variation next;
 
         Variation(long sum, Tokenizer event) {
@@ -908,18 +906,14 @@ public final class JsonScan implements UDF1 {
             int n = variation.paths.length;
             int all = 0;
             for (int i = 0; i < n; i++) all += Integer.bitCount(variation.kinds[i]);
-            Digest[] names = new Digest[n];
             Digest[] typed = new Digest[all];
             for (int i = 0; i < n; i++) {
                 Path path = variation.paths[i];
-                if (path.digest == null) path.digest = digest("", path);
-                names[i] = path.digest;
                 for (int kinds = variation.kinds[i]; kinds != 0; kinds &= kinds - 1) {
                     typed[--all] = member(path, Integer.numberOfTrailingZeros(kinds));
                 }
             }
-            variation.namesHash = hash(names);
-            variation.typedHash = hash(typed);
+            variation.hash = hash(typed);
             return variation;
         }
 

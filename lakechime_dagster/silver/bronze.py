@@ -272,7 +272,7 @@ class _Rows:
 
 SOURCE = Path(__file__).with_name("JsonScan.java")
 PACKAGE = "lakechime.events"
-ROW = "reason STRING, type STRING, producer STRING, hash STRING, names_hash STRING, flags STRING"
+ROW = "reason STRING, type STRING, producer STRING, hash STRING, flags STRING"
 JAVA = 8  # of the classes: any Java that runs Spark runs them, whichever compiled them
 
 _logger = logging.getLogger(__name__)
@@ -404,7 +404,7 @@ def _first_line(error: Exception) -> str:
     return next(iter(str(cause).splitlines()), type(error).__name__)
 
 
-COLUMNS = ("reason", "type", "producer", "hash", "names_hash", "flags")
+COLUMNS = ("reason", "type", "producer", "hash", "flags")
 
 _RAW, _SCANNED = "__payload", "__scanned"
 
@@ -467,7 +467,6 @@ class _Scan:
             found.type,
             found.producer,
             found.typed_hash,
-            found.names_hash,
             ",".join(found.flags) or None,
         )
 

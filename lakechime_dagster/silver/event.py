@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.silver.json import Fields, Fraction, Integer, has_half, parsed, text_of
+from lakechime_dagster.silver.json import Fields, Fraction, Integer, has_half, parsed
 
 MAX_DIGITS = 38  # of a whole number: what a decimal of the lake holds
 _LONGEST_LONG = 20  # characters of the least one, with its sign
@@ -215,11 +215,6 @@ class Variation:
         """Of the paths and their kinds."""
         return _hash(f"{kind}{path}" for path, kind in self.kinds)
 
-    @property
-    def names_hash(self) -> str:
-        """Of the paths alone."""
-        return _hash(path for path, _ in self.kinds)
-
 
 def variation_of(event: JsonEvent) -> Variation:
     """What an event is made of."""
@@ -300,7 +295,6 @@ class Scanned:
     type: str | None = None
     producer: str | None = None
     typed_hash: str | None = None
-    names_hash: str | None = None
     flags: tuple[Flag, ...] = ()
 
 
@@ -323,7 +317,6 @@ def scanned(
         type=name,
         producer=_producer(event, producer_field),
         typed_hash=variation.typed_hash,
-        names_hash=variation.names_hash,
         flags=tuple(flag for flag in Flag if flag in event.flags),
     )
 
@@ -363,36 +356,3 @@ def _is_text(value: object) -> bool:
     spelled.
     """
     return type(value) is str and "\0" not in value and not has_half(value)
-
-
-HIDDEN = "…"
-MAX_ELEMENTS = 3  # of an array
-MAX_SHAPE_LEVELS = 64  # what lies deeper is shown as text
-MAX_SHAPE = 100_000  # characters; a longer one is cut, and no JSON then
-
-
-def shape_of(event: JsonEvent) -> str:
-    """The JSON of an event with its fields kept, and of each value its kind alone."""
-    return text_of(_without_values(event.fields))[:MAX_SHAPE]
-
-
-def _without_values(value: Any, level: int = 1) -> Any:
-    match kind_of(value):
-        case Kind.OBJECT | Kind.ARRAY if level > MAX_SHAPE_LEVELS:
-            return HIDDEN
-        case Kind.OBJECT:
-            return Fields([(name, _without_values(one, level + 1)) for name, one in value])
-        case Kind.ARRAY:
-            return [_without_values(one, level + 1) for one in value[:MAX_ELEMENTS]]
-        case Kind.STRING:
-            return HIDDEN
-        case Kind.LONG:
-            return Integer("1")
-        case Kind.BIGINT | Kind.HUGE:
-            return Integer("9" * len(value)) if isinstance(value, Integer) else Fraction("9e999")
-        case Kind.FRACTION:
-            return Fraction("1.5")
-        case Kind.BOOL:
-            return True
-        case _:
-            return value

@@ -356,7 +356,7 @@ class GroupRefresh:
             *looked.failed,
         }
         variations = self.repository.variations(group.name, came)
-        found = {} if events.rows is None else prototypes(events.rows, counts, variations, part.end)
+        found = {} if events.rows is None else prototypes(events.rows, counts, variations)
         learnings = {
             name: learned(looked.known[name], found.get(name, []), group.contract_of(name))
             for name in sorted(came)

@@ -198,7 +198,7 @@ class TypeRebuilder:
         group, events = self.writer.tables.job.group, of_types(self.slices.rows(-1), [known.type])
         contract, counts = group.contract_of(known.type), counted(events)
         variations = self.repository.variations(group.name, [known.type])
-        found = prototypes(events, counts, variations, self.slices.version).get(known.type, [])
+        found = prototypes(events, counts, variations).get(known.type, [])
         learning, after = learned(known, found, contract, is_rebuild=True), known
         if learning is not None:
             version = (

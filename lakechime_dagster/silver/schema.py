@@ -670,23 +670,16 @@ class KnownType:
 
 @dataclass(frozen=True, kw_only=True)
 class Prototype:
-    """A variation that was not known, by one event of it.
+    """A variation that was not known.
 
     Attributes:
-        shape: The event with its values replaced by ones that show nothing but their kind.
-        source: The row's `_src`.
-        position: The version of the stream's table with which it came.
-        producer: Who sent that event; None where nothing names it.
+        producer: Who sent the first event of it; None where nothing names it.
         is_joined: It is no variation of one event: paths and kinds of several, of which the store
             keeps nothing else.
     """
 
     typed_hash: str
-    names_hash: str
     variation: Variation
-    shape: str
-    source: str
-    position: int
     producer: str | None = None
     is_joined: bool = False
 

@@ -22,7 +22,6 @@ from lakechime_dagster.silver.event import (
     Kind,
     Variation,
     event_of,
-    shape_of,
     variation_of,
     within_columns,
 )
@@ -432,10 +431,7 @@ def counted(events: DataFrame) -> dict[str, TypeCount]:
 
 
 def prototypes(
-    events: DataFrame,
-    counts: Mapping[str, TypeCount],
-    known: Mapping[str, Collection[str]],
-    position: int,
+    events: DataFrame, counts: Mapping[str, TypeCount], known: Mapping[str, Collection[str]]
 ) -> Prototypes:
     """The variations of these types that are not known, by type: an event of each, the first by
     `_src`, in the order of their hashes.
@@ -465,15 +461,13 @@ def prototypes(
                 event = event_of(row["payload"])
                 assert isinstance(event, JsonEvent)  # as its row has no reason
                 variation = within_columns(variation_of(event))
-                found.setdefault(row["type"], []).append(
-                    _prototype(variation, row, position, row["hash"], shape_of(event))
-                )
+                found.setdefault(row["type"], []).append(_prototype(variation, row, row["hash"]))
     if many:
         for row in _joined(events.where(F.col("type").isin(many))).collect():
             variation = Variation(
                 frozenset((one["path"], Kind(one["kind"])) for one in row["pairs"])
             )
-            found.setdefault(row["type"], []).append(_prototype(variation, row["first"], position))
+            found.setdefault(row["type"], []).append(_prototype(variation, row["first"]))
     return found
 
 
@@ -487,17 +481,11 @@ def _first_of_each(events: DataFrame) -> DataFrame:
     )
 
 
-def _prototype(
-    variation: Variation, first: Row, position: int, typed_hash: str = "", shape: str = ""
-) -> Prototype:
+def _prototype(variation: Variation, first: Row, typed_hash: str = "") -> Prototype:
     """A variation with its first event; without a hash it is joined."""
     return Prototype(
         typed_hash=typed_hash,
-        names_hash=variation.names_hash,
         variation=variation,
-        shape=shape,
-        source=first["source"],
-        position=position,
         producer=first["producer"],
         is_joined=not typed_hash,
     )

@@ -193,7 +193,7 @@ class SqlEventTypes:
             "observed": _wire(
                 Variation(_variation(row.observed).kinds | one.observed.kinds)
             ),  # another attempt may have seen more
-            "variations": _add_variations(connection, row.type_id, one, now),
+            "variations": _add_variations(connection, row.type_id, one),
         }
         values |= {} if one.is_rebuild else {"schema_version": version}
         connection.execute(sa.update(event_type).where(_type.type_id == row.type_id).values(values))
@@ -267,23 +267,6 @@ class SqlEventTypes:
             return [
                 dict(row._mapping)
                 for row in connection.execute(query.where(*of_type).order_by(version.version))
-            ]
-
-    def shapes(self, group: str, type_name: str) -> list[dict[str, Any]]:
-        """The variations of a type that are kept, the first one first: their hashes, shapes, and
-        where the first event of each is.
-        """
-        kept = variation.c
-        query = sa.select(*(column for column in kept if column is not kept.type_id)).join_from(
-            variation, event_type
-        )
-        of_type = (*self._is(group), _type.type == type_name)
-        with reading(self.engine) as connection:
-            return [
-                dict(row._mapping)
-                for row in connection.execute(
-                    query.where(*of_type).order_by(kept.first_ts, kept.typed_hash)
-                )
             ]
 
     def breaks(self, group: str, type_name: str | None = None, since: int = 0) -> list[KeptBreak]:
@@ -453,7 +436,7 @@ def _add_schema(connection: Connection, type_id: int, one: Learning, now: int) -
     return number
 
 
-def _add_variations(connection: Connection, type_id: int, one: Learning, now: int) -> int:
+def _add_variations(connection: Connection, type_id: int, one: Learning) -> int:
     """Add the variations that are new: those that enlarge what was observed, others so far as there
     is room; how many are kept then.
     """
@@ -461,16 +444,7 @@ def _add_variations(connection: Connection, type_id: int, one: Learning, now: in
     there = {*connection.execute(of_type).scalars()}
     new = [each for each in one.prototypes if each.typed_hash not in there]
     rows = [
-        {
-            "type_id": type_id,
-            "typed_hash": each.typed_hash,
-            "names_hash": each.names_hash,
-            "kinds": _wire(each.variation),
-            "shape": each.shape,
-            "source": each.source,
-            "position": each.position,
-            "first_ts": now,
-        }
+        {"type_id": type_id, "typed_hash": each.typed_hash, "kinds": _wire(each.variation)}
         for each in new[: max(one.enlarging, MAX_VARIATIONS - len(there))]
     ]
     if rows:

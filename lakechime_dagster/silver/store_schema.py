@@ -65,12 +65,7 @@ variation = sa.Table(
     metadata,
     sa.Column("type_id", Id, sa.ForeignKey("lc_event_type.type_id"), primary_key=True),
     sa.Column("typed_hash", sa.String(32), primary_key=True),
-    sa.Column("names_hash", sa.String(32), nullable=False),
     sa.Column("kinds", sa.JSON, nullable=False),  # [[path, kind], …]
-    sa.Column("shape", sa.Text, nullable=False),  # an event of it without its values
-    sa.Column("source", sa.Text, nullable=False),
-    sa.Column("position", sa.BigInteger, nullable=False),
-    sa.Column("first_ts", sa.BigInteger, nullable=False),
 )
 
 # A change of a type that breaks something.

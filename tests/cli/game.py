@@ -15,14 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import SnapshotId
-from lakechime_dagster.silver.event import (
-    JsonEvent,
-    Scanned,
-    event_of,
-    scanned,
-    shape_of,
-    variation_of,
-)
+from lakechime_dagster.silver.event import JsonEvent, Scanned, event_of, scanned, variation_of
 from lakechime_dagster.silver.requests import event_types
 from lakechime_dagster.silver.results import GroupResult, TypeResult
 from lakechime_dagster.silver.schema import KnownType, Prototype, learned
@@ -43,7 +36,7 @@ SCHEMA = pa.schema(
         ("sent_at", pa.timestamp("us", "UTC")),
         *(
             (name, pa.string())
-            for name in ("reason", "type", "producer", "hash", "names_hash", "flags", "payload")
+            for name in ("reason", "type", "producer", "hash", "flags", "payload")
         ),
         ("payload_bytes", pa.binary()),
         ("refused_before", pa.string()),
@@ -74,14 +67,7 @@ class Row(NamedTuple):
     @property
     def prototype(self) -> Prototype:
         variation = variation_of(self.event)
-        return Prototype(
-            typed_hash=variation.typed_hash,
-            names_hash=variation.names_hash,
-            variation=variation,
-            shape=shape_of(self.event),
-            source=self.source,
-            position=self.version,
-        )
+        return Prototype(typed_hash=variation.typed_hash, variation=variation)
 
 
 @dataclass
@@ -129,7 +115,6 @@ class Game:
                     "reason": one.reason,
                     "type": one.type,
                     "hash": one.typed_hash,
-                    "names_hash": one.names_hash,
                     "payload": payload.decode() if is_text else None,
                     "payload_bytes": None if is_text else payload,
                 }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from lakechime_dagster.silver.event import shape_of, variation_of
+from lakechime_dagster.silver.event import variation_of
 from lakechime_dagster.silver.schema import MAX_BREAKING, KnownType, Prototype, learned
 from lakechime_dagster.tables.events import Contract, Pin
 from tests.silver.test_schema import event
@@ -18,15 +18,7 @@ Reported = tuple[str, str, str, str | None]
 
 def prototype(text: str, producer: str | None = None) -> Prototype:
     variation = variation_of(event(text))
-    return Prototype(
-        typed_hash=variation.typed_hash,
-        names_hash=variation.names_hash,
-        variation=variation,
-        shape=shape_of(event(text)),
-        source="a@0",
-        position=0,
-        producer=producer,
-    )
+    return Prototype(typed_hash=variation.typed_hash, variation=variation, producer=producer)
 
 
 def after(

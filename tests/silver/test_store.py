@@ -177,12 +177,6 @@ def test_variant_columns_are_counted_by_the_schema_that_holds(types: SqlEventTyp
     assert measured(types).conflicts == 3
 
 
-def test_shapes_hold_no_value(types: SqlEventTypes) -> None:
-    learn(types, prototype(name="Ann", age=41, scores=[1.5, 2.5], big=2**70, ok=False))
-    (row,) = types.shapes("shop", "buy")
-    assert row["shape"] == f'{{"name":"…","age":1,"scores":[1.5,1.5],"big":{"9" * 22},"ok":true}}'
-
-
 def test_of_many_variations_those_are_kept_that_enlarge_what_was_observed(
     types: SqlEventTypes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import SnapshotId
-from lakechime_dagster.silver.event import JsonEvent, event_of, shape_of, variation_of
+from lakechime_dagster.silver.event import JsonEvent, event_of, variation_of
 from lakechime_dagster.silver.results import GroupResult, TypeResult
 from lakechime_dagster.silver.schema import KnownType, Learning, Prototype, TypeCheckpoint, learned
 from lakechime_dagster.silver.store import SqlEventTypes
@@ -19,18 +19,11 @@ SHOP = event_group("shop", GAME)
 START = TypeCheckpoint(uid="u", version=2)
 
 
-def prototype(position: int = 3, **fields: object) -> Prototype:
+def prototype(**fields: object) -> Prototype:
     event = event_of(json.dumps(fields))
     assert isinstance(event, JsonEvent)
     variation = variation_of(event)
-    return Prototype(
-        typed_hash=variation.typed_hash,
-        names_hash=variation.names_hash,
-        variation=variation,
-        shape=shape_of(event),
-        source="a@0",
-        position=position,
-    )
+    return Prototype(typed_hash=variation.typed_hash, variation=variation)
 
 
 def learning(known: KnownType, *found: Prototype, is_rebuild: bool = False) -> Learning:

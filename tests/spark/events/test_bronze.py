@@ -133,7 +133,6 @@ def test_each_line_is_there_once_with_what_is_known_of_it(
     assert fed.column("type") == ["buy", "buy", "jüngst", "buy", "fly"]
     assert fed.column("producer") == ["web", "app", None, None, None]
     assert fed.column("hash") == [scanned(line, TYPE).typed_hash for line in reported]
-    assert fed.column("names_hash") == [scanned(line, TYPE).names_hash for line in reported]
     assert fed.column("reason") == fed.column("flags") == fed.column("payload_bytes") == [None] * 5
     written = [
         (Path(fed.job.folder) / name).stat().st_mtime_ns // 1_000_000
