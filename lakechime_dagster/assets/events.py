@@ -37,7 +37,6 @@ from lakechime_dagster.silver.requests import (
     types_of,
 )
 from lakechime_dagster.silver.results import (
-    REBUILT,
     EventJob,
     Fault,
     GroupJob,
@@ -47,8 +46,9 @@ from lakechime_dagster.silver.results import (
     TypeResult,
     Verified,
 )
-from lakechime_dagster.silver.schema import NOWHERE, Broke, KnownType, TypeCheckpoint, table_columns
-from lakechime_dagster.silver.store import KeptBreak
+from lakechime_dagster.silver.schema import NOWHERE, KnownType, TypeCheckpoint, table_columns
+from lakechime_dagster.silver.shape import Rescue
+from lakechime_dagster.silver.store import BreakingSchema
 from lakechime_dagster.tables.events import EventGroup, EventTable
 from lakechime_dagster.tables.lake import Lake, named_types
 from lakechime_dagster.tables.names import Account
@@ -90,11 +90,10 @@ COUNTS = {
     "columns added": "columns_added",
 }
 WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
-_HOW = {
-    Broke.VARIANT: "goes to a variant column",
-    Broke.FROZEN: "is kept out by the contract",
-    Broke.CAP: "is kept out, as the table has as many columns as it may",
-    Broke.REBUILT: "has other columns, as its table was rebuilt",
+# why values are in no column that break something
+KEPT_OUT = {
+    Rescue.FROZEN: "kept out by the contract",
+    Rescue.CAP: "kept out, as the table has as many columns as it may",
 }
 
 
@@ -236,7 +235,9 @@ def group_asset(lake: Lake, group: EventGroup, subscription: Subscription) -> dg
                 result, metadata = done.result, _report(running, done)
         except NothingNewError as nothing:
             result, metadata = _standing(platform, group), nothing_new(str(nothing)).metadata
-        breaks = breaking_check(group, event_types(platform).breaks(group.name, since=since))
+        breaks = breaking_check(
+            group, event_types(platform).breaking(group.name, since), result.types
+        )
         yield from _shown(context, key, metadata, [*_group_checks(key, result), breaks])
         yield from _shown_types(context, platform, lake, group, result)
 
@@ -524,7 +525,7 @@ def _type_metadata(one: TypeResult) -> dict[str, Any]:
         else "nothing to do, no commit",
         "table": one.table,
     }
-    if any(REBUILT in each.commit_metadata.facts for each in one.commits):
+    if one.is_rebuilt:
         metadata["rows removed by a rebuild"] = sum(each.removed for each in one.replayed)
         metadata["breaking"] = (
             "the table was rebuilt, with its columns; tables that were computed from it must be "
@@ -593,8 +594,8 @@ def group_check_specs(group: EventGroup) -> list[dg.AssetCheckSpec]:
         NOTHING_WAITS: "No type waits in the stream's table for a table of its own.",
         NO_VALUE_LOST: "A few rows of each execution hold all values of their events.",
         NOTHING_BREAKS: (
-            "No field was continued in a variant column, and no contract or cap kept values out of "
-            "all columns, lately."
+            "No field was continued in a variant column and no table rebuilt lately, and no "
+            "contract or cap keeps values out of all columns."
         ),
     }
     return [
@@ -659,39 +660,39 @@ def _group_checks(key: dg.AssetKey, result: GroupResult) -> list[dg.AssetCheckRe
     ]
 
 
-def breaking_check(group: EventGroup, several: Sequence[KeptBreak]) -> dg.AssetCheckResult:
-    """The check of recent breaking changes; without one it passes."""
-    facts = [
-        {
-            "type": one.type,
-            **vars(one.breaking),
-            "how": one.breaking.how.value,
-            "schema": one.schema_version,
-        }
-        for one in several[:MAX_SHOWN]
+def breaking_check(
+    group: EventGroup, schemas: Sequence[BreakingSchema], results: Iterable[TypeResult]
+) -> dg.AssetCheckResult:
+    """The check of recent schemas that break something, and of values that an execution kept out
+    of columns; without either it passes.
+    """
+    facts: list[dict[str, Any]] = [
+        {"type": one.type, "schema": one.version, "columns": one.decision.splitlines()}
+        for one in schemas
     ]
-    metadata: dict[str, Any] = {"changes": len(several)}
-    metadata |= {"breaking": dg.MetadataValue.json(facts)} if several else {}
-    metadata |= {"owner": group.owner} if several and group.owner else {}
     sentences = [
-        (
-            f"{one.breaking.kind} at {one.breaking.path} of {one.type}"
-            if one.breaking.path
-            else one.type
-        )
-        + (f", sent by {one.breaking.producer}," if one.breaking.producer else "")
-        + f" {_HOW[one.breaking.how]}"
-        for one in several
+        f"schema {one.version} of {one.type}: {', '.join(one.decision.splitlines())}"
+        for one in schemas
     ]
+    for one in results:
+        if one.is_rebuilt:
+            facts.append({"type": one.type, "reason": "rebuilt"})
+            sentences.append(f"the table of {one.type} was rebuilt, with its columns")
+        for reason in KEPT_OUT:
+            if values := one.reasons.get(reason, 0):
+                facts.append({"type": one.type, "reason": reason.value, "values": values})
+                sentences.append(f"values of {one.type} {KEPT_OUT[reason]}: {values}")
+    metadata: dict[str, Any] = {"changes": len(facts)}
+    metadata |= {"breaking": dg.MetadataValue.json(facts[:MAX_SHOWN])} if facts else {}
+    metadata |= {"owner": group.owner} if facts and group.owner else {}
     return dg.AssetCheckResult(
         asset_key=asset_key(group.name),
         check_name=NOTHING_BREAKS,
-        passed=not several,
+        passed=not facts,
         severity=WARN,
         metadata=metadata,
         description=_named(
-            [*sentences],
-            [f"{group.name} is owned by {group.owner}"] if group.owner and several else [],
+            sentences, [f"{group.name} is owned by {group.owner}"] if group.owner and facts else []
         ),
     )
 

@@ -64,7 +64,7 @@ class InWorkers:
         """Rows of plain values."""
         return Spread(self.spark.createDataFrame(list(rows), struct_of(ddl)), self)
 
-    def of_version(self, log: TargetLog, version: int, ddl: str) -> "Rows":
+    def of_version(self, log: "DeltaLog", version: int, ddl: str) -> "Rows":
         """All rows of a version of a table, which has these columns."""
         return Spread(pinned(self.spark, log.location, version), self).shaped(ddl)
 
@@ -110,7 +110,7 @@ class Here:
             self,
         )
 
-    def of_version(self, log: TargetLog, version: int, ddl: str) -> "Rows":
+    def of_version(self, log: "DeltaLog", version: int, ddl: str) -> "Rows":
         """Few rows are read without Spark, where the table has nothing that only Spark reads."""
         table = log.rows(version)
         if table is None:

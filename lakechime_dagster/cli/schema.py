@@ -56,9 +56,7 @@ NO_STREAM = (
     "list, "
     "and an event_group(…) where types belong together"
 )
-MAX_PAST = (
-    10  # of the schema versions, requests and breaking changes of a type, that people are shown
-)
+MAX_PAST = 10  # of the schema versions and requests of a type, that people are shown
 INDENT = "  "
 # why a type waits, by the code of the reason
 _WHY = {
@@ -147,8 +145,7 @@ def show(
     """List the types of events with their tables and progress, show one, or show what a stream
     refused.
 
-    A type is shown with its columns, what was observed,
-    requests and breaking changes.
+    A type is shown with its columns, what was observed, schema versions and requests.
     """
     platform = open_platform()
     if quarantine:
@@ -250,11 +247,6 @@ def _show_type(platform: "Platform", one: "GroupedType", as_json: bool) -> None:
         "observed": [{"path": path, "kinds": kinds} for path, kinds in observed.items() if path],
         "contract": one.group.contract_of(one.known.type).to_json(),
         "requests": _requests(platform, one.known.table),
-        "breaking": [
-            record(each.breaking, "path kind how producer")
-            | {"schema": each.schema_version, "made_ts": each.made_ts}
-            for each in reversed(types.breaks(*name))
-        ],
         "schemas": types.history(*name)[::-1],
     }
     if as_json:
@@ -292,11 +284,6 @@ def _show_type(platform: "Platform", one: "GroupedType", as_json: bool) -> None:
             "path kinds",
         ),
         ("contract", contract, "of rule"),
-        (
-            "breaking changes",
-            document["breaking"][:MAX_PAST],
-            "made_ts path kind how producer schema",
-        ),
         (
             "schema versions",
             [

@@ -451,6 +451,11 @@ class TypeResult:
         return self.commits[-1] if self.commits else None
 
     @property
+    def is_rebuilt(self) -> bool:
+        """Whether one of the commits replaced its table."""
+        return any(REBUILT in one.commit_metadata.facts for one in self.commits)
+
+    @property
     def failure(self) -> str:
         """With what it failed, now or when it was tried last; empty where it did not."""
         return self.error or self.put_off

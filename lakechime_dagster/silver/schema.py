@@ -1,11 +1,8 @@
-"""The schema of a type's table as it grows: what was observed, its columns, and which changes break
-something.
-"""
+"""The schema of a type's table as it grows: what was observed, and its columns."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 from lakechime_dagster.compat import StrEnum
@@ -450,158 +447,6 @@ def column_type(column: Column) -> str:
     return _SQL_TYPES[column.holds]
 
 
-MAX_BREAKING = 100  # that are recorded of a type in one execution
-
-
-class Broke(StrEnum):
-    """How a change breaks something.
-
-    Attributes:
-        VARIANT: Values of a field that had a column go to a variant column of it.
-        FROZEN: The contract keeps them out of all columns.
-        CAP: The table has as many columns as it may, or as deep ones.
-        REBUILT: A rebuild replaced the table's columns.
-    """
-
-    VARIANT = "variant"
-    FROZEN = "frozen"
-    CAP = "cap"
-    REBUILT = "rebuilt"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Breaking:
-    """A change that breaks something, recorded once: when its path and kind arrive first.
-
-    Attributes:
-        path: Empty of the whole event.
-        kind: Of the values, or what the variant column holds.
-        producer: Who sent the event that brought it; None where nothing names it.
-    """
-
-    path: str
-    kind: str
-    how: Broke
-    producer: str | None = None
-
-
-def breaking(
-    observed: Variation,
-    before: TypeSchema,
-    found: Iterable[tuple[Variation, str | None]],
-    schema: TypeSchema,
-    contract: Contract,
-) -> tuple[Breaking, ...]:
-    """What breaks with variations, each with its producer, that lead from what was observed, and a
-    schema, to a further schema.
-
-    At most MAX_BREAKING are returned.
-    """
-    seen = {*observed.kinds}
-    brought: dict[tuple[str, Kind], str | None] = {}
-    several: list[Breaking] = []
-    for variation, producer in found:
-        new = variation.kinds - seen
-        seen |= new
-        brought |= dict.fromkeys(new, producer)
-        kept_out = (
-            _kept_out(schema, contract, schema.columns, tree_of(variation), ROOT) if new else ()
-        )
-        of_new = (
-            Breaking(path=path, kind=kind, how=how, producer=producer)
-            for path, kind, how in kept_out
-            if (path, kind) in new
-        )
-        several += islice(of_new, MAX_BREAKING)
-    variants = (
-        Breaking(
-            path=path,
-            kind=column.holds.value,
-            how=Broke.VARIANT,
-            producer=_who(brought, path, column),
-        )
-        for path, column in _variants(before.columns, schema.columns, ROOT)
-    )
-    return tuple(islice((*variants, *several), MAX_BREAKING))
-
-
-def _who(brought: Mapping[tuple[str, Kind], str | None], path: str, column: Column) -> str | None:
-    return next(
-        (
-            producer
-            for (where, kind), producer in brought.items()
-            if where == path and column.takes(kind)
-        ),
-        None,
-    )
-
-
-def _variants(
-    before: Sequence[Column], after: Sequence[Column], path: str
-) -> Iterator[tuple[str, Column]]:
-    """The variant columns that only the later columns have, of fields that had a column, each with
-    its path.
-    """
-    had, fields = {one.name: one for one in before}, {one.field for one in before}
-    for one in after:
-        here = field_path(path, one.field)
-        if one.name in had:
-            yield from _variants_within(had[one.name], one, here)
-        elif one.is_variant and one.field in fields:
-            yield here, one
-
-
-def _variants_within(before: Column, after: Column, path: str) -> Iterator[tuple[str, Column]]:
-    if after.holds is Holds.OBJECT:
-        yield from _variants(before.fields, after.fields, path)
-    elif after.element is not None and before.element is not None:
-        yield from _variants_within(before.element, after.element, path + ELEMENT)
-
-
-KeptOut = Iterator[tuple[str, Kind, Broke]]
-
-
-def _kept_out(
-    schema: TypeSchema, contract: Contract, columns: Sequence[Column], node: Node, path: str
-) -> KeptOut:
-    """The paths and kinds of an object's fields, and of what is within them, that have no column,
-    and what prevents one.
-    """
-
-    def of_values(
-        own: Sequence[Column], node: Node, path: str, *, is_element: bool = False
-    ) -> KeptOut:
-        for kind in sorted(node.kinds - {Kind.NULL}):
-            column = taking(own, kind)
-            if column is None:
-                how = prevents(own, path, is_element=is_element)
-                yield from () if how is None else ((path, kind, how),)
-            elif column.holds is Holds.OBJECT:
-                yield from _kept_out(schema, contract, column.fields, node, path)
-            elif column.element is not None and node.element is not None:
-                yield from of_values(
-                    [column.element], node.element, path + ELEMENT, is_element=True
-                )
-
-    def prevents(own: Sequence[Column], path: str, *, is_element: bool) -> Broke | None:
-        mode = contract.mode(change_of(own))
-        if contract.pins.get(path) is Pin.IGNORE:
-            return None
-        if mode is Mode.FREEZE:
-            return Broke.FROZEN
-        return (
-            Broke.CAP
-            if mode is Mode.EVOLVE and not is_element and is_capped(schema, contract, path)
-            else None
-        )
-
-    for name, inner in sorted(node.fields.items()):
-        own = [one for one in columns if one.field == name]
-        is_clash = not own and is_name_taken(columns, name)
-        if not is_clash and (own or not says_nothing(inner)):
-            yield from of_values(own, inner, field_path(path, name))
-
-
 NOWHERE = -1  # the checkpoint of a type of which nothing was read
 
 
@@ -673,14 +518,12 @@ class Prototype:
     """A variation that was not known.
 
     Attributes:
-        producer: Who sent the first event of it; None where nothing names it.
         is_joined: It is no variation of one event: paths and kinds of several, of which the store
             keeps nothing else.
     """
 
     typed_hash: str
     variation: Variation
-    producer: str | None = None
     is_joined: bool = False
 
 
@@ -700,7 +543,6 @@ class Learning:
         before: The number of the schema to which it was added.
         is_rebuild: The schema holds only once the table is rebuilt with it.
         decision: What the schema gained, or lost, for people.
-        breaking: What of it breaks something.
     """
 
     type: str
@@ -712,7 +554,6 @@ class Learning:
     before: int
     is_rebuild: bool = False
     decision: str = ""
-    breaking: tuple[Breaking, ...] = ()
 
     def known_after(self, known: KnownType, schema_version: int) -> KnownType:
         """The type with what was learned."""
@@ -746,7 +587,6 @@ def learned(
         return None
     columns = [*(f"+ {name} {holds}" for name, holds in gained(known.schema, schema))]
     columns += [f"- {name} {holds}" for name, holds in gained(schema, known.schema)]
-    came = [(one.variation, one.producer) for one in found]
     return Learning(
         type=known.type,
         prototypes=(*enlarging, *others),
@@ -757,7 +597,6 @@ def learned(
         before=known.schema_version,
         is_rebuild=is_rebuild,
         decision="\n".join([*(["rebuild"] if is_rebuild else []), *columns]) or "no column",
-        breaking=breaking(known.observed, before, came, schema, contract),
     )
 
 

@@ -43,7 +43,7 @@ from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Com
 if TYPE_CHECKING:
     from lakechime_dagster.formats.delta import DeltaLog
 
-COLUMNS = ("_src", "_ingested_at", "reason", "type", "producer", "hash", "flags", "payload")
+COLUMNS = ("_src", "_ingested_at", "reason", "type", "hash", "flags", "payload")
 
 
 @dataclass
@@ -433,8 +433,7 @@ def counted(events: DataFrame) -> dict[str, TypeCount]:
 def prototypes(
     events: DataFrame, counts: Mapping[str, TypeCount], known: Mapping[str, Collection[str]]
 ) -> Prototypes:
-    """The variations of these types that are not known, by type: an event of each, the first by
-    `_src`, in the order of their hashes.
+    """The variations of these types that are not known, by type, in the order of their hashes.
 
     Of more than MAX_LOOKED, and where more variations arrived than are counted, the others are
     joined.
@@ -455,58 +454,44 @@ def prototypes(
         types, hashes = sorted({name for name, _ in wanted}), sorted({one for _, one in wanted})
         chosen = events.where(F.col("type").isin(types) & F.col("hash").isin(hashes))
         for row in sorted(
-            _first_of_each(chosen).collect(), key=lambda row: (row["type"], row["hash"])
+            _one_of_each(chosen).collect(), key=lambda row: (row["type"], row["hash"])
         ):
             if (row["type"], row["hash"]) in wanted:
                 event = event_of(row["payload"])
                 assert isinstance(event, JsonEvent)  # as its row has no reason
                 variation = within_columns(variation_of(event))
-                found.setdefault(row["type"], []).append(_prototype(variation, row, row["hash"]))
+                found.setdefault(row["type"], []).append(
+                    Prototype(typed_hash=row["hash"], variation=variation)
+                )
     if many:
         for row in _joined(events.where(F.col("type").isin(many))).collect():
             variation = Variation(
                 frozenset((one["path"], Kind(one["kind"])) for one in row["pairs"])
             )
-            found.setdefault(row["type"], []).append(_prototype(variation, row["first"]))
+            found.setdefault(row["type"], []).append(
+                Prototype(typed_hash="", variation=variation, is_joined=True)
+            )
     return found
 
 
-def _first_of_each(events: DataFrame) -> DataFrame:
-    """The first event of each variation by `_src`, which is `source`."""
-    first = F.min_by(F.struct("payload", "producer"), "_src").alias("first")
-    return (
-        events.groupBy("type", "hash")
-        .agg(first, F.min("_src").alias("source"))
-        .select("type", "hash", "source", "first.*")
-    )
-
-
-def _prototype(variation: Variation, first: Row, typed_hash: str = "") -> Prototype:
-    """A variation with its first event; without a hash it is joined."""
-    return Prototype(
-        typed_hash=typed_hash,
-        variation=variation,
-        producer=first["producer"],
-        is_joined=not typed_hash,
-    )
+def _one_of_each(events: DataFrame) -> DataFrame:
+    """An event of each variation."""
+    return events.groupBy("type", "hash").agg(F.first("payload").alias("payload"))
 
 
 def _joined(events: DataFrame) -> DataFrame:
     """The paths and kinds of all variations of types, a row of each type."""
-    each = _first_of_each(events).select("type", "source", "payload", "producer")
-    pairs = each.mapInArrow(_pairs, _PAIRS)  # type: ignore[arg-type]
-    by_pair = pairs.groupBy("type", "path", "kind").agg(
-        F.count(F.lit(1)).alias("n"), F.min(F.struct("source", "producer")).alias("first")
-    )
+    pairs = _one_of_each(events).select("type", "payload").mapInArrow(_pairs, _PAIRS)  # type: ignore[arg-type]
+    by_pair = pairs.groupBy("type", "path", "kind").agg(F.count(F.lit(1)).alias("n"))
     commonest = F.row_number().over(
         Window.partitionBy("type").orderBy(F.col("n").desc(), "path", "kind")
     )
     kept = by_pair.withColumn("rank", commonest).where(F.col("rank") <= MAX_JOINED)
     one = F.collect_list(F.struct("path", "kind")).alias("pairs")
-    return kept.groupBy("type").agg(one, F.min("first").alias("first")).orderBy("type")
+    return kept.groupBy("type").agg(one).orderBy("type")
 
 
-_PAIRS = "type string, source string, producer string, path string, kind string"
+_PAIRS = "type string, path string, kind string"
 
 
 def _pairs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -518,9 +503,7 @@ def _pairs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             if isinstance(event := event_of(payload), JsonEvent)
             for path, kind in within_columns(variation_of(event)).kinds
         ]
-        rows = batch.select(["type", "source", "producer"]).take(
-            pa.array([at for at, _, _ in pairs], pa.int64())
-        )
+        rows = batch.select(["type"]).take(pa.array([at for at, _, _ in pairs], pa.int64()))
         more = [
             pa.array([path for _, path, _ in pairs], pa.string()),
             pa.array([kind.value for *_, kind in pairs], pa.string()),

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.engine import StoreNow, insert_if_absent, now_ms, reading, writing
 from lakechime_dagster.errors import ConsumerConflictError, NotFoundError, shown
-from lakechime_dagster.silver.event import ROOT, Kind, Variation
+from lakechime_dagster.silver.event import Kind, Variation
 from lakechime_dagster.silver.results import (
     AT_ONCE,
     GroupResult,
@@ -19,20 +19,12 @@ from lakechime_dagster.silver.results import (
     RequestKind,
     TypeResult,
 )
-from lakechime_dagster.silver.schema import (
-    Breaking,
-    Broke,
-    KnownType,
-    Learning,
-    TypeCheckpoint,
-    TypeSchema,
-)
+from lakechime_dagster.silver.schema import KnownType, Learning, TypeCheckpoint, TypeSchema
 from lakechime_dagster.silver.store_schema import (
     event_request,
     event_type,
     group_total,
     schema_version,
-    type_break,
     variation,
 )
 from lakechime_dagster.tables.events import EventGroup, owner_of, table_of
@@ -42,7 +34,6 @@ MAX_VARIATIONS = 1_000  # kept of a type; above it only those that enlarge what 
 PAUSES_MS = (10_000, 60_000, 300_000, 900_000)  # before a type that failed is tried again
 ENGINE = "lakechime"  # the actor of what no person decided
 _type = event_type.c
-_REBUILT = Breaking(path=ROOT, kind=Kind.OBJECT.value, how=Broke.REBUILT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +53,12 @@ class LeftType:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptBreak:
-    """A breaking change as people see it; times are milliseconds of the store's clock."""
+class BreakingSchema:
+    """A schema that continues fields in variant columns; `decision` is what it gained and lost."""
 
     type: str
-    breaking: Breaking
-    schema_version: int
-    made_ts: int
+    version: int
+    decision: str
 
 
 @dataclass(frozen=True)
@@ -197,7 +187,6 @@ class SqlEventTypes:
         }
         values |= {} if one.is_rebuild else {"schema_version": version}
         connection.execute(sa.update(event_type).where(_type.type_id == row.type_id).values(values))
-        _add_breaks(connection, row.type_id, version, one.breaking, now)
         return version
 
     def hold(self, group: str, type_name: str, version: int) -> None:
@@ -209,14 +198,7 @@ class SqlEventTypes:
         )
         this = (*self._is(group), _type.type == type_name, _type.schema_version < version, is_kept)
         with writing(self.engine) as connection:
-            held = (
-                sa.update(event_type)
-                .where(*this)
-                .values(schema_version=version)
-                .returning(_type.type_id)
-            )
-            for type_id in connection.execute(held).scalars().all():
-                _add_breaks(connection, type_id, version, [_REBUILT], now_ms(connection))
+            connection.execute(sa.update(event_type).where(*this).values(schema_version=version))
 
     def complete(
         self,
@@ -250,8 +232,6 @@ class SqlEventTypes:
                 sa.update(event_type).where(_type.type_id == row.type_id).values(values)
             )
             close_requests(connection, execution_id, one.replayed)
-            if one.schema_version > row.schema_version:
-                _add_breaks(connection, row.type_id, one.schema_version, [_REBUILT], now)
         _add_totals(connection, {"deployment": self.deployment, "group_name": group}, result)
 
     def history(self, group: str, type_name: str) -> list[dict[str, Any]]:
@@ -269,28 +249,33 @@ class SqlEventTypes:
                 for row in connection.execute(query.where(*of_type).order_by(version.version))
             ]
 
-    def breaks(self, group: str, type_name: str | None = None, since: int = 0) -> list[KeptBreak]:
-        """The breaking changes of a group's types, or of one, that were found since a moment, the
-        first one first.
+    def breaking(self, group: str, since: int) -> list[BreakingSchema]:
+        """The schemas of a group's types that were made since a moment and have further variant
+        columns, by type.
         """
-        query = (
-            sa.select(type_break, _type.type)
-            .join_from(type_break, event_type)
-            .order_by(type_break.c.break_id)
+        version = schema_version.c
+        before = sa.func.lag(version.variants).over(
+            partition_by=version.type_id, order_by=version.version
         )
-        which = [
-            type_break.c.made_ts >= since,
-            *([] if type_name is None else [_type.type == type_name]),
-        ]
+        each = (
+            sa.select(
+                _type.type,
+                version.version,
+                version.decision,
+                version.made_ts,
+                (version.variants > before).label("has_more"),
+            )
+            .join_from(schema_version, event_type)
+            .where(*self._is(group), version.version <= _type.schema_version)
+            .subquery()
+        )
+        query = sa.select(each.c.type, each.c.version, each.c.decision).where(
+            each.c.made_ts >= since, each.c.has_more
+        )
         with reading(self.engine) as connection:
             return [
-                KeptBreak(
-                    type=row.type,
-                    breaking=Breaking(**{**row.change, "how": Broke(row.change["how"])}),
-                    schema_version=row.schema_version,
-                    made_ts=row.made_ts,
-                )
-                for row in connection.execute(query.where(*self._is(group), *which))
+                BreakingSchema(**row._mapping)
+                for row in connection.execute(query.order_by(each.c.type, each.c.version))
             ]
 
     def left(self, group: str) -> list[LeftType]:
@@ -450,17 +435,6 @@ def _add_variations(connection: Connection, type_id: int, one: Learning) -> int:
     if rows:
         connection.execute(sa.insert(variation), rows)
     return len(there) + len(rows)
-
-
-def _add_breaks(
-    connection: Connection, type_id: int, version: int, several: Iterable[Breaking], now: int
-) -> None:
-    rows = [
-        {"type_id": type_id, "schema_version": version, "change": asdict(one), "made_ts": now}
-        for one in several
-    ]
-    if rows:
-        connection.execute(sa.insert(type_break), rows)
 
 
 def _add_totals(connection: Connection, key: Mapping[str, str], result: GroupResult) -> None:

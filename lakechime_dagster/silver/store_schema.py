@@ -68,19 +68,6 @@ variation = sa.Table(
     sa.Column("kinds", sa.JSON, nullable=False),  # [[path, kind], …]
 )
 
-# A change of a type that breaks something.
-type_break = sa.Table(
-    "lc_type_break",
-    metadata,
-    sa.Column("break_id", Id, sa.Identity(), primary_key=True),
-    sa.Column("type_id", Id, sa.ForeignKey("lc_event_type.type_id"), nullable=False),
-    sa.Column("schema_version", sa.Integer, nullable=False),
-    sa.Column("change", sa.JSON, nullable=False),  # path, kind, how, producer
-    sa.Column("made_ts", sa.BigInteger, nullable=False),
-    sa.Index("lc_type_break_of_type", "type_id", "made_ts"),
-    sqlite_autoincrement=True,
-)
-
 # That somebody wants a type replayed or rebuilt, or what a stream refused reprocessed, and the
 # result; of a table one is open at most.
 event_request = sa.Table(

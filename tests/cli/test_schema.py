@@ -396,9 +396,7 @@ def test_types_that_failed_are_tried_at_once(lakechime: Cli, game: Game) -> None
     assert lakechime("schema", "replay", "shop_buy", "--failed", "--rebuild", *WHY).code == 2
 
 
-def test_a_type_shows_its_contract_and_what_it_kept_out(lakechime: Cli, frozen: Game) -> None:
-    frozen.come(event("shop_buy", price="x"))
-    frozen.execute()
+def test_a_type_shows_its_contract(lakechime: Cli, frozen: Game) -> None:
     document = lakechime("schema", "show", "shop_buy", "--json").json
     assert document["contract"] == {
         "tables": "evolve",
@@ -407,11 +405,3 @@ def test_a_type_shows_its_contract_and_what_it_kept_out(lakechime: Cli, frozen: 
         "double first": False,
         "pins": {},
     }
-    (one,) = document["breaking"]
-    assert (one["path"], one["kind"], one["how"], one["producer"], one["schema"]) == (
-        "/price",
-        "string",
-        "frozen",
-        None,
-        1,
-    )
