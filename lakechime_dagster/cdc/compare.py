@@ -194,17 +194,10 @@ _DISTINCT = {
 }
 
 
-@dataclass(frozen=True)
-class Query:
-    """A statement with parameters by name (`:p0`), as SQLAlchemy's `text` and Spark's `sql` take
-    them.
-
-    Spark 4.1 beside Delta 4.4 binds them only where
-    `spark.sql.legacy.parameterSubstitution.constantsOnly` is true.
-    """
-
-    sql: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+# Runs a statement with parameters by name (`:p0`), as SQLAlchemy's `text` and Spark's `sql` take
+# them. Spark 4.1 beside Delta 4.4 binds them only where
+# `spark.sql.legacy.parameterSubstitution.constantsOnly` is true.
+Run = Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,17 +216,22 @@ class Comparison:
     columns: Mapping[str, Canonical]
     unchecked: Mapping[str, str]
 
-    def source(self, *table: str) -> "Queries":
-        """The queries of the database's table, by the parts of its name."""
+    def source(self, run: Run, *table: str) -> "Queries":
+        """The database's table as one side, by the parts of its name."""
         return self._queries(
-            self.dialect, table, {name: found.source for name, found in self.columns.items()}, {}
+            run,
+            self.dialect,
+            table,
+            {name: found.source for name, found in self.columns.items()},
+            {},
         )
 
-    def lake(self, *table: str, only: Mapping[str, str | int] | None = None) -> "Queries":
-        """The queries of the lake's table; of its rows those alone whose columns have these values,
-        as those of one shard.
+    def lake(self, run: Run, *table: str, only: Mapping[str, str | int] | None = None) -> "Queries":
+        """The lake's table as one side; of its rows those alone whose columns have these values, as
+        those of one shard.
         """
         return self._queries(
+            run,
             Dialect.SPARK,
             table,
             {name: found.lake for name, found in self.columns.items()},
@@ -242,6 +240,7 @@ class Comparison:
 
     def _queries(
         self,
+        run: Run,
         dialect: Dialect,
         table: Sequence[str],
         templates: Mapping[str, str],
@@ -252,6 +251,7 @@ class Comparison:
             for name, template in templates.items()
         }
         return Queries(
+            run=run,
             dialect=dialect,
             table=".".join(quoted(dialect, part) for part in table),
             keys=tuple(
@@ -277,10 +277,9 @@ class KeyColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class Queries:
-    """The queries of one side. A range is from a key, exclusive, to another, inclusive; None is an
-    open end.
-    """
+    """A table as one side of a comparison, by queries of it."""
 
+    run: Run
     dialect: Dialect
     table: str
     keys: tuple[KeyColumn, ...]
@@ -292,8 +291,8 @@ class Queries:
     def hash(self) -> str:
         return _HASHES[self.dialect].format(self.row)
 
-    def summary(self, low: Key | None = None, high: Key | None = None) -> Query:
-        """One row: the count of rows, that of distinct keys, the sum of hashes."""
+    def summary(self, low: Key | None, high: Key | None) -> Summary:
+        """The count of rows of a range, that of distinct keys, and the sum of hashes."""
         names = [f"k{i}" for i in range(len(self.keys))]
         inner, parameters = self._from(
             [f"{key.order} AS {name}" for key, name in zip(self.keys, names, strict=True)],
@@ -301,38 +300,47 @@ class Queries:
             high,
         )
         distinct = _DISTINCT[self.dialect].format(", ".join(names))
-        return Query(
+        ((count, keys, total),) = self.run(
             f"SELECT COUNT(*), {distinct}, COALESCE(SUM(CAST(h AS DECIMAL(38, 0))), 0) FROM "
             f"({inner}) r",
             parameters,
         )
+        return Summary(int(count), int(keys), int(total))
 
-    def rows(self, low: Key | None = None, high: Key | None = None) -> Query:
-        """A row for each row: the texts of its key, and its hash."""
-        return Query(*self._from([key.text for key in self.keys], low, high))
+    def rows(self, low: Key | None, high: Key | None) -> list[Row]:
+        """All rows of a range: the texts of the key of each, and its hash."""
+        return self._rows(*self._from([key.text for key in self.keys], low, high))
 
-    def middle(self, low: Key | None, high: Key | None, offset: int) -> Query:
-        """At most one row: the texts of the key before which so many rows of the range come."""
+    def middle(self, low: Key | None, high: Key | None, offset: int) -> Key | None:
+        """The key before which so many rows of the range come; None beyond its end."""
         where, parameters = self._range(low, high)
         texts, order = (
             ", ".join(key.text for key in self.keys),
             ", ".join(key.order for key in self.keys),
         )
-        return Query(
+        found = self.run(
             f"SELECT {texts} FROM {self.table} t WHERE {where} ORDER BY {order} LIMIT 1 OFFSET "
             f"{int(offset)}",
             parameters,
         )
+        return next((tuple(row) for row in found), None)
 
-    def at(self, keys: Sequence[Key]) -> Query:
+    def at(self, keys: Sequence[Key]) -> list[Row]:
         """As `rows`, of these keys; at least one."""
-        return self._at(keys, [key.text for key in self.keys])
+        return self._rows(*self._at(keys, [key.text for key in self.keys]))
 
-    def values_at(self, keys: Sequence[Key]) -> Query:
-        """As `at`, with the text of each column that is compared between key and hash."""
-        return self._at(keys, [*(key.text for key in self.keys), *self.values])
+    def values_at(self, keys: Sequence[Key]) -> dict[Key, tuple[str | None, ...]]:
+        """Of each of these keys that exists, the canonical texts of the columns that are
+        compared.
+        """
+        size = len(self.keys)
+        found = self.run(*self._at(keys, [*(key.text for key in self.keys), *self.values]))
+        return {tuple(row[:size]): tuple(row[size:-1]) for row in found}
 
-    def _at(self, keys: Sequence[Key], columns: Sequence[str]) -> Query:
+    def _rows(self, sql: str, parameters: Mapping[str, Any]) -> list[Row]:
+        return [(tuple(key), value) for *key, value in self.run(sql, parameters)]
+
+    def _at(self, keys: Sequence[Key], columns: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
         bound = _Bound()
         only = self._only(bound)
         conditions = [
@@ -342,9 +350,7 @@ class Queries:
             )
             for key in keys
         ]
-        return Query(
-            self._select(columns, [*only, f"({' OR '.join(conditions)})"]), bound.parameters
-        )
+        return self._select(columns, [*only, f"({' OR '.join(conditions)})"]), bound.parameters
 
     def _from(
         self, columns: Sequence[str], low: Key | None, high: Key | None
@@ -399,43 +405,6 @@ class Queries:
             if len(cases) == 1
             else [f"{orders[0]} {sign}= {bounds[0]}", f"(({') OR ('.join(cases)}))"]
         )
-
-
-@dataclass(frozen=True)
-class QueriedSide:
-    """A table as one side of a comparison: its queries, and what runs them."""
-
-    queries: Queries
-    run: Callable[[Query], Sequence[Sequence[Any]]]
-
-    def summary(self, low: Key | None, high: Key | None) -> Summary:
-        """The checksum of a range."""
-        ((count, distinct, total),) = self.run(self.queries.summary(low, high))
-        return Summary(int(count), int(distinct), int(total))
-
-    def rows(self, low: Key | None, high: Key | None) -> list[Row]:
-        """All rows of a range."""
-        return self._rows(self.queries.rows(low, high))
-
-    def middle(self, low: Key | None, high: Key | None, offset: int) -> Key | None:
-        """The key at this offset of the range; None beyond its end."""
-        return next((tuple(row) for row in self.run(self.queries.middle(low, high, offset))), None)
-
-    def at(self, keys: Sequence[Key]) -> list[Row]:
-        """All rows of these keys."""
-        return self._rows(self.queries.at(keys))
-
-    def values_at(self, keys: Sequence[Key]) -> dict[Key, tuple[str | None, ...]]:
-        """Of each of these keys that exists, the canonical texts of the columns that are
-        compared.
-        """
-        size = len(self.queries.keys)
-        return {
-            tuple(row[:size]): tuple(row[size:-1]) for row in self.run(self.queries.values_at(keys))
-        }
-
-    def _rows(self, query: Query) -> list[Row]:
-        return [(tuple(key), value) for *key, value in self.run(query)]
 
 
 class _Bound:

@@ -24,7 +24,7 @@ from lakechime_dagster.cdc.change import (
     binlog_position,
     lsn_of,
 )
-from lakechime_dagster.cdc.compare import QueriedSide, Queries
+from lakechime_dagster.cdc.compare import Run
 from lakechime_dagster.cdc.state import TableSchema
 from lakechime_dagster.errors import (
     InvalidValueError,
@@ -165,13 +165,9 @@ def column_types(connection: sa.Connection, schema: str, table: str) -> dict[str
     return found
 
 
-def database_side(connection: sa.Connection, queries: Queries) -> QueriedSide:
-    """A table of a database as one side of a comparison, on a connection whose state does not
-    change.
-    """
-    return QueriedSide(
-        queries, lambda query: connection.execute(sa.text(query.sql), dict(query.parameters)).all()
-    )
+def run_on(connection: sa.Connection) -> Run:
+    """Runs the queries of a comparison on a connection whose state does not change."""
+    return lambda sql, parameters: connection.execute(sa.text(sql), dict(parameters)).all()
 
 
 # up to where PostgreSQL's log is: what was committed with synchronous_commit=off is in it, and

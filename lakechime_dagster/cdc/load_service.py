@@ -24,13 +24,13 @@ from lakechime_dagster.cdc.change import (
 from lakechime_dagster.cdc.compare import (
     Comparison,
     Key,
-    QueriedSide,
+    Queries,
     comparison_of,
     in_batches,
     key_shown,
     named_there,
 )
-from lakechime_dagster.cdc.database import column_types, completed_snapshot, database_side
+from lakechime_dagster.cdc.database import column_types, completed_snapshot, run_on
 from lakechime_dagster.cdc.load import (
     LOADS,
     OF_BINLOG,
@@ -203,7 +203,7 @@ def append_records(
 @contextmanager
 def _snapshot(
     tables: ReplicaTables, form: Form, monitor: Monitor, pause: Callable[[float], None]
-) -> Iterator[tuple[StatedPosition, RowWriter, QueriedSide]]:
+) -> Iterator[tuple[StatedPosition, RowWriter, Queries]]:
     """A consistent snapshot of the database's table, which ends with the context: its position,
     what writes its rows, and the rows.
 
@@ -225,7 +225,7 @@ def _snapshot(
             tables, form, found.snapshot.dialect, column_types(connection, *where)
         )
         writer = RowWriter(form=form, position=position, comparison=comparison)
-        yield found.position, writer, database_side(connection, comparison.source(*where))
+        yield found.position, writer, comparison.source(run_on(connection), *where)
 
 
 def _comparison(

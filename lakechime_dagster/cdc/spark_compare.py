@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,9 +19,8 @@ from lakechime_dagster.cdc.compare import (
     Differences,
     Monitored,
     Part,
-    QueriedSide,
     Queries,
-    Query,
+    Run,
     canonical_key,
     chunks,
     compare,
@@ -32,7 +31,7 @@ from lakechime_dagster.cdc.compare import (
     parts_of,
     together,
 )
-from lakechime_dagster.cdc.database import column_types, database_side, taken
+from lakechime_dagster.cdc.database import column_types, run_on, taken
 from lakechime_dagster.cdc.record import Changes, EnvelopeReader, record_of, shard_of
 from lakechime_dagster.cdc.service import ReplicaTables
 from lakechime_dagster.cdc.spark_changes import MESSAGE
@@ -125,9 +124,9 @@ def _compared(
         comparison = comparison_of(
             snapshot.dialect, source_types, lake_types, part.own_keys, monitor.columns
         )
-        source = database_side(snapshot.connection, comparison.source(*where))
-        lake = comparison.lake(VIEW, only=part.shard)
-        compared = compare(source, _side(spark, rows, lake), ranges=list(chunks(source, RANGE)))
+        source = comparison.source(run_on(snapshot.connection), *where)
+        lake = comparison.lake(run_in(spark), VIEW, only=part.shard)
+        compared = compare(source, _of(rows, lake), ranges=list(chunks(source, RANGE)))
         kept = [row for keys in in_batches(compared.faults, AT_ONCE) for row in source.at(keys)]
     found, touched = _without_touched(
         spark, tables, version, snapshot.position, part, comparison, compared
@@ -143,10 +142,7 @@ def _compared(
         if (newest := version_of(tables)) != version:
             version = newest
             again = confirmed(
-                found,
-                kept,
-                _side(spark, _current_rows(spark, tables, version), lake),
-                at_once=AT_ONCE,
+                found, kept, _of(_current_rows(spark, tables, version), lake), at_once=AT_ONCE
             )
             found, touched = _without_touched(
                 spark, tables, version, snapshot.position, part, comparison, again
@@ -218,21 +214,20 @@ def _current_rows(spark: SparkSession, tables: ReplicaTables, version: Version) 
     return rows.select([column(here).alias(there) for there, here in named.items()])
 
 
-def _side(spark: SparkSession, rows: DataFrame, queries: Queries) -> QueriedSide:
+def _of(rows: DataFrame, lake: Queries) -> Queries:
+    """The lake's side, of these rows."""
     rows.createOrReplaceTempView(VIEW)
-    return lake_side(spark, queries)
+    return lake
 
 
-def lake_side(spark: SparkSession, queries: Queries) -> QueriedSide:
-    """The view that the queries name as one side of a comparison."""
+def run_in(spark: SparkSession) -> Run:
+    """Runs the queries of a comparison on views of a session."""
 
-    def run(query: Query) -> Sequence[tuple[Any, ...]]:
+    def run(sql: str, parameters: Mapping[str, Any]) -> list[Any]:
         with session_confs(spark, _BOUND):
-            return [
-                tuple(row) for row in spark.sql(query.sql, args=dict(query.parameters)).collect()
-            ]
+            return spark.sql(sql, args=dict(parameters)).collect()
 
-    return QueriedSide(queries, run)
+    return run
 
 
 # Changes above the snapshot

@@ -2,7 +2,8 @@
 computes them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.compare import Comparison, Query, Summary, comparison_of, quoted
+from lakechime_dagster.cdc.compare import Comparison, Queries, Summary, comparison_of, quoted
 from lakechime_dagster.errors import InvalidValueError
 from tests.cdc.checksums import (
     TABLES,
+    Asked,
     comparison,
     lake_rows,
     lake_types,
@@ -123,25 +125,32 @@ def test_spark_gives_the_texts_hashes_and_order_that_the_databases_gave(spark: S
     assert sorted(map(tuple, found)) == sorted(expected)
 
 
+def asked(side: Queries, ask: Callable[[Queries], object]) -> Asked:
+    """The query by which a side answers."""
+    found = Asked()
+    ask(replace(side, run=found))
+    return found
+
+
 def view_of(name: str, table: str) -> str:
     return f"{name}_{table}".replace("-", "_")
 
 
-def questions(name: str, table: str) -> Iterator[tuple[str, Query, Sequence[Sequence[object]]]]:
+def questions(name: str, table: str) -> Iterator[tuple[str, Asked, Sequence[Sequence[object]]]]:
     """What the lake is asked of a table, and what the database answered: of its rows, and of a
     range for each kind of key.
     """
     known, label = reported(name, table), f"{name}.{table}"
-    lake = comparison(name, table, known.types).lake(view_of(name, table))
+    lake = comparison(name, table, known.types).lake(Asked(), view_of(name, table))
     hashes = {key: (*key, value) for key, (_, value) in known.rows.items()}
     yield f"{label}: texts", texts_of(lake), [(*key, *row) for key, row in known.rows.items()]
     if label in ORDERED:
         half = len(known.order) // 2
         middle = known.order[half]
-        yield f"{label}: middle", lake.middle(None, None, half), [middle]
+        yield f"{label}: middle", asked(lake, lambda one: one.middle(None, None, half)), [middle]
         yield (
             f"{label}: rows",
-            lake.rows(None, middle),
+            asked(lake, lambda one: one.rows(None, middle)),
             [hashes[key] for key in known.order[: half + 1]],
         )
 
@@ -207,11 +216,9 @@ def test_equal_floats_have_one_text(one: float, other: float):
 
 def test_a_range_of_several_columns_begins_with_what_an_index_serves():
     types = dict.fromkeys("ab", "bigint")
-    query = (
-        comparison_of(Dialect.POSTGRES, types, types, ["a", "b"])
-        .source("shop", "t")
-        .rows(("1", "2"), ("3", "4"))
-    )
+    query = Asked()
+    table = comparison_of(Dialect.POSTGRES, types, types, ["a", "b"]).source(query, "shop", "t")
+    table.rows(("1", "2"), ("3", "4"))
     where = query.sql.partition(" WHERE ")[2]
     assert where == (
         't."a" >= :p0 AND ((t."a" > :p0) OR (t."a" = :p0 AND t."b" > :p1))'
@@ -221,7 +228,13 @@ def test_a_range_of_several_columns_begins_with_what_an_index_serves():
 
 
 def test_the_rows_of_one_shard_are_compared_by_themselves():
-    lake = a_comparison(id="varchar(9)").lake("db", "orders", only={"shard": "eu"})
-    for query in (lake.summary(), lake.rows(), lake.middle(None, None, 1), lake.at([("1",)])):
+    lake = a_comparison(id="varchar(9)").lake(Asked(), "db", "orders", only={"shard": "eu"})
+    asks: list[Callable[[Queries], object]] = [
+        lambda one: one.summary(None, None),
+        lambda one: one.rows(None, None),
+        lambda one: one.middle(None, None, 1),
+        lambda one: one.at([("1",)]),
+    ]
+    for query in (asked(lake, ask) for ask in asks):
         assert "FROM `db`.`orders` t WHERE t.`shard` = :p0" in query.sql
         assert query.parameters["p0"] == "eu"

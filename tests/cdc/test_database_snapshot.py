@@ -14,8 +14,8 @@ from sqlalchemy.engine.url import make_url
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.change import BinlogPosition, TransactionSnapshot
-from lakechime_dagster.cdc.compare import Fault, QueriedSide, compare, comparison_of
-from lakechime_dagster.cdc.database import column_types, database_side, taken
+from lakechime_dagster.cdc.compare import Fault, Queries, compare, comparison_of
+from lakechime_dagster.cdc.database import column_types, run_on, taken
 from lakechime_dagster.errors import InvalidValueError, NotFoundError, SourceUnreadableError
 from tests.support.mariadb import CAPTURE_USER, MariaDB
 
@@ -78,13 +78,11 @@ def a_side(
     connection: sa.Connection,
     table: str = "orders",
     keys: Sequence[str] = ("id",),
-) -> QueriedSide:
+) -> Queries:
     types = column_types(connection, database.schema, table)
     lake = {name: "bigint" if "int" in kind else "string" for name, kind in types.items()}
-    return database_side(
-        connection,
-        comparison_of(database.dialect, types, lake, keys).source(database.schema, table),
-    )
+    compared = comparison_of(database.dialect, types, lake, keys)
+    return compared.source(run_on(connection), database.schema, table)
 
 
 @pytest.mark.services

@@ -18,7 +18,7 @@ import psycopg
 import sqlalchemy as sa
 from sqlalchemy.engine.url import make_url
 
-from lakechime_dagster.cdc.database import column_types, database_side, taken
+from lakechime_dagster.cdc.database import column_types, run_on, taken
 from tests.cdc.checksums import FILE, TABLES, UNREAD, comparison, texts_of
 from tests.cdc.recording.column_types import types
 from tests.cdc.recording.edges import edges
@@ -97,9 +97,8 @@ def tables_of(name: str, url: str, schema: str) -> dict[str, Any]:
 def table_of(connection: sa.Connection, name: str, schema: str, table: str) -> dict[str, Any]:
     """What the table answers."""
     types = column_types(connection, schema, table)
-    queries = comparison(name, table, types).source(schema, table)
-    side = database_side(connection, queries)
-    rows = [list(row) for row in connection.execute(sa.text(texts_of(queries).sql))]
+    side = comparison(name, table, types).source(run_on(connection), schema, table)
+    rows = [list(row) for row in connection.execute(sa.text(texts_of(side).sql))]
     keys = [side.middle(None, None, offset) for offset in range(len(rows))]
     assert side.middle(None, None, len(rows)) is None
     ranges = [(None, None), *zip([None, *keys], [*keys, None], strict=True)]

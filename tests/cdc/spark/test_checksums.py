@@ -6,18 +6,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.compare import Fault, QueriedSide, compare, comparison_of, confirmed
-from lakechime_dagster.cdc.spark_compare import lake_side
+from lakechime_dagster.cdc.compare import Fault, Queries, compare, comparison_of, confirmed
+from lakechime_dagster.cdc.spark_compare import run_in
 
 pytestmark = pytest.mark.spark
 
 CONF = "spark.sql.legacy.parameterSubstitution.constantsOnly"
 
 
-def a_side(spark: SparkSession, view: str, rows: str) -> QueriedSide:
+def a_side(spark: SparkSession, view: str, rows: str) -> Queries:
     types: dict[str, str] = dict.fromkeys(("id", "value"), "bigint")
     spark.sql(f"SELECT id, id * 10 AS value FROM {rows}").createOrReplaceTempView(view)
-    return lake_side(spark, comparison_of(Dialect.POSTGRES, types, types, ["id"]).lake(view))
+    return comparison_of(Dialect.POSTGRES, types, types, ["id"]).lake(run_in(spark), view)
 
 
 def test_rows_that_differ_are_found_and_found_again(spark: SparkSession):
