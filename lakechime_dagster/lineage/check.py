@@ -106,9 +106,7 @@ def affected(own: Sequence[Finding], before: Manifest, after: Manifest) -> Itera
             if one.columns or name not in before.tables
         },
     }
-    network = network_of(
-        [one.statement for one in tables.values()], columns=[change.ref for change in own]
-    )
+    network = network_of(tables.values(), columns=[change.ref for change in own])
     for change in own:
         if change.kind is Class.INFORMS and change.what != GONE:
             continue
@@ -174,7 +172,7 @@ def _once(several: Iterable[Finding]) -> Iterable[Finding]:
 def _own_changes(before: PlannedTable | None, after: PlannedTable) -> Iterator[Finding]:
     """What differs in a table itself."""
     if before is None:
-        yield Finding(kind=Class.INFORMS, table=after.name, column=None, what="is new")
+        yield Finding(kind=Class.INFORMS, table=after.target, column=None, what="is new")
         return
     if not after.columns and before.columns:
         yield from _lost(before, after)
@@ -184,11 +182,11 @@ def _own_changes(before: PlannedTable | None, after: PlannedTable) -> Iterator[F
         return
     if before.laid_out != after.laid_out:
         what, marks = _laid_out(before.laid_out, after.laid_out), (mark_of(dict(after.laid_out)),)
-        yield Finding(kind=Class.ROWS, table=after.name, column=None, what=what, marks=marks)
+        yield Finding(kind=Class.ROWS, table=after.target, column=None, what=what, marks=marks)
     if before.rows != after.rows and before.rows and after.rows:
         yield Finding(
             kind=Class.ROWS,
-            table=after.name,
+            table=after.target,
             column=None,
             what="other rows are chosen, joined or grouped",
             marks=(after.rows,),
@@ -199,12 +197,12 @@ def _own_changes(before: PlannedTable | None, after: PlannedTable) -> Iterator[F
 
 def _unknown(before: PlannedTable, after: PlannedTable) -> Iterator[Finding]:
     """What of a table whose code changed is not known, now or before."""
-    whole = [None] if after.statement.not_known or before.statement.not_known else []
-    for column in (*whole, *(column.name for column in after.columns if column.lineage.not_known)):
+    whole = [None] if after.not_known or before.not_known else []
+    for column in (*whole, *(column.column for column in after.columns if column.not_known)):
         what = "its code changed, and what it computes is unknown"
         yield Finding(
             kind=Class.UNSURE,
-            table=after.name,
+            table=after.target,
             column=column,
             what=what,
             marks=(after.code,) if after.code else (),
@@ -219,45 +217,40 @@ def _lost(before: PlannedTable, after: PlannedTable) -> Iterator[Finding]:
     if after.is_computed and not why.startswith("not known until"):
         yield Finding(
             kind=Class.BREAKS,
-            table=after.name,
+            table=after.target,
             column=None,
             what=f"does not resolve: {why}",
             marks=(mark_of(why),),
         )
     elif after.is_computed and before.columns:
         yield Finding(
-            kind=Class.UNSURE, table=after.name, column=None, what=why, marks=(mark_of(why),)
+            kind=Class.UNSURE, table=after.target, column=None, what=why, marks=(mark_of(why),)
         )
 
 
 def _columns_changed(before: PlannedTable, after: PlannedTable) -> Iterator[Finding]:
     for column in before.columns:
-        now = after.by_name.get(column.name)
+        now = after.by_name.get(column.column)
         if now is None:
-            yield Finding(kind=Class.INFORMS, table=after.name, column=column.name, what=GONE)
+            yield Finding(kind=Class.INFORMS, table=after.target, column=column.column, what=GONE)
             continue
         is_fitting = fits(column.type, now.type)
         what = f"is {said(now.type)}, was {said(column.type)}"
         if not is_fitting:
             yield Finding(
                 kind=Class.BREAKS,
-                table=after.name,
-                column=column.name,
+                table=after.target,
+                column=column.column,
                 what=what,
                 marks=(mark_of([now.type, now.digest]),),
             )
         elif said(now.type) != said(column.type):
-            yield Finding(kind=Class.INFORMS, table=after.name, column=column.name, what=what)
-        if (
-            is_fitting
-            and now.digest != column.digest
-            and column.digest
-            and not now.lineage.not_known
-        ):
+            yield Finding(kind=Class.INFORMS, table=after.target, column=column.column, what=what)
+        if is_fitting and now.digest != column.digest and column.digest and not now.not_known:
             yield Finding(
                 kind=Class.VALUES,
-                table=after.name,
-                column=column.name,
+                table=after.target,
+                column=column.column,
                 what="is computed otherwise",
                 marks=(now.digest,),
             )
@@ -268,23 +261,23 @@ def _columns_changed(before: PlannedTable, after: PlannedTable) -> Iterator[Find
         ):
             yield Finding(
                 kind=Class.INFORMS,
-                table=after.name,
-                column=column.name,
+                table=after.target,
+                column=column.column,
                 what=_nullability(column, now),
             )
     for column in after.columns:
-        if column.name not in before.by_name:
+        if column.column not in before.by_name:
             yield Finding(
                 kind=Class.INFORMS,
-                table=after.name,
-                column=column.name,
+                table=after.target,
+                column=column.column,
                 what=f"is new, {said(column.type)}",
             )
-    kept = [column.name for column in after.columns if column.name in before.by_name]
-    if kept != [column.name for column in before.columns if column.name in after.by_name]:
+    kept = [column.column for column in after.columns if column.column in before.by_name]
+    if kept != [column.column for column in before.columns if column.column in after.by_name]:
         yield Finding(
             kind=Class.INFORMS,
-            table=after.name,
+            table=after.target,
             column=None,
             what="has its columns in another order",
         )

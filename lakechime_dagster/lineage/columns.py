@@ -1,13 +1,16 @@
 """Columns of data sets, how one derives from another, and the record of a run."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce, total_ordering
-from typing import Any
+from functools import cache, cached_property, reduce, total_ordering
+from typing import TYPE_CHECKING, Any
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.tables.names import folded
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, TypeAdapter
 
 
 @total_ordering
@@ -115,6 +118,27 @@ class Source:
     def order(self) -> tuple[str, str, Kind, bool]:
         """The order of sources; a data set comes before its columns."""
         return self.ref.table, self.ref.column or "", self.kind, self.is_masking
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _: Any, handler: "GetCoreSchemaHandler") -> Any:
+        """In JSON a list, as there are many: table, column, kind, and "masking" if it is."""
+        from pydantic_core.core_schema import (
+            literal_schema,
+            no_info_after_validator_function,
+            plain_serializer_function_ser_schema,
+            tuple_schema,
+        )
+
+        parts = [handler(str), handler(str | None), handler(Kind), literal_schema(["masking"])]
+        return no_info_after_validator_function(
+            lambda said: cls(ColumnRef(*said[:2]), said[2], said[3:] == ("masking",)),
+            tuple_schema(parts, variadic_item_index=3),
+            serialization=plain_serializer_function_ser_schema(
+                lambda one: (
+                    [one.ref.table, one.ref.column, one.kind.value] + ["masking"] * one.is_masking
+                )
+            ),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -403,65 +427,22 @@ def statement_json(statement: Statement) -> dict[str, Any]:
     """A statement as JSON without what is empty; of equal statements it is the same, whatever the
     order of their columns.
     """
-    return {"target": statement.target} | _filled(
-        columns={
-            one.column: column_json(one)
-            for one in sorted(statement.columns, key=lambda one: one.column)
-        },
-        indirect=list(map(_source_json, statement.indirect)),
-        inputs=list(statement.inputs),
-        replaces=statement.replaces,
-        unknown=list(statement.unknown),
-        udfs=list(statement.udfs),
+    columns = tuple(sorted(statement.columns, key=lambda one: one.column))
+    return _adapter().dump_python(
+        replace(statement, columns=columns), mode="json", exclude_defaults=True
     )
 
 
 def statement_from(value: Mapping[str, Any]) -> Statement:
     """The statement of its JSON."""
-    return Statement(
-        target=value["target"],
-        columns=tuple(column_from(name, one) for name, one in value.get("columns", {}).items()),
-        indirect=_sources_from(value.get("indirect", ())),
-        inputs=tuple(value.get("inputs", ())),
-        replaces=value.get("replaces", False),
-        unknown=tuple(value.get("unknown", ())),
-        udfs=tuple(value.get("udfs", ())),
-    )
+    return _adapter().validate_python(value)
 
 
-def column_json(column: ColumnLineage) -> dict[str, Any]:
-    """What a column came from, as JSON without what is empty and without its name."""
-    return _filled(
-        sources=list(map(_source_json, column.sources)),
-        opaque=list(column.opaque),
-        udfs=list(column.udfs),
-    )
+@cache
+def _adapter() -> "TypeAdapter[Statement]":
+    from pydantic import TypeAdapter  # for who reads or writes JSON
 
-
-def column_from(name: str, value: Mapping[str, Any]) -> ColumnLineage:
-    """The column of its JSON."""
-    sources = _sources_from(value.get("sources", ()))
-    return ColumnLineage(
-        column=name,
-        sources=sources,
-        opaque=tuple(value.get("opaque", ())),
-        udfs=tuple(value.get("udfs", ())),
-    )
-
-
-def _source_json(source: Source) -> list[Any]:
-    said: list[Any] = [source.ref.table, source.ref.column, source.kind.value]
-    return [*said, "masking"] if source.is_masking else said
-
-
-def _sources_from(values: Iterable[Sequence[Any]]) -> tuple[Source, ...]:
-    return tuple(
-        Source(ColumnRef(one[0], one[1]), Kind(one[2]), "masking" in one[3:]) for one in values
-    )
-
-
-def _filled(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value}
+    return TypeAdapter(Statement)
 
 
 ACTIVE_MS = 24 * 3_600_000  # a dashboard that was read since then is active

@@ -3,25 +3,20 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.lineage.columns import (
-    ColumnLineage,
-    Source,
-    Statement,
-    column_from,
-    column_json,
-    statement_from,
-    statement_json,
-)
+from lakechime_dagster.lineage.columns import ColumnLineage, Statement
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.tables import code_digest
 
-VERSION = 1
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+VERSION = 2
 REMEDY = (
     "bring it back from version control, or write it again by `lakechime lineage plan --out FILE` "
     "where the code is that it is of"
@@ -31,69 +26,41 @@ UNTIL_IT_RUNS = "not known until it runs"  # how a reason begins that no other c
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedColumn:
+class PlannedColumn(ColumnLineage):
     """A column of a table: its type as Spark writes it in JSON, and of a computed one what it comes
     from.
 
     `digest` is equal as long as its expression says the same.
     """
 
-    name: str
-    type: Any
+    type: Any = field(hash=False)
     nullable: bool = True
-    sources: tuple[Source, ...] = ()
-    opaque: tuple[str, ...] = ()
-    udfs: tuple[str, ...] = ()
     digest: str = ""
-
-    @property
-    def lineage(self) -> ColumnLineage:
-        return ColumnLineage(
-            column=self.name, sources=self.sources, opaque=self.opaque, udfs=self.udfs
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedTable:
-    """A table as its code makes it, or, where `code` is None, as it is found.
+class PlannedTable(Statement):
+    """A table as its code makes it, as a run would record it, or, where `code` is None, as it is
+    found.
 
     `rows` is a digest of what decides which rows there are, `laid_out` says keys, partitions and
     refresh mode. `unknown` says why something is not known until it runs; where nothing is,
-    `columns` are those that it had when it was known, or none. `udfs` is code that nobody looks
-    into and that has a say in which rows there are.
+    `columns` are those that it had when it was known, or none.
     """
 
-    name: str
     columns: tuple[PlannedColumn, ...] = ()
-    indirect: tuple[Source, ...] = ()
-    inputs: tuple[str, ...] = ()
     rows: str = ""
     code: str | None = None
     laid_out: Mapping[str, str] = field(default_factory=dict, hash=False)
     owner: str = ""
-    unknown: tuple[str, ...] = ()
-    udfs: tuple[str, ...] = ()
 
     @cached_property
     def by_name(self) -> Mapping[str, PlannedColumn]:
-        return {column.name: column for column in self.columns}
+        return {one.column: one for one in self.columns}
 
     @property
     def is_computed(self) -> bool:
         return self.code is not None
-
-    @property
-    def statement(self) -> Statement:
-        """What it is computed from, as a run would record it."""
-        columns = tuple(column.lineage for column in self.columns)
-        return Statement(
-            target=self.name,
-            columns=columns,
-            indirect=self.indirect,
-            inputs=self.inputs,
-            unknown=self.unknown,
-            udfs=self.udfs,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,16 +75,35 @@ class Manifest:
 
     def to_json(self) -> str:
         """The text of the file, the same for the same manifest; each column is a line of its own,
-        so that differences read well.
+        and what is empty is left out, so that differences read well.
         """
-        tables = ",\n".join(
-            f"  {_text(name)}: {_table_text(table)}" for name, table in sorted(self.tables.items())
+        value = _adapter().dump_python(self, mode="json", exclude_defaults=True)
+        return _text({"version": VERSION, **value}, "\n", 4) + "\n"
+
+
+def _text(value: Any, line: str, depth: int) -> str:
+    """JSON with a line for each item of the outer levels."""
+    if not (depth and value and isinstance(value, dict | list)):
+        return json.dumps(value, ensure_ascii=False, sort_keys=True)
+    within = f"{line} "
+    if isinstance(value, list):
+        items, (opens, closes) = [_text(one, within, depth - 1) for one in value], "[]"
+    else:
+        items, (opens, closes) = (
+            [
+                f"{_text(name, '', 0)}: {_text(one, within, depth - 1)}"
+                for name, one in sorted(value.items())
+            ],
+            "{}",
         )
-        accepted = ",\n".join(
-            f"  {_text(key)}: {_text(why)}" for key, why in sorted(self.accepted.items())
-        )
-        head = f'{{\n "version": {VERSION},\n "lake": {_text(self.lake)},\n'
-        return f'{head} "tables": {{\n{tables}\n }},\n "accepted": {{\n{accepted}\n }}\n}}\n'
+    return f"{opens}{within}{f',{within}'.join(items)}{line}{closes}"
+
+
+@cache
+def _adapter() -> "TypeAdapter[Manifest]":
+    from pydantic import TypeAdapter  # for who reads or writes the file
+
+    return TypeAdapter(Manifest)
 
 
 def manifest_in(folder: Path) -> Manifest | None:
@@ -146,79 +132,14 @@ def read_manifest(path: Path) -> Manifest:
         said = value.get("version") if isinstance(value, dict) else None
         has = "has no version" if said is None else f"has version {said!r}"
         raise InvalidValueError("manifest", str(path), f"{has}, this one reads {VERSION}; {REMEDY}")
+    from pydantic import ValidationError
+
     try:
-        tables = {name: _table(name, one) for name, one in value["tables"].items()}
-        return Manifest(
-            lake=str(value["lake"]),
-            tables=tables,
-            accepted={str(k): str(v) for k, v in value["accepted"].items()},
-        )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InvalidValueError(
-            "manifest", str(path), f"is not whole: {error!r}; {REMEDY}"
-        ) from None
-
-
-def _table_text(table: PlannedTable) -> str:
-    """Without what is empty, so that a change of it is all that a reader of a difference sees."""
-    of_rows = statement_json(replace(table.statement, columns=()))
-    own = {
-        "code": table.code,
-        "laid_out": dict(sorted(table.laid_out.items())),
-        "owner": table.owner,
-        "rows": table.rows,
-    }
-    value = {name: one for name, one in sorted((own | of_rows).items()) if one and name != "target"}
-    columns = ",\n".join(f"    {_text(_column_json(column))}" for column in table.columns)
-    lines = [f"   {_text(name)}: {_text(one)}" for name, one in value.items()]
-    return "{\n" + ",\n".join([*lines, f'   "columns": [\n{columns}\n   ]']) + "\n  }"
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _column_json(column: PlannedColumn) -> dict[str, Any]:
-    value = {"name": column.name, "type": column.type, "nullable": column.nullable}
-    return (
-        value | ({"digest": column.digest} if column.digest else {}) | column_json(column.lineage)
-    )
-
-
-def _table(name: str, value: Mapping[str, Any]) -> PlannedTable:
-    of_rows = statement_from({**value, "target": name, "columns": {}})
-    return PlannedTable(
-        name=name,
-        columns=tuple(_column(one) for one in value["columns"]),
-        indirect=of_rows.indirect,
-        inputs=of_rows.inputs,
-        rows=value.get("rows", ""),
-        code=value.get("code"),
-        laid_out=value.get("laid_out", {}),
-        owner=value.get("owner", ""),
-        unknown=of_rows.unknown,
-        udfs=of_rows.udfs,
-    )
-
-
-def _column(value: Mapping[str, Any]) -> PlannedColumn:
-    name, kind, nullable = value["name"], value["type"], bool(value["nullable"])
-    return planned_column(name, kind, nullable, column_from(name, value), value.get("digest", ""))
-
-
-def planned_column(
-    name: str, kind: Any, nullable: bool, lineage: ColumnLineage, digest: str = ""
-) -> PlannedColumn:
-    """A column of this type and lineage."""
-    return PlannedColumn(
-        name=name,
-        type=kind,
-        nullable=nullable,
-        sources=lineage.sources,
-        opaque=lineage.opaque,
-        udfs=lineage.udfs,
-        digest=digest,
-    )
+        return _adapter().validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise InvalidValueError("manifest", str(path), f"is not whole: {why}; {REMEDY}") from None
 
 
 def planned_of(lake: Lake, manifest: Manifest) -> dict[str, Statement]:
@@ -227,7 +148,7 @@ def planned_of(lake: Lake, manifest: Manifest) -> dict[str, Statement]:
     """
     planned = manifest.tables
     return {
-        table.name: planned[table.name].statement
+        table.name: planned[table.name]
         for table in lake.computed
         if table.name in planned and planned[table.name].code == code_digest(table)
     }

@@ -17,13 +17,7 @@ from lakechime_dagster.lineage.columns import (
     Statement,
 )
 from lakechime_dagster.lineage.graph import is_unsure
-from lakechime_dagster.lineage.manifest import (
-    UNTIL_IT_RUNS,
-    Manifest,
-    PlannedColumn,
-    PlannedTable,
-    planned_column,
-)
+from lakechime_dagster.lineage.manifest import UNTIL_IT_RUNS, Manifest, PlannedColumn, PlannedTable
 from lakechime_dagster.lineage.plan_dump import (
     Dump,
     Field,
@@ -501,16 +495,16 @@ class _Planning:
         schema = () if self.only_manifest else self.platform.log(name, location).columns()
         if schema:
             return PlannedTable(
-                name=name,
+                target=name,
                 columns=tuple(
-                    PlannedColumn(name=one, type=kind, nullable=can) for one, kind, can in schema
+                    PlannedColumn(column=one, type=kind, nullable=can) for one, kind, can in schema
                 ),
             )
         known = self.before.tables.get(name) if self.before is not None else None
         if known is not None and known.columns:
-            return PlannedTable(name=name, columns=known.columns)
+            return PlannedTable(target=name, columns=known.columns)
         return PlannedTable(
-            name=name, unknown=(f"{name} is not there yet, so that its columns are not known",)
+            target=name, unknown=(f"{name} is not there yet, so that its columns are not known",)
         )
 
     def _written(self, found: PlannedTable) -> PlannedTable:
@@ -521,7 +515,7 @@ class _Planning:
             (
                 subscription.name
                 for subscription in self.subscriptions.values()
-                if subscription.target == found.name
+                if subscription.target == found.target
             ),
             None,
         )
@@ -530,7 +524,7 @@ class _Planning:
                 found, unknown=(*found.unknown, f"{UNTIL_IT_RUNS}: the job of {by} writes it")
             )
         known = (
-            self.before.tables.get(found.name)
+            self.before.tables.get(found.target)
             if self.only_manifest and self.before is not None
             else None
         )
@@ -538,7 +532,7 @@ class _Planning:
 
     def _computed(self, table: LakeTable) -> PlannedTable:
         code, laid_out = code_digest(table), laid_out_of(table)
-        plain = PlannedTable(name=table.name, code=code, laid_out=laid_out, inputs=table.inputs)
+        plain = PlannedTable(target=table.name, code=code, laid_out=laid_out, inputs=table.inputs)
         if why := self._hindered(table):
             return _unknown(plain, why)
         inputs = {
@@ -571,7 +565,7 @@ class _Planning:
         known = self.before.tables.get(table.name) if self.before is not None else None
         if schema or known is None or known.code != code:
             return schema
-        return tuple((one.name, one.type, one.nullable) for one in known.columns)
+        return tuple((one.column, one.type, one.nullable) for one in known.columns)
 
     def _hindered(self, table: LakeTable) -> str:
         """Why a table cannot be asked for: an input is not known, or its function wants what only a
@@ -597,15 +591,15 @@ class _Planning:
 
     def _schema(self, name: str) -> "Schema":
         return tuple(
-            (column.name, column.type, column.nullable) for column in self.tables[name].columns
+            (column.column, column.type, column.nullable) for column in self.tables[name].columns
         )
 
     def _read(
         self, plain: PlannedTable, schema: "Schema", result: Dump, actions: list[Dump]
     ) -> PlannedTable:
-        found = statements_of([*actions, result], self.names, plain.name)
+        found = statements_of([*actions, result], self.names, plain.target)
         statement = next(
-            (one for one in reversed(found.statements) if one.target == plain.name), None
+            (one for one in reversed(found.statements) if one.target == plain.target), None
         )
         if statement is None or result.plan is None:
             return _unknown(
@@ -615,17 +609,22 @@ class _Planning:
             )
         digests = digests_of(result.plan)
         columns = tuple(
-            planned_column(name, kind, can, lineage, digest)
+            PlannedColumn(
+                column=name,
+                type=kind,
+                nullable=can,
+                sources=lineage.sources,
+                opaque=lineage.opaque,
+                udfs=lineage.udfs,
+                digest=digest,
+            )
             for (name, kind, can), lineage, digest in zip(
                 schema, statement.columns, digests.columns.values(), strict=True
             )
         )
-        inputs = tuple(dict.fromkeys((*plain.inputs, *statement.inputs)))
-        return PlannedTable(
-            name=plain.name,
-            code=plain.code,
-            laid_out=plain.laid_out,
-            inputs=inputs,
+        return replace(
+            plain,
+            inputs=(*plain.inputs, *statement.inputs),
             columns=columns,
             indirect=statement.indirect,
             rows=digests.rows,
@@ -670,17 +669,10 @@ def laid_out_of(table: LakeTable) -> Mapping[str, str]:
 
 def _unknown(plain: PlannedTable, why: str, schema: "Schema" = ()) -> PlannedTable:
     columns = tuple(
-        PlannedColumn(name=name, type=kind, nullable=can, opaque=(why,))
+        PlannedColumn(column=name, type=kind, nullable=can, opaque=(why,))
         for name, kind, can in schema
     )
-    return PlannedTable(
-        name=plain.name,
-        code=plain.code,
-        laid_out=plain.laid_out,
-        inputs=plain.inputs,
-        columns=columns,
-        unknown=(why,),
-    )
+    return replace(plain, columns=columns, unknown=(why,))
 
 
 @dataclass(frozen=True, kw_only=True)

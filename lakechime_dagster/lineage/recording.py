@@ -23,6 +23,7 @@ from lakechime_dagster.lineage.columns import (
     Producer,
     Read,
     Statement,
+    joined,
     refs_in,
     respelled,
     statement_from,
@@ -50,13 +51,15 @@ def storable_statement(statement: Statement) -> Statement:
     every store can hold.
     """
     value = statement_json(statement)
-    kept = _storable_json(value)
-    return statement if kept == value else statement_from(kept)
+    if (kept := _storable_json(value)) == value:
+        return statement
+    found = statement_from(kept)
+    return replace(found, columns=joined(found.columns))
 
 
 def _storable_json(value: Any) -> Any:
     if isinstance(value, dict):
-        return {storable(name): _storable_json(one) for name, one in value.items()}
+        return {name: _storable_json(one) for name, one in value.items()}
     if isinstance(value, list):
         return [_storable_json(one) for one in value]
     return storable(value) if isinstance(value, str) else value

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from lakechime_dagster.dce.partitions import checked_milliseconds, checked_text
 from lakechime_dagster.lineage.columns import (
@@ -15,10 +16,11 @@ from lakechime_dagster.lineage.columns import (
     Read,
     Statement,
     inputs_of,
-    statement_from,
-    statement_json,
     summed,
 )
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 NO_SOURCE = "its producer reports no source of it"
 NO_COLUMNS = "its producer reports no columns"
@@ -167,38 +169,20 @@ class RunReport:
 
     def to_json(self) -> dict[str, Any]:
         """All but whose run it is, as JSON; `report_from` reads it."""
-        return {
-            "done_ms": self.done_ms,
-            "by_event": list(map(statement_json, self.by_event.values())),
-            "by_sql": list(map(statement_json, self.by_sql.values())),
-            "inputs": sorted(self.inputs),
-            "reads": [[ref.table, ref.column] for ref in sorted(self.reads_only)],
-            "owners": sorted(self.owners),
-            "links": sorted(self.links),
-            "consumers": [
-                [who.kind.value, who.namespace, who.name, address]
-                for who, address in sorted(self.consumers)
-            ],
-        }
+        whose = {"producer", "run_id"}
+        return _adapter().dump_python(self, mode="json", exclude=whose, exclude_defaults=True)
 
 
 def report_from(producer: Producer, run_id: str, value: Mapping[str, Any]) -> RunReport:
     """The report of a run from its JSON; an empty one where that is."""
-    return RunReport(
-        producer=producer,
-        run_id=run_id,
-        done_ms=value.get("done_ms"),
-        by_event=by_target(map(statement_from, value.get("by_event", ()))),
-        by_sql=by_target(map(statement_from, value.get("by_sql", ()))),
-        inputs=frozenset(value.get("inputs", ())),
-        reads_only=frozenset(ColumnRef(*one) for one in value.get("reads", ())),
-        owners=frozenset(value.get("owners", ())),
-        links=frozenset((name, address) for name, address in value.get("links", ())),
-        consumers=frozenset(
-            (Consumer(ConsumerKind(kind), space, name), at)
-            for kind, space, name, at in value.get("consumers", ())
-        ),
-    )
+    return _adapter().validate_python({**value, "producer": producer, "run_id": run_id})
+
+
+@cache
+def _adapter() -> "TypeAdapter[RunReport]":
+    from pydantic import TypeAdapter  # for who reads or writes JSON
+
+    return TypeAdapter(RunReport)
 
 
 def by_target(statements: Iterable[Statement]) -> dict[str, Statement]:

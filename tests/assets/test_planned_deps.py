@@ -30,7 +30,9 @@ def daily(paid: Any) -> Any:
 
 
 def make_manifest(table: str, *inputs: str, lake: str = "shop") -> Manifest:
-    return Manifest(lake=lake, tables={table: PlannedTable(name=table, inputs=inputs, code="code")})
+    return Manifest(
+        lake=lake, tables={table: PlannedTable(target=table, inputs=inputs, code="code")}
+    )
 
 
 def parents(manifest: Manifest | None, table: str = "silver.paid") -> set[str]:

@@ -144,14 +144,14 @@ def test_where_the_manifest_is_of_the_code_of_now_it_reports_what_that_reads_bes
         )
     )
     columns = [
-        PlannedColumn(name=name, type="long", sources=(source(f"silver.flights.{name}"),))
+        PlannedColumn(column=name, type="long", sources=(source(f"silver.flights.{name}"),))
         for name in ("id", "day")
     ]
     table = PlannedTable(
-        name="gold.routes", code=code, inputs=("silver.flights",), columns=tuple(columns)
+        target="gold.routes", code=code, inputs=("silver.flights",), columns=tuple(columns)
     )
     (tmp_path / "lineage.json").write_text(
-        Manifest(lake="flights", tables={table.name: table}).to_json()
+        Manifest(lake="flights", tables={table.target: table}).to_json()
     )
     monkeypatch.chdir(tmp_path)
 

@@ -250,20 +250,20 @@ def test_before_any_run_what_is_planned_is_reported_of_columns(
     lakechime: Cli, tmp_path: Path
 ) -> None:
     column = PlannedColumn(
-        name="avg", type="double", sources=(source("silver.flights.dep_delay", Kind.AGGREGATION),)
+        column="avg", type="double", sources=(source("silver.flights.dep_delay", Kind.AGGREGATION),)
     )
     code = code_digest(next(one for one in lake.computed if one.name == "gold.route_hour"))
     table = PlannedTable(
-        name="gold.route_hour", columns=(column,), inputs=("silver.flights",), code=code
+        target="gold.route_hour", columns=(column,), inputs=("silver.flights",), code=code
     )
-    older = Manifest(lake="flights", tables={table.name: replace(table, code="another")})
+    older = Manifest(lake="flights", tables={table.target: replace(table, code="another")})
     (tmp_path / "lineage.json").write_text(older.to_json())
     assert (
         "silver.flights.dep_delay"
         not in lakechime("lineage", "upstream", "gold.route_hour.avg").out
     )
     (tmp_path / "lineage.json").write_text(
-        Manifest(lake="flights", tables={table.name: table}).to_json()
+        Manifest(lake="flights", tables={table.target: table}).to_json()
     )
     reported = lakechime("lineage", "impact", "silver.flights.dep_delay", "--json").json
     assert [(hit["table"], hit["kind"]) for hit in reported["tables"]] == [
@@ -369,12 +369,14 @@ def test_a_column_has_the_readers_of_all_its_spellings(lakechime: Cli, tmp_path:
     record = make_record(other, namespace="airflow", job="mart", at=DAY)
     SqlLineage(lakechime.platform.store.engine).record(record)
     code = code_digest(next(one for one in lake.computed if one.name == "gold.route_hour"))
-    column = PlannedColumn(name="avg", type="double", sources=(source("silver.flights.dep_delay"),))
+    column = PlannedColumn(
+        column="avg", type="double", sources=(source("silver.flights.dep_delay"),)
+    )
     table = PlannedTable(
-        name="gold.route_hour", columns=(column,), inputs=("silver.flights",), code=code
+        target="gold.route_hour", columns=(column,), inputs=("silver.flights",), code=code
     )
     (tmp_path / "lineage.json").write_text(
-        Manifest(lake="flights", tables={table.name: table}).to_json()
+        Manifest(lake="flights", tables={table.target: table}).to_json()
     )
     for name in ("dep_delay", "DEP_DELAY", "Dep_delay"):
         hits = lakechime("lineage", "impact", f"silver.flights.{name}", "--json").json["tables"]

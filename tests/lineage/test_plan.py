@@ -26,7 +26,7 @@ def test_columns_of_functions_and_of_sql_are_known_before_any_run(
     paid_, towns = tables["silver.paid"], tables["gold.towns"]
     assert direct(paid_, "twice") == {("bronze.orders", "amount", Kind.TRANSFORMATION)}
     assert paid_.indirect == (Source(ColumnRef("bronze.orders", "amount"), Kind.FILTER),)
-    assert [(column.name, column.type) for column in paid_.columns] == [
+    assert [(column.column, column.type) for column in paid_.columns] == [
         ("id", "long"),
         ("twice", "long"),
         ("city", "string"),

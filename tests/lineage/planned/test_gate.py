@@ -33,7 +33,7 @@ def make_column(
 ) -> PlannedColumn:
     refs = tuple(Source(ColumnRef(*one.rsplit(".", 1)), kind) for one in sources)
     return PlannedColumn(
-        name=name,
+        column=name,
         type=fields.pop("type", "long"),
         sources=refs,
         digest=digest,
@@ -48,7 +48,7 @@ def make_table(
     indirect = tuple(Source(ColumnRef(*one.rsplit(".", 1)), Kind.FILTER) for one in by.split())
     given = {"code": "code", "rows": "rows", "owner": f"team:{name.split('.')[-1]}"} | fields
     return PlannedTable(
-        name=name,
+        target=name,
         columns=columns,
         inputs=tuple(reads.split()),
         indirect=indirect,
@@ -57,8 +57,8 @@ def make_table(
 
 
 SOURCE = PlannedTable(
-    name="bronze.orders",
-    columns=tuple(PlannedColumn(name=name, type=kind) for name, kind in TYPES.items()),
+    target="bronze.orders",
+    columns=tuple(PlannedColumn(column=name, type=kind) for name, kind in TYPES.items()),
 )
 PAID = make_table(
     "silver.paid",
@@ -76,14 +76,16 @@ IDS = make_table("gold.ids", make_column("id", "silver.paid.id"), reads="silver.
 
 
 def make_manifest(*tables: PlannedTable, **accepted: str) -> Manifest:
-    return Manifest(lake="shop", tables={table.name: table for table in tables}, accepted=accepted)
+    return Manifest(
+        lake="shop", tables={table.target: table for table in tables}, accepted=accepted
+    )
 
 
 def with_column(table: PlannedTable, name: str, **changes: object) -> PlannedTable:
     return replace(
         table,
         columns=tuple(
-            replace(one, **changes) if one.name == name else one for one in table.columns
+            replace(one, **changes) if one.column == name else one for one in table.columns
         ),
     )  # type: ignore[arg-type]
 
@@ -91,7 +93,7 @@ def with_column(table: PlannedTable, name: str, **changes: object) -> PlannedTab
 def found(*after: PlannedTable) -> set[tuple[Class, str, str | None]]:
     """What is found when these are in place of the tables of that name."""
     before = make_manifest(SOURCE, PAID, TOWNS, IDS)
-    new = make_manifest(*({**before.tables, **{table.name: table for table in after}}.values()))
+    new = make_manifest(*({**before.tables, **{table.target: table for table in after}}.values()))
     return {(one.kind, one.table, one.column) for one in compare(before, new)}
 
 
@@ -159,7 +161,7 @@ def test_what_does_not_resolve_any_more_breaks_and_who_waits_for_it_is_unsure() 
 
 
 def test_a_column_that_is_gone_breaks_who_read_it_and_informs_if_nobody_did() -> None:
-    without = replace(PAID, columns=tuple(one for one in PAID.columns if one.name != "twice"))
+    without = replace(PAID, columns=tuple(one for one in PAID.columns if one.column != "twice"))
     broken = replace(TOWNS, columns=(), unknown=("[UNRESOLVED_COLUMN] twice",))
     assert {
         (Class.INFORMS, "silver.paid", "twice"),
