@@ -159,13 +159,10 @@ def readers_of(platform: Platform, tables: Collection[str]) -> dict[str, list[Ta
     """By table who reads it, the last one first."""
     now, found = platform.store.now(), dict[tuple[str, Consumer], TableReader]()
     for one in SqlReads(platform.store.engine).of_tables(tables):  # the last one first
-        key = (one.ref.table, one.consumer)
-        before = found.get(key)
-        columns = {
-            *(before.columns if before else ()),
-            *([one.ref.column] if one.ref.column else []),
-        }
-        last = before.last_ms if before else one.last_ms
+        (ref,) = one.refs
+        before = found.get(key := (ref.table, one.consumer))
+        columns = {*(before.columns if before else ()), *([ref.column] if ref.column else [])}
+        last = before.last_ms if before else one.at_ms
         found[key] = TableReader(
             consumer=one.consumer,
             columns=tuple(sorted(columns)),

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         ReachedTables,
     )
     from lakechime_dagster.lineage.check import Finding
-    from lakechime_dagster.lineage.columns import ColumnRef, Consumer, Read
+    from lakechime_dagster.lineage.columns import ColumnRef, Consumer
     from lakechime_dagster.lineage.graph import TableFacts
     from lakechime_dagster.lineage.ingest import TakenLines
     from lakechime_dagster.lineage.manifest import Manifest
@@ -677,9 +677,9 @@ def _compare(
         raise typer.Exit(1)
 
 
-def _finding(one: "Finding", readers: "Iterable[Read]") -> dict[str, Any]:
+def _finding(one: "Finding", readers: "Iterable[AffectedConsumer]") -> dict[str, Any]:
     several = [
-        _who(each.consumer) | record(each, "owners link", last_read_ts=each.at_ms)
+        _who(each.consumer) | record(each, "owners link", last_read_ts=each.last_ms)
         for each in readers
     ]
     return record(

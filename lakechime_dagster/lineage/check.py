@@ -14,7 +14,7 @@ from lakechime_dagster.lineage.manifest import Manifest, PlannedColumn, PlannedT
 from lakechime_dagster.triggers.schedule import from_milliseconds
 
 if TYPE_CHECKING:
-    from lakechime_dagster.lineage.answers import PathEdge
+    from lakechime_dagster.lineage.answers import AffectedConsumer, PathEdge
 
 GONE = "is gone"
 NOT_KNOWN = "not known"  # the kind of an edge of which it is unknown whether the column is read
@@ -305,7 +305,7 @@ def _laid_out(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     )
 
 
-Readers = Mapping[str, Sequence[Read]]  # by the key of a finding
+Readers = Mapping[str, Sequence["AffectedConsumer"]]  # by the key of a finding
 
 
 def raised(
@@ -320,41 +320,36 @@ def raised(
     return sorted_findings(replace(one, kind=_raised(one, recent)) for one in findings)
 
 
-def _raised(finding: Finding, reads: Iterable[Read]) -> Class:
-    mine = [one for one in reads if _reads(one, finding)] if finding.takes_away else []
-    if finding.kind is not Class.INFORMS or not mine:
+def _raised(finding: Finding, reads: Sequence[Read]) -> Class:
+    from lakechime_dagster.lineage.network import Certainty  # numpy, for who compares
+
+    is_raised = finding.takes_away and finding.kind is Class.INFORMS
+    mine = _readers(finding, reads) if is_raised else ()
+    if not mine:
         return finding.kind
-    is_sure = finding.column is None or any(
-        finding.ref.folded == ref.folded for one in mine for ref in one.refs
-    )
+    is_sure = any(one.certainty is not Certainty.UNSURE for one in mine)
     return Class.BREAKS if is_sure else Class.UNSURE
 
 
-def readers_of(findings: Iterable[Finding], reads: Iterable[Read]) -> dict[str, tuple[Read, ...]]:
-    """The newest read of each consumer that a finding affects, the last one first.
+def readers_of(findings: Iterable[Finding], reads: Sequence[Read]) -> Readers:
+    """The consumers that a finding affects, who read last first.
 
     A finding about rows or a whole table affects all who read it; one about a column those who read
     that, and those of whom the columns are unknown. What only informs affects nobody.
     """
-    several = sorted(reads, key=lambda one: (-one.at_ms, one.consumer))
-    found: dict[str, tuple[Read, ...]] = {}
-    for finding in findings:
-        if finding.kind is Class.INFORMS and not finding.takes_away:
-            continue
-        mine = {one.consumer: one for one in reversed(several) if _reads(one, finding)}
-        if mine:
-            found[finding.key] = tuple(
-                sorted(mine.values(), key=lambda one: (-one.at_ms, one.consumer))
-            )
-    return found
+    found = {
+        one.key: _readers(one, reads)
+        for one in findings
+        if one.takes_away or one.kind is not Class.INFORMS
+    }
+    return {key: several for key, several in found.items() if several}
 
 
-def _reads(read: Read, finding: Finding) -> bool:
-    return any(
-        ref.table == finding.table
-        and (None in (ref.column, finding.column) or ref.folded == finding.ref.folded)
-        for ref in read.refs
-    )
+def _readers(finding: Finding, reads: Sequence[Read]) -> "Sequence[AffectedConsumer]":
+    from lakechime_dagster.lineage.answers import ReachedTables, affected_consumers
+
+    found = affected_consumers([finding.ref], ReachedTables(tables=()), reads)
+    return sorted(found, key=lambda one: (-one.last_ms, one.consumer))
 
 
 NOBODY = "nobody"
@@ -416,14 +411,14 @@ def _of_owner(findings: Iterable[Finding], wakes: Mapping[str, str], readers: Re
     return lines
 
 
-def _read_by(several: Sequence[Read], most: int = 5) -> str:
+def _read_by(several: "Sequence[AffectedConsumer]", most: int = 5) -> str:
     """Dashboards and others with their owners and the day when they read last."""
     shown = []
     for one in several[:most]:
         owners = f" of {_safe(', '.join(one.owners))}" if one.owners else ""
         shown.append(
             f"{one.consumer.kind} {_safe(one.consumer.name)}{owners} "
-            f"({from_milliseconds(one.at_ms):%Y-%m-%d})"
+            f"({from_milliseconds(one.last_ms):%Y-%m-%d})"
         )
     more = [f"{len(several) - most} more"] if len(several) > most else []
     return "; ".join([*shown, *more])

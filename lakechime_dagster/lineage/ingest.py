@@ -195,7 +195,7 @@ class LineageIngest:
                     reports += self.reports([parsed(line)])
                 except InvalidValueError as error:
                     refused.append(Refused(line=number, problem=str(error)))
-            total.add(self.keep(reports, way, len(refused)), refused)
+            total.add(self.keep(reports, way), refused)
         return total
 
     def reports(self, documents: Sequence[Any]) -> list[RunReport]:
@@ -220,11 +220,9 @@ class LineageIngest:
                     ) from None
         return found
 
-    def keep(
-        self, reports: Sequence[RunReport], way: str, refused: int, checkpoint: str | None = None
-    ) -> Taken:
+    def keep(self, reports: Sequence[RunReport], way: str, checkpoint: str | None = None) -> Taken:
         """Keep reports, with up to where the way was read."""
-        return self._ingest.take(reports, way, self._names(), refused, checkpoint)
+        return self._ingest.take(reports, way, self._names(), checkpoint)
 
     def _names(self) -> Names:
         with self._lock:
@@ -315,7 +313,7 @@ def read_query_log(
             except InvalidValueError as error:
                 refused.append(Refused(line=number, problem=str(error)))
         moved = json.dumps({"uid": uid, "version": some.through}) if some.is_last else None
-        total.add(ingest.keep(reports, one.table, len(refused), moved), refused)
+        total.add(ingest.keep(reports, one.table, moved), refused)
     return total
 
 

@@ -2,11 +2,11 @@
 
 import hashlib
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.lineage.check import Finding, raised, readers_of
+from lakechime_dagster.lineage.check import Finding, Readers, raised, readers_of
 from lakechime_dagster.lineage.columns import (
     RECIPIENT_MS,
     ColumnRef,
@@ -682,7 +682,7 @@ class ReadFindings:
     """
 
     findings: tuple[Finding, ...]
-    readers: Mapping[str, Sequence[Read]] = field(default_factory=dict)
+    readers: Readers = field(default_factory=dict)
     not_known: str = ""
 
 
@@ -693,17 +693,7 @@ def gate_readers(platform: Platform, lake: Lake, findings: tuple[Finding, ...]) 
     An external job reads what it writes something of, by the record of its newest run.
     """
     reads, tables = SqlReads(platform.store.engine), {one.table for one in findings}
-    several = [
-        Read(
-            consumer=one.consumer,
-            refs=(one.ref,),
-            at_ms=one.last_ms,
-            owners=one.owners,
-            link=one.link,
-        )
-        for one in reads.of_tables(tables)
-    ]
-    several += _external_jobs(platform, lake, tables)
+    several = [*reads.of_tables(tables), *_external_jobs(platform, lake, tables)]
     found = raised(findings, several, platform.store.now() - RECIPIENT_MS)
     not_known = "" if reads.ways() else "no audit log is configured"
     return ReadFindings(findings=found, readers=readers_of(found, several), not_known=not_known)

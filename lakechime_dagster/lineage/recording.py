@@ -350,18 +350,13 @@ class SqlIngest:
     engine: Engine
 
     def take(
-        self,
-        reports: Sequence[RunReport],
-        way: str,
-        names: Names,
-        refused: int = 0,
-        checkpoint: str | None = None,
+        self, reports: Sequence[RunReport], way: str, names: Names, checkpoint: str | None = None
     ) -> Taken:
         """Keep reports, all of them or none, what follows from them, and up to where the way was
         read.
         """
         with writing(self.engine) as connection:
-            return take_on(connection, reports, way, names, refused, checkpoint)
+            return take_on(connection, reports, way, names, checkpoint)
 
 
 def take_on(
@@ -369,7 +364,6 @@ def take_on(
     reports: Sequence[RunReport],
     way: str,
     names: Names,
-    refused: int = 0,
     checkpoint: str | None = None,
 ) -> Taken:
     """The same within an open transaction that writes."""
@@ -383,7 +377,7 @@ def take_on(
     reads = [read for one in known for read in one.reads()]
     records = record_all_on(connection, found, reads) if found else 0
     keep_reads(connection, reads)
-    note_way(connection, way, len(reports), refused, len(outside), checkpoint)
+    note_way(connection, way, checkpoint)
     return Taken(
         documents=len(reports),
         repeated=repeated,
@@ -478,52 +472,35 @@ def keep_reads(connection: Connection, several: Sequence[Read]) -> None:
         return
     nodes = ensured_nodes(connection, (ref for one in reads for ref in one.refs))
     consumers = _ensured_consumers(connection, reads)
-    times: dict[tuple[int, int], tuple[int, int]] = {}
+    last: dict[tuple[int, int], int] = {}
     for one in reads:
         for ref in one.refs:
             key = (nodes[ref], consumers[one.consumer])
-            first, last = times.get(key, (one.at_ms, one.at_ms))
-            times[key] = (min(first, one.at_ms), max(last, one.at_ms))
+            last[key] = max(last.get(key, one.at_ms), one.at_ms)
     rows = [
-        {"node_id": node, "consumer_id": consumer, "first_ms": first, "last_ms": last}
-        for (node, consumer), (first, last) in sorted(times.items())
+        {"node_id": node, "consumer_id": consumer, "last_ms": at_ms}
+        for (node, consumer), at_ms in sorted(last.items())
     ]
-    insert, row = _insert(connection, schema.read), schema.read.c
-    new = insert.excluded
-    wider = {
-        "first_ms": sa.case((new.first_ms < row.first_ms, new.first_ms), else_=row.first_ms),
-        "last_ms": sa.case((new.last_ms > row.last_ms, new.last_ms), else_=row.last_ms),
-    }
-    connection.execute(
-        insert.on_conflict_do_update(index_elements=list(schema.read.primary_key), set_=wider), rows
+    insert = _insert(connection, schema.read)
+    later = insert.on_conflict_do_update(
+        index_elements=list(schema.read.primary_key),
+        set_={"last_ms": insert.excluded.last_ms},
+        where=insert.excluded.last_ms > schema.read.c.last_ms,
     )
+    connection.execute(later, rows)
 
 
-def note_way(
-    connection: Connection,
-    name: str,
-    documents: int,
-    refused: int,
-    outside: int,
-    checkpoint: str | None = None,
-) -> None:
-    """Count what was reported by a way, and keep up to where it was read; the first time is kept
-    too.
+def note_way(connection: Connection, name: str, checkpoint: str | None = None) -> None:
+    """Note that something was reported by a way, and up to where it was read; the first time is
+    kept too.
     """
     now = now_ms(connection)
-    counts = {"documents": documents, "refused": refused, "outside": outside}
     connection.execute(
-        insert_if_absent(connection, schema.way).values(
-            name=name, since_ms=now, last_ms=now, documents=0, refused=0, outside=0
-        )
+        insert_if_absent(connection, schema.way).values(name=name, since_ms=now, last_ms=now)
     )
-    raised: dict[str, Any] = {
-        column: schema.way.c[column] + number for column, number in counts.items()
-    }
-    if checkpoint is not None:
-        raised["checkpoint"] = checkpoint
+    read = {} if checkpoint is None else {"checkpoint": checkpoint}
     connection.execute(
-        sa.update(schema.way).where(schema.way.c.name == name).values(last_ms=now, **raised)
+        sa.update(schema.way).where(schema.way.c.name == name).values(last_ms=now, **read)
     )
 
 

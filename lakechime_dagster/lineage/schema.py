@@ -109,7 +109,6 @@ read = sa.Table(
     metadata,
     sa.Column("node_id", BIG, primary_key=True, autoincrement=False),
     sa.Column("consumer_id", BIG, primary_key=True, autoincrement=False),
-    sa.Column("first_ms", BIG, nullable=False),
     sa.Column("last_ms", BIG, nullable=False),
     sa.Index("lc_lineage_read_of_consumer", "consumer_id"),
 )
@@ -132,8 +131,5 @@ way = sa.Table(
     sa.Column("name", sa.String(512), primary_key=True),
     sa.Column("since_ms", BIG, nullable=False),
     sa.Column("last_ms", BIG, nullable=False),
-    sa.Column("documents", BIG, nullable=False),
-    sa.Column("refused", BIG, nullable=False),
-    sa.Column("outside", BIG, nullable=False),  # data sets that the lake does not know
     sa.Column("checkpoint", sa.Text),  # up to where it was read, of what is read by versions
 )

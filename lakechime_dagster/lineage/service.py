@@ -27,7 +27,6 @@ from lakechime_dagster.lineage.columns import (
     ColumnLineage,
     ColumnRef,
     Kind,
-    Read,
     Source,
     Statement,
     refs_in,
@@ -366,16 +365,7 @@ class AskedLineage:
         jobs. `found` are all affected ones.
         """
         tables = {ref.table for ref in refs} | {one.table for one in found.tables}
-        reads = [
-            Read(
-                consumer=one.consumer,
-                refs=(one.ref,),
-                at_ms=one.last_ms,
-                owners=one.owners,
-                link=one.link,
-            )
-            for one in SqlReads(self.platform.store.engine).of_tables(tables)
-        ]
+        reads = SqlReads(self.platform.store.engine).of_tables(tables)
         return affected_consumers(refs, found, reads)
 
     @cached_property

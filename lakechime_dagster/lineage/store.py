@@ -13,6 +13,7 @@ from lakechime_dagster.lineage.columns import (
     Consumer,
     ConsumerKind,
     Producer,
+    Read,
     statement_from,
 )
 from lakechime_dagster.lineage.graph import Standing, TableFacts
@@ -158,31 +159,12 @@ def facts_of(engine: Engine, tables: Collection[str]) -> dict[str, TableFacts]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reader:
-    """A consumer of a column, or of a data set of which the columns are unknown; times are
-    milliseconds.
-    """
-
-    consumer: Consumer
-    ref: ColumnRef
-    first_ms: int
-    last_ms: int
-    owners: tuple[str, ...] = ()
-    link: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Way:
-    """A way by which other programs report, since when by the store's clock, and counts of what was
-    reported.
-    """
+    """A way by which other programs report, since when and when last by the store's clock."""
 
     name: str
     since_ms: int
     last_ms: int
-    documents: int
-    refused: int
-    outside: int
 
 
 @dataclass(frozen=True)
@@ -191,25 +173,25 @@ class SqlReads:
 
     engine: Engine
 
-    def of_tables(self, tables: Collection[str]) -> list[Reader]:
-        """Who read any of these data sets, or columns of them; the last one first."""
-        found: list[Reader] = []
+    def of_tables(self, tables: Collection[str]) -> list[Read]:
+        """The last read by each consumer of each of these data sets, and of each of their columns;
+        the last one first.
+        """
+        found: list[Read] = []
         names = sorted(set(tables))
         with reading(self.engine) as connection:
             for some in slices(names, MANY):
                 found += _readers(connection, some)
-        return sorted(found, key=lambda one: (-one.last_ms, one.consumer, str(one.ref)))
+        return sorted(found, key=lambda one: (-one.at_ms, one.consumer, str(one.refs[0])))
 
     def ways(self) -> list[Way]:
         """The ways by which reads are reported; without one it is unknown who reads, which is
         another answer than nobody.
         """
         with reading(self.engine) as connection:
-            columns = [column for column in schema.way.c if column.name != "checkpoint"]
-            return [
-                Way(**row._asdict())
-                for row in connection.execute(sa.select(*columns).order_by(schema.way.c.name))
-            ]
+            row = schema.way.c
+            ways = sa.select(row.name, row.since_ms, row.last_ms).order_by(row.name)
+            return [Way(**one._asdict()) for one in connection.execute(ways)]
 
 
 def checkpoint_of_way(engine: Engine, name: str) -> str | None:
@@ -220,7 +202,7 @@ def checkpoint_of_way(engine: Engine, name: str) -> str | None:
         ).scalar()
 
 
-def _readers(connection: Connection, tables: Sequence[str]) -> list[Reader]:
+def _readers(connection: Connection, tables: Sequence[str]) -> list[Read]:
     node, datasets = schema.node, nodes_of_tables(connection, tables)
     columns = sa.select(node.c.node_id).where(node.c.dataset_id.in_(datasets))
     query = sa.select(schema.read, schema.consumer).join(
@@ -232,11 +214,10 @@ def _readers(connection: Connection, tables: Sequence[str]) -> list[Reader]:
     rows = connection.execute(query).all()
     refs = refs_of(connection, {row.node_id for row in rows})
     return [
-        Reader(
+        Read(
             consumer=Consumer(ConsumerKind(row.kind), row.namespace, row.name),
-            ref=refs[row.node_id],
-            first_ms=row.first_ms,
-            last_ms=row.last_ms,
+            refs=(refs[row.node_id],),
+            at_ms=row.last_ms,
             owners=tuple(row.owners),
             link=row.link,
         )

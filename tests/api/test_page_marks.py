@@ -52,7 +52,7 @@ def keep_reading(page: Page) -> None:
     ]
     with writing(page.platform.store.engine) as connection:
         keep_reads(connection, reads)
-        note_way(connection, "api", 3, 0, 0)
+        note_way(connection, "api")
     statement = make_statement(
         "gold.daily", delay="silver.flights.delay", wind="bronze.weather.wind"
     )
