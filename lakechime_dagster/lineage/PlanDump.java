@@ -41,7 +41,6 @@ import org.apache.spark.sql.types.DataType;
  */
 public final class PlanDump {
     private static final String TABLE = "lc:";
-    private static final String RESULT = "lc>";
     private static final int ROOTS = 100; // paths of one relation that are dumped
     private static final long STACK = 512L << 20; // bytes; only what is used is taken
     private static final Set TEXTS = new HashSet(Arrays.asList(new String[] {
@@ -394,11 +393,6 @@ public final class PlanDump {
             String alias = ((SubqueryAlias) node).identifier().name();
             if (alias.startsWith(TABLE)) {
                 return "{\"n\":\"Table\",\"f\":{\"name\":" + text(alias.substring(TABLE.length())) + "}," + output((QueryPlan) node) + "}";
-            }
-            if (alias.startsWith(RESULT)) {
-                String child = value(((SubqueryAlias) node).child());
-                String name = text(alias.substring(RESULT.length()));
-                return "{\"n\":\"Result\",\"f\":{\"name\":" + name + ",\"child\":" + child + "}," + output((QueryPlan) node) + "}";
             }
         }
         if (node.getClass().getSimpleName().equals("ExplainCommand")) return "{\"n\":\"ExplainCommand\",\"f\":{},\"out\":[]}"; // runs nothing

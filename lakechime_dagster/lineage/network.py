@@ -342,9 +342,6 @@ class Reached:
     nodes: Nodes
     layers: NDArray[np.int32]
 
-    def by_node(self) -> dict[int, int]:
-        return dict(zip(self.nodes.tolist(), self.layers.tolist(), strict=True))
-
 
 def reach(
     network: Network,

@@ -38,6 +38,8 @@ from lakechime_dagster.tables.tables import LakeTable, SourceTable, code_digest
 from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from lakechime_dagster.lineage.spark import Planner, Schema
 
 CARRYING = frozenset(
@@ -45,7 +47,6 @@ CARRYING = frozenset(
         "Project",
         "SubqueryAlias",
         "View",
-        "Result",
         "Window",
         "ResolvedHint",
         "WithCTE",
@@ -421,7 +422,6 @@ def planned_manifest(
         PlanUnreadableError: this Spark shows no plans.
         SparkFailedError: what Spark said.
     """
-    from lakechime_dagster.lineage.spark import Planner
     from lakechime_dagster.spark.driver import described, open_driver
 
     settings = platform.settings
@@ -429,38 +429,25 @@ def planned_manifest(
         open_driver(settings.spark, settings.home, jars=settings.jars, log=log) as driver,
         described(),
     ):
-        return manifest_by(
-            Planner(driver.spark), lake, platform, before, only_manifest=only_manifest
-        )
+        return manifest_by(driver.spark, lake, platform, before, only_manifest=only_manifest)
 
 
 def manifest_by(
-    planner: "Planner",
+    spark: "SparkSession",
     lake: Lake,
     platform: Platform,
     before: Manifest | None = None,
     *,
     only_manifest: bool = False,
 ) -> Manifest:
-    """The same by a planner."""
-    return _planning(lake, platform, planner, before, only_manifest).manifest()
+    """The same by a session of Spark."""
+    from lakechime_dagster.lineage.spark import Planner
+    from lakechime_dagster.runtime.resource import declared_subscriptions  # which has Dagster
 
-
-def _planning(
-    lake: Lake, platform: Platform, planner: "Planner", before: Manifest | None, only_manifest: bool
-) -> "_Planning":
-    # which has Dagster, unlike what plans
-    from lakechime_dagster.runtime.resource import declared_subscriptions
-
+    names = names_of(platform, lake)
     return _Planning(
-        lake,
-        platform,
-        planner,
-        before,
-        only_manifest,
-        names_of(platform, lake),
-        declared_subscriptions(),
-    )
+        lake, platform, Planner(spark), before, only_manifest, names, declared_subscriptions()
+    ).manifest()
 
 
 @dataclass

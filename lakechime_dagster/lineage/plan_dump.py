@@ -161,7 +161,7 @@ def dump_of(value: Mapping[str, object]) -> Dump:
     if value.get("v") != VERSION:
         return Dump(None, f"a dump of version {value.get('v')}, where {VERSION} is read")
     plan, listed, name = value.get("plan"), value.get("nodes"), value.get("name")
-    node = _field(plan, _parts(listed) if isinstance(listed, list) else _made(plan))
+    node = _field(plan, _parts(listed))
     error = value.get("error") or (None if isinstance(node, Node) else "a dump without a plan")
     return Dump(
         plan=node if isinstance(node, Node) else None,
@@ -173,36 +173,15 @@ def dump_of(value: Mapping[str, object]) -> Dump:
     )
 
 
-Parts = Mapping[int, Field]
-"""Nodes that are made already, by their position in a list or by the identity of what they were read
-from: no plan is too deep.
-"""
+Parts = list[Field]
+"""Nodes that are made already, by their position in the list: no plan is too deep."""
 
 
-def _parts(listed: list[object]) -> Parts:
-    """The nodes of a dump that names them by their position in a list, where each stands behind its
-    parts.
-    """
-    parts: dict[int, Field] = {}
-    for location, one in enumerate(listed):
-        parts[location] = _field(one, parts)
-    return parts
-
-
-def _made(plan: object) -> Parts:
-    """The nodes of a dump that has them in each other."""
-    found: list[dict[str, object]] = []
-    waiting: list[object] = [plan]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            found += [value] if "n" in value else []
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(value)
-    parts: dict[int, Field] = {}
-    for one in reversed(found):
-        parts[id(one)] = _field(one, parts)
+def _parts(listed: object) -> Parts:
+    """The nodes of a dump, in whose list each stands behind its parts."""
+    parts: Parts = []
+    for one in listed if isinstance(listed, list) else ():
+        parts.append(_field(one, parts))
     return parts
 
 
@@ -222,8 +201,6 @@ def _object(value: dict[str, object], parts: Parts) -> Field:
         return parts[int(str(value["#"]))]
     name, fields = value.get("n"), value.get("f")
     if isinstance(name, str) and isinstance(fields, dict):
-        if id(value) in parts:
-            return parts[id(value)]
         read = {key: _field(one, parts) for key, one in fields.items()}
         children: list[Node] = []
         _add_nodes(read.values(), children)

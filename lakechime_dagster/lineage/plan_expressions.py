@@ -301,6 +301,9 @@ ARGUMENTS = frozenset(
         "merge",
         "finish",
         "replacement",
+        "structExpr",
+        "fieldOps",
+        "valExpr",
     }
 )
 """Parameters that hold expressions: one that does not was not dumped, and is no lack of sources."""

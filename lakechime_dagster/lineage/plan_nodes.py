@@ -344,7 +344,6 @@ PYTHON = {
 
 _PASSED = (
     "SubqueryAlias",
-    "Result",
     "GlobalLimit",
     "LocalLimit",
     "Offset",

@@ -632,10 +632,7 @@ def _read(
     dump: Dump, plan: Node, reading: Reading, target: str | None
 ) -> tuple[Statement | None, Value]:
     """The statement of a dump; of an action, what it fetched to the driver."""
-    is_write, marks = plan.name in WRITES, [node for node in plan.walk() if node.name == "Result"]
-    if marks:
-        return (_marked(marks, reading) if is_write or dump.name == RESULT else None), CONSTANT
-    if is_write:
+    if plan.name in WRITES:
         return _written(WRITES[plan.name](plan, reading), reading), CONSTANT
     if dump.name == RESULT:
         frame = reading.read(plan)
@@ -701,20 +698,6 @@ def is_silent(plan: Node) -> bool:
     """Whether a command moves no rows: it names, lists or alters tables, views and settings."""
     return plan.name in SILENT or (
         plan.name.endswith("Command") and not plan.output and not plan.plans()
-    )
-
-
-def _marked(marks: list[Node], reading: Reading) -> Statement:
-    """The statement of a frame with a mark, whatever is done with it above: an engine's own
-    comparing is none of its meaning.
-    """
-    frames = [reading.read(mark) for mark in marks]
-    columns = joined(column for frame in frames for column in columns_by_name(frame))
-    return _statement(
-        marks[0].text("name"),
-        columns,
-        together(frame.deciding() for frame in frames),
-        reading.tables,
     )
 
 

@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from lakechime_dagster.lineage.columns import Kind
 from lakechime_dagster.lineage.manifest import Manifest
 from lakechime_dagster.lineage.plan import manifest_by
-from lakechime_dagster.lineage.spark import Planner
 from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.sensors.trigger import lakechime_sensor
 from lakechime_dagster.settings import load_settings
@@ -134,12 +133,12 @@ def test_a_table_that_a_plain_asset_writes_is_not_known_until_it_runs(
     )
     platform, lake = open_platform(load_settings(home=tmp_path)), Lake("shop", [orders, nightly])
     write_deltalake(platform.location("lab.nightly"), ORDERS.empty_table())
-    made = manifest_by(Planner(spark), lake, platform)
+    made = manifest_by(spark, lake, platform)
     assert made.tables["lab.nightly"].unknown == (
         "not known until it runs: the job of plain_nightly writes it",
     )
     assert len(made.tables["lab.nightly"].columns) == len(ORDERS)
     assert (
-        manifest_by(Planner(spark), lake, platform, made, only_manifest=True).tables["lab.nightly"]
+        manifest_by(spark, lake, platform, made, only_manifest=True).tables["lab.nightly"]
         == made.tables["lab.nightly"]
     )

@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from lakechime_dagster.lineage.columns import Kind
 from lakechime_dagster.lineage.manifest import Manifest, PlannedTable
 from lakechime_dagster.lineage.plan import manifest_by
-from lakechime_dagster.lineage.spark import Planner
 from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.tables.declare import spark_table, sql_table
@@ -63,11 +62,7 @@ def planned(spark: SparkSession, tmp_path: Path) -> Callable[..., Manifest]:
         *tables: LakeTable, before: Manifest | None = None, only_manifest: bool = False
     ) -> Manifest:
         return manifest_by(
-            Planner(spark),
-            Lake("shop", [orders, *tables]),
-            platform,
-            before,
-            only_manifest=only_manifest,
+            spark, Lake("shop", [orders, *tables]), platform, before, only_manifest=only_manifest
         )
 
     return manifest

@@ -42,9 +42,9 @@ def empty_tables(spark: SparkSession) -> Tables:
 
 
 def frame_dumps(spark: SparkSession) -> dict[str, Dump]:
-    """A dump for each shape, with the mark of a result."""
+    """A dump for each shape."""
     dumper, tables = PlanDumper(spark), empty_tables(spark)
-    return {name: dumper.of(shape(tables).alias(f"lc>{name}")) for name, shape in SHAPES.items()}
+    return {name: dumper.of(shape(tables)) for name, shape in SHAPES.items()}
 
 
 def write_dumps(

@@ -457,14 +457,5 @@ WRITES: dict[str, Write] = {
     "stream_for_each_batch": lambda t, folder: _streaming(
         t, folder, lambda w: w.foreachBatch(_batch).start()
     ),
-    "a_result_within_a_merge": lambda t, folder: (
-        t.orders.select(F.col("person").alias("id"), "amount")
-        .alias("lc>target")
-        .createOrReplaceTempView("zoo_result"),
-        t.spark.sql("""
-            merge into target t using (select r.*, x.name from zoo_result r left join target x on r.id = x.id) s on t.id = s.id
-            when matched and t.amount <> s.amount then update set amount = s.amount
-            when not matched then insert (id, amount) values (s.id, s.amount)"""),
-    ),
 }
 """Writes by the two APIs, which have to be executed to be seen."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lakechime_dagster.lineage.answers import Paths, nodes_of, reached_tables
 from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Kind, Source, Statement
 from lakechime_dagster.lineage.graph import parts_of
-from lakechime_dagster.lineage.network import Certainty, Network, network_of, reach
+from lakechime_dagster.lineage.network import Certainty, Network, Reached, network_of, reach
 from tests.lineage.factories import make_statement, source
 
 TABLES, COLUMNS = "stuvwx", "ab"
@@ -91,8 +91,13 @@ def walked(
     return layers
 
 
+def by_node(found: Reached) -> dict[int, int]:
+    """The layer of each node."""
+    return dict(zip(found.nodes.tolist(), found.layers.tolist(), strict=True))
+
+
 def searched(network: Network, start: ColumnRef, certainty: Certainty) -> dict[ColumnRef, int]:
-    found = reach(network, nodes_of(network, [start])[:1], certainty).by_node()
+    found = by_node(reach(network, nodes_of(network, [start])[:1], certainty))
     return {network.ref(one): layer for one, layer in found.items()}
 
 
@@ -115,8 +120,8 @@ def test_what_a_column_leads_to_is_led_to_by_it(
         return
     starts, ends = nodes_of(network, [one])[:1], nodes_of(network, [other])[:1]
     along, against = (
-        reach(network, starts, certainty).by_node(),
-        reach(network, ends, certainty, upstream=True).by_node(),
+        by_node(reach(network, starts, certainty)),
+        by_node(reach(network, ends, certainty, upstream=True)),
     )
     rows = int(network.datasets[end])
     found = [
@@ -152,7 +157,7 @@ def test_a_path_has_as_many_executions_as_its_end_has_layers_and_each_leads_on(
     starts = nodes_of(network, [start])
     found = reach(network, starts, certainty, upstream=upstream)
     ways = Paths(network, found, certainty, upstream=upstream)
-    for node, layer in found.by_node().items():
+    for node, layer in by_node(found).items():
         path = ways.of(node)
         assert path is not None
         assert len(path) == layer

@@ -46,9 +46,9 @@ def known(name: str) -> dict[str, str]:
     }
 
 
-def reported(dumps: Dumps) -> str:
-    """What dumps mean, and what of them is not known."""
-    found = statements_of(dumps, LAKE)
+def reported(dumps: Dumps, target: str = "r") -> str:
+    """What dumps mean, and what of them is not known; a frame becomes the target."""
+    found = statements_of(dumps, LAKE, target)
     statements = [with_generated(one, GENERATED.get(one.target, {})) for one in found.statements]
     lines = [*(said(one) for one in statements), *(f"  not known: {one}" for one in found.unknown)]
     return "\n".join(lines) or "  nothing"

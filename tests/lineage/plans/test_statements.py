@@ -100,15 +100,16 @@ def test_a_self_join_renews_the_ids_of_one_side_of_a_checkpoint_but_not_its_rdd(
 
 
 def test_plans_of_any_depth_are_read() -> None:
-    plan = ORDERS
+    nodes = [ORDERS]
     for number in range(10, 3010):
         sum_of_two = {
             "n": "Add",
             "f": {"left": column(number - 1 if number > 10 else 2), "right": literal()},
         }
-        plan = project(plan, alias(sum_of_two, "sum", number))
+        below = {"#": len(nodes) - 1}
+        nodes.append(project(below, alias(sum_of_two, "sum", number)))
     assert (
-        said(only(make_dump(plan)))
+        said(only(make_dump({"#": len(nodes) - 1}, nodes=nodes)))
         == "  writes made from orders\n  sum: transformation orders.amount"
     )
 

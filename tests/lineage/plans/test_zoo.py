@@ -33,7 +33,12 @@ def dumps() -> dict[str, Dumps]:
 
 @pytest.mark.parametrize("shape", MEANINGS)
 def test_a_shape_means_what_a_person_wrote_down(shape: str) -> None:
-    assert reported(dumps()[shape]) == MEANINGS[shape]
+    assert meaning(shape) == MEANINGS[shape]
+
+
+def meaning(shape: str) -> str:
+    part, _, name = shape.partition("/")
+    return reported(dumps()[shape], name if part == "frames" else "r")
 
 
 def test_the_zoo_has_a_meaning_for_each_dump() -> None:
@@ -67,4 +72,4 @@ def test_without_any_one_rule_a_shape_means_something_else(
     table: str, rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(TABLES[table], rule)  # pyright: ignore[reportArgumentType]
-    assert any(reported(dumps()[shape]) != MEANINGS[shape] for shape in holding().get(rule, ()))
+    assert any(meaning(shape) != MEANINGS[shape] for shape in holding().get(rule, ()))

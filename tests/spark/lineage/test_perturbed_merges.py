@@ -99,7 +99,6 @@ TARGETS = {
 }
 ASSIGNED = {"target": ("id", "name", "amount", "day", "item"), "generated": ("id", "amount")}
 SHAPES = (*MERGES, "delta_table_merge", "delta_table_merge_all", "merge_into_of_a_frame")
-"""All but `a_result_within_a_merge`, which is reported without what the merge itself compares."""
 
 Results = dict[str, tuple[Reported, dict[World, Result]]]
 
