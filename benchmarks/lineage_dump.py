@@ -20,7 +20,7 @@ from benchmarks.refresh import Bench
 from lakechime_dagster.lineage.columns import Names
 from lakechime_dagster.lineage.plan_dump import dump_of
 from lakechime_dagster.lineage.plan_statements import statements_of
-from lakechime_dagster.lineage.spark import LineageObserver, Planner, marked
+from lakechime_dagster.lineage.spark import LineageObserver, marked, planned
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.driver import open_driver
 
@@ -63,7 +63,7 @@ def seen_seconds(spark: SparkSession, nodes: int) -> Iterator[float]:
 
 
 def planned_seconds(spark: SparkSession) -> Iterator[float]:
-    planner, inputs = Planner(spark), {"t": ("bronze.t", SCHEMA)}
+    inputs = {"t": ("bronze.t", SCHEMA)}
     functions: list[tuple[Callable[[DataFrame], DataFrame] | None, str | None]] = [
         (lambda t: t.join(t.groupBy("k").agg(F.max("a").alias("m")), "k"), None),
         (lambda t: plan_of(t, 20), None),
@@ -72,10 +72,10 @@ def planned_seconds(spark: SparkSession) -> Iterator[float]:
     for _ in range(ROUNDS // 3):
         for function, sql in functions:
             began = time.perf_counter()
-            planned = planner.planned(lambda t, of=function: of(t) if of else None, sql, inputs)
+            plan = planned(spark, lambda t, of=function: of(t) if of else None, sql, inputs)
             yield time.perf_counter() - began
-            if planned.result is None:
-                raise SystemExit(planned.why)
+            if plan.result is None:
+                raise SystemExit(plan.why)
 
 
 def measure() -> Iterator[Line]:

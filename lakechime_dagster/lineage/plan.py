@@ -40,7 +40,7 @@ from lakechime_dagster.triggers.subscription import Subscription
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakechime_dagster.lineage.spark import Planner, Schema
+    from lakechime_dagster.lineage.spark import Schema
 
 CARRYING = frozenset(
     {
@@ -441,12 +441,11 @@ def manifest_by(
     only_manifest: bool = False,
 ) -> Manifest:
     """The same by a session of Spark."""
-    from lakechime_dagster.lineage.spark import Planner
     from lakechime_dagster.runtime.resource import declared_subscriptions  # which has Dagster
 
     names = names_of(platform, lake)
     return _Planning(
-        lake, platform, Planner(spark), before, only_manifest, names, declared_subscriptions()
+        lake, platform, spark, before, only_manifest, names, declared_subscriptions()
     ).manifest()
 
 
@@ -454,7 +453,7 @@ def manifest_by(
 class _Planning:
     lake: Lake
     platform: Platform
-    planner: "Planner"
+    spark: "SparkSession"
     before: Manifest | None
     only_manifest: bool
     names: Names
@@ -518,6 +517,8 @@ class _Planning:
         return found if known is None or found.unknown else replace(found, unknown=known.unknown)
 
     def _computed(self, table: LakeTable) -> PlannedTable:
+        from lakechime_dagster.lineage import spark
+
         code, laid_out = code_digest(table), laid_out_of(table)
         plain = PlannedTable(target=table.name, code=code, laid_out=laid_out, inputs=table.inputs)
         if why := self._hindered(table):
@@ -525,7 +526,7 @@ class _Planning:
         inputs = {
             alias: (read.table, self._schema(read.table)) for alias, read in table.reads.items()
         }
-        planned = self.planner.planned(table.compute, table.sql, inputs)
+        planned = spark.planned(self.spark, table.compute, table.sql, inputs)
         try:
             actions = [dump_of(one) for one in planned.actions]
             if why := acted(actions, self.names):

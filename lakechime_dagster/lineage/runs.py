@@ -197,11 +197,11 @@ def recording(
             outside.
         log: Gets what is unknown.
     """
-    from lakechime_dagster.lineage.spark import recorded_dumps  # only who writes on Spark needs it
+    from lakechime_dagster.lineage.spark import watched  # only who writes on Spark needs it
 
     dumps = []
     try:
-        with recorded_dumps(spark) as dumps:
+        with watched(spark) as dumps:
             yield
     finally:
         found = statements_of(map(dump_of, dumps), names)

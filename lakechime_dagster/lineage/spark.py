@@ -6,7 +6,7 @@ import json
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -29,88 +29,64 @@ PART = 7_000  # characters: py4j stalls for 44 ms on a text of more than some 8,
 FLUSH = 5_000  # milliseconds to wait for the events of what has ended; it takes a few
 
 Dump = dict[str, Any]
+"""The plan of a frame, or of an execution.
+
+It is `{"v": 1, "name", "error", "nodes": [NODE], "plan": NODE}`, with null as plan and the reason
+as `error` where there is none; one of an execution has its `id` and whether it `failed` too. A NODE
+is `{"n": class, "f": {parameter: value}, "out": [[id, name]]}`, or `{"#": position}` of one of the
+`nodes`, each of which stands behind its parts, so that no depth is too deep, and stands there once.
+"""
 
 
-@dataclass
-class Watched:
-    """What a session executed while it was watched, in the order in which it ended; complete when
-    `watched` has ended.
+def dump(frame: DataFrame, name: str = "result", *, with_texts: bool = False) -> Dump:
+    """The dump of a frame's analyzed plan; an error where it cannot be read.
+
+    `with_texts` keeps literals: for frames over empty inputs only, where none is of a row.
     """
+    try:
+        listener = listener_of(frame.sparkSession)
+        plan = cast(Any, frame)._jdf.queryExecution().analyzed()
+        return json.loads(text_of(listener.dump(plan, f'"name":{json.dumps(name)},', with_texts)))
+    except (PlanUnreadableError, Py4JError) as error:
+        return unread(error)
 
-    dumps: list[Dump] = field(default_factory=list)
 
+@contextmanager
+def watched(spark: SparkSession) -> Iterator[list[Dump]]:
+    """The dumps of what the session executes meanwhile, in the order in which that ended: its
+    statements in whichever thread, each once, and this thread's jobs without one. They are complete
+    when the body has ended.
 
-class PlanDumper:
-    """Dumps of the plans of one session.
-
-    A dump is `{"v": 1, "name", "error", "nodes": [NODE], "plan": NODE}`, with null as plan and the
-    reason as `error` where there is none; one of an execution has its `id` and whether it `failed`
-    too. A NODE is `{"n": class, "f": {parameter: value}, "out": [[id, name]]}`, or `{"#":
-    position}` of one of the `nodes`, each of which stands behind its parts, so that no depth is too
-    deep, and stands there once.
+    Within another watcher of the same thread both note the same. What a thread executes that
+    another watcher is in is that one's alone; of a thread that none is in, while several watch that
+    are not within each other, it is not known to any. What cannot be noted is a dump with an error;
+    what happens inside is never disturbed.
     """
-
-    def __init__(self, spark: SparkSession) -> None:
-        """The dumper of this JVM.
-
-        Raises:
-            PlanUnreadableError: the session is one of Spark Connect, or its Spark lacks what the
-                dumper needs.
-        """
-        self._session: Any = spark
+    dumps: list[Dump] = []
+    job = f"lakechime-watched-{uuid4().hex}"
+    try:
+        listener = listener_of(spark)
+        context = cast(Any, spark.sparkContext)._jsc.sc()
+        session = f"spark-session-{cast(Any, spark)._jsparkSession.sessionUUID()}"
+        listener.open(context, session, job)
+        spark.sparkContext.addJobTag(job)  # jobs of RDDs do not have the session's tag
+    except (PlanUnreadableError, Py4JError) as error:
+        dumps.append(unread(error))
+        yield dumps
+        return
+    try:
+        yield dumps
+    finally:
         try:
-            self._context: Any = cast(Any, spark.sparkContext)._jsc.sc()
-            self._listener = _installed(spark)
-        except PySparkAttributeError:
-            raise PlanUnreadableError("a session of Spark Connect shows no plans") from None
+            spark.sparkContext.removeJobTag(job)
+            dumps += json.loads(text_of(listener.close(context, job, FLUSH)))
         except Py4JError as error:
-            raise PlanUnreadableError(
-                f"Spark does not load what reads plans: {first_line(error)}"
-            ) from error
-
-    def of(self, frame: DataFrame, name: str = "result", *, with_texts: bool = False) -> Dump:
-        """The dump of a frame's analyzed plan; an error where it cannot be read.
-
-        `with_texts` keeps literals: for frames over empty inputs only, where none is of a row.
-        """
-        try:
-            plan = cast(Any, frame)._jdf.queryExecution().analyzed()
-            return json.loads(
-                text_of(self._listener.dump(plan, f'"name":{json.dumps(name)},', with_texts))
-            )
-        except Py4JError as error:
-            return unread(first_line(error))
-
-    @contextmanager
-    def watched(self) -> Iterator[Watched]:
-        """Notes what the session executes meanwhile: its statements in whichever thread, each once,
-        and this thread's jobs without one.
-
-        Within another watcher of the same thread both note the same. What a thread executes that
-        another watcher is in is that one's alone; of a thread that none is in, while several watch
-        that are not within each other, it is not known to any. What cannot be noted is a dump with
-        an error; what happens inside is never disturbed.
-        """
-        session = f"spark-session-{self._session._jsparkSession.sessionUUID()}"
-        job = f"lakechime-watched-{uuid4().hex}"  # jobs of RDDs do not have the session's tag
-        self._listener.open(self._context, session, job)
-        self._session.sparkContext.addJobTag(job)
-        watched = Watched()
-        try:
-            yield watched
-        finally:
-            try:
-                self._session.sparkContext.removeJobTag(job)
-                watched.dumps += json.loads(
-                    text_of(self._listener.close(self._context, job, FLUSH))
-                )
-            except Py4JError as error:
-                watched.dumps.append(unread(first_line(error)))
+            dumps.append(unread(error))
 
 
-def unread(why: str) -> Dump:
+def unread(error: Exception) -> Dump:
     """The dump of what could not be read."""
-    return {"v": 1, "name": None, "error": why, "plan": None}
+    return {"v": 1, "name": None, "error": first_line(error), "plan": None}
 
 
 _listeners: WeakKeyDictionary[SparkContext, Any] = WeakKeyDictionary()
@@ -119,12 +95,23 @@ calls.
 """
 
 
-def _installed(spark: SparkSession) -> Any:
-    """The listener of this revision in the session's context, made there once for all clients."""
-    context = spark.sparkContext
-    if (found := _listeners.get(context)) is None:
-        found = _listeners[context] = _looked_up(spark, context)
-    return found
+def listener_of(spark: SparkSession) -> Any:
+    """The listener of this revision in the session's context, made there once for all clients.
+
+    Raises:
+        PlanUnreadableError: the session is one of Spark Connect, or its Spark lacks what it needs.
+    """
+    try:
+        context = spark.sparkContext
+        if (found := _listeners.get(context)) is None:
+            found = _listeners[context] = _looked_up(spark, context)
+        return found
+    except PySparkAttributeError:
+        raise PlanUnreadableError("a session of Spark Connect shows no plans") from None
+    except Py4JError as error:
+        raise PlanUnreadableError(
+            f"Spark does not load what reads plans: {first_line(error)}"
+        ) from error
 
 
 def _looked_up(spark: SparkSession, context: Any) -> Any:
@@ -163,26 +150,6 @@ def marked(frame: DataFrame, table: str, alias: str) -> DataFrame:
     return frame.alias(TABLE + table).alias(alias)
 
 
-@contextmanager
-def recorded_dumps(spark: SparkSession) -> Iterator[list[Dump]]:
-    """The dumps of what the body executes, complete when it has ended. Where Spark shows no plans
-    the only one says so.
-    """
-    dumps: list[Dump] = []
-    try:
-        dumper = PlanDumper(spark)
-    except (PlanUnreadableError, Py4JError) as error:
-        dumps.append(unread(str(error)))
-        yield dumps
-        return
-    watched = Watched()
-    try:
-        with dumper.watched() as watched:
-            yield dumps
-    finally:
-        dumps += watched.dumps
-
-
 @dataclass(frozen=True)
 class LineageObserver:
     """Sees what a table's computation executes: `ended` gets it, also where it fails; `agree` may
@@ -204,20 +171,13 @@ class LineageObserver:
         """
         dumps: list[Dump] = []
         try:
-            with recorded_dumps(spark) as dumps:
+            with watched(spark) as dumps:
                 frame = compute()
         finally:
             self.ended(Executed(actions=tuple(dumps)))
-        seen = Seen(result=_result(spark, frame), actions=tuple(dumps))
+        seen = Seen(result=dump(frame), actions=tuple(dumps))
         self.agree(seen)
         return frame, seen
-
-
-def _result(spark: SparkSession, frame: DataFrame) -> Dump:
-    try:
-        return PlanDumper(spark).of(frame)
-    except (PlanUnreadableError, Py4JError) as error:
-        return unread(str(error))
 
 
 WRITERS = frozenset(
@@ -255,53 +215,40 @@ class Planned:
     actions: tuple[Dump, ...] = ()
 
 
-class Planner:
-    """Plans computations, each in a session of its own, whose temporary views and settings nothing
-    else sees.
+def planned(
+    spark: SparkSession, compute: Any, sql: str | None, inputs: Mapping[str, tuple[str, Schema]]
+) -> Planned:
+    """The plan of a function, or of SQL, over inputs by alias: the table that each is, and its
+    schema. It has a session of its own, whose temporary views and settings nothing else sees.
+
+    A function that writes is not run: over empty inputs it would empty what it writes.
+
+    Raises:
+        PlanUnreadableError: the session shows no plans.
     """
-
-    def __init__(self, spark: SparkSession) -> None:
-        """A planner.
-
-        Raises:
-            PlanUnreadableError: the session shows no plans.
-        """
-        self._spark = spark
-        PlanDumper(spark)
-
-    def planned(
-        self, compute: Any, sql: str | None, inputs: Mapping[str, tuple[str, Schema]]
-    ) -> Planned:
-        """The plan of a function, or of SQL, over inputs by alias: the table that each is, and its
-        schema.
-
-        A function that writes is not run: over empty inputs it would empty what it writes.
-        """
-        if sql is None and (where := writes(compute)):
-            return Planned(why=f"not known until it runs: its function writes ({where})")
-        session = self._spark.newSession()
-        dumper, watched = PlanDumper(session), Watched()
-        try:
-            frames = {
-                alias: _empty(session, table, alias, schema)
-                for alias, (table, schema) in inputs.items()
-            }
-            tables = {alias: table for alias, (table, _) in inputs.items()}
-            with dumper.watched() as watched:
-                computed = _computed(session, compute, sql, frames, tables)
-            result = dumper.of(computed, with_texts=True)
-            return Planned(
-                schema=schema_of(computed.schema), result=result, actions=tuple(watched.dumps)
-            )
-        except PySparkException as error:
-            why = _said(error)
-        except LakeChimeError as error:
-            why = str(error)
-        except Exception as error:  # noqa: BLE001 - a user's function may raise anything when it meets no rows
-            why = f"{type(error).__name__}: {error}"
-        finally:
-            activate(self._spark)
-        return Planned(why=why, actions=tuple(watched.dumps))
+    listener_of(spark)
+    if sql is None and (where := writes(compute)):
+        return Planned(why=f"not known until it runs: its function writes ({where})")
+    session, actions = spark.newSession(), list[Dump]()
+    try:
+        frames = {
+            alias: _empty(session, table, alias, schema)
+            for alias, (table, schema) in inputs.items()
+        }
+        tables = {alias: table for alias, (table, _) in inputs.items()}
+        with watched(session) as actions:
+            computed = _computed(session, compute, sql, frames, tables)
+        result = dump(computed, with_texts=True)
+        return Planned(schema=schema_of(computed.schema), result=result, actions=tuple(actions))
+    except PySparkException as error:
+        why = _said(error)
+    except LakeChimeError as error:
+        why = str(error)
+    except Exception as error:  # noqa: BLE001 - a user's function may raise anything when it meets no rows
+        why = f"{type(error).__name__}: {error}"
+    finally:
+        activate(spark)
+    return Planned(why=why, actions=tuple(actions))
 
 
 def _computed(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.lineage.spark import Dump, PlanDumper
+from lakechime_dagster.lineage.spark import Dump, dump, watched
 from lakechime_dagster.spark.driver import open_driver
 from tests.support.spark import REPOSITORY, small_settings
 from tests.support.tpcds import queries, store_dumps, tables
@@ -43,8 +43,8 @@ def empty_tables(spark: SparkSession) -> Tables:
 
 def frame_dumps(spark: SparkSession) -> dict[str, Dump]:
     """A dump for each shape."""
-    dumper, tables = PlanDumper(spark), empty_tables(spark)
-    return {name: dumper.of(shape(tables)) for name, shape in SHAPES.items()}
+    tables = empty_tables(spark)
+    return {name: dump(shape(tables)) for name, shape in SHAPES.items()}
 
 
 def write_dumps(
@@ -56,16 +56,16 @@ def write_dumps(
     """The dumps of each writing statement, which is executed; of these names only, if any are
     given.
     """
-    dumper, tables = PlanDumper(spark), empty_tables(spark)
+    tables = empty_tables(spark)
     make_others(tables, folder)
     found: dict[str, list[Dump]] = {}
     for name, write in (every_write() if writes is None else writes).items():
         if names and name not in names:
             continue
         make_target(spark, folder)
-        with dumper.watched() as watched:
+        with watched(spark) as dumps:
             write(tables, folder)
-        found[name] = [placed(dump, folder) for dump in watched.dumps]
+        found[name] = [placed(one, folder) for one in dumps]
     return found
 
 
@@ -93,8 +93,7 @@ def tpcds_dumps(spark: SparkSession) -> dict[str, Dump]:
             [], ", ".join(f"{name} {kind}" for name, kind in columns.items())
         )
         frame.alias(f"lc:{table}").alias(table).createOrReplaceTempView(table)
-    dumper = PlanDumper(spark)
-    return {number: dumper.of(spark.sql(query)) for number, query in queries().items()}
+    return {number: dump(spark.sql(query)) for number, query in queries().items()}
 
 
 METASTORE = {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.lineage.spark import Dump, PlanDumper
+from lakechime_dagster.lineage.spark import Dump, watched
 from lakechime_dagster.spark.driver import open_driver
 from tests.support.iceberg_jar import ensure_iceberg_jar
 from tests.support.spark import REPOSITORY, small_settings
@@ -109,15 +109,15 @@ def make_tables(tables: Tables, folder: str, mode: str) -> None:
         frame.createOrReplaceTempView(name)
 
 
-def dumps(spark: SparkSession, folder: str, mode: str) -> Mapping[str, list[Dump]]:
+def statement_dumps(spark: SparkSession, folder: str, mode: str) -> Mapping[str, list[Dump]]:
     """The dumps of each statement, which is executed."""
-    dumper, tables = PlanDumper(spark), empty_tables(spark)
+    tables = empty_tables(spark)
     found = {}
     for name, statement in statements().items():
         make_tables(tables, folder, mode)
-        with dumper.watched() as watched:
+        with watched(spark) as dumps:
             spark.sql(statement)
-        found[name] = [placed(dump, folder) for dump in watched.dumps]
+        found[name] = [placed(dump, folder) for dump in dumps]
     return found
 
 
@@ -131,7 +131,7 @@ def main() -> None:
         ) as driver,
     ):
         for mode in MODES:
-            keep(mode, dumps(driver.spark, f"{home}/tables", mode))
+            keep(mode, statement_dumps(driver.spark, f"{home}/tables", mode))
 
 
 if __name__ == "__main__":

@@ -12,23 +12,18 @@ from pyspark.sql import functions as F
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from lakechime_dagster.errors import PlanUnreadableError
-from lakechime_dagster.lineage.spark import Dump, LineageObserver, PlanDumper
+from lakechime_dagster.lineage.spark import Dump, LineageObserver, dump, listener_of, watched
 from tests.support.dumps import nested, nodes_of
 
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def dumper(spark: SparkSession) -> PlanDumper:
-    return PlanDumper(spark)
-
-
-def names_of(dump: Dump) -> list[str]:
-    return [node["n"] for node in nodes_of(dump["plan"])]
+def names_of(one: Dump) -> list[str]:
+    return [node["n"] for node in nodes_of(one["plan"])]
 
 
 @pytest.mark.tier1
-def test_nothing_personal_is_in_a_dump(spark: SparkSession, dumper: PlanDumper) -> None:
+def test_nothing_personal_is_in_a_dump(spark: SparkSession) -> None:
     rows = spark.createDataFrame([("secret row", 1)], "s string, n int")
     rows.createOrReplaceTempView("personal_rows")
     query = """
@@ -42,11 +37,11 @@ def test_nothing_personal_is_in_a_dump(spark: SparkSession, dumper: PlanDumper) 
     )
     reported = json.dumps(
         [
-            dumper.of(spark.sql(query)),
-            dumper.of(spark.sql(query).toDF("a", "b", "c", "d")),
-            dumper.of(spark.sql(union)),
-            dumper.of(spark.sql("select * from values ('secret value', 2) t(x, y)")),
-            dumper.of(
+            dump(spark.sql(query)),
+            dump(spark.sql(query).toDF("a", "b", "c", "d")),
+            dump(spark.sql(union)),
+            dump(spark.sql("select * from values ('secret value', 2) t(x, y)")),
+            dump(
                 rows.replace("secret old", "secret new")
                 .fillna("secret fill")
                 .where(F.col("s").startswith("secret start"))
@@ -60,14 +55,12 @@ def test_nothing_personal_is_in_a_dump(spark: SparkSession, dumper: PlanDumper) 
     ]
 
 
-def test_a_plan_of_any_depth_is_read(spark: SparkSession, dumper: PlanDumper) -> None:
+def test_a_plan_of_any_depth_is_read(spark: SparkSession) -> None:
     frame = spark.range(1)
     for _ in range(120):
         frame = frame.where("id >= 0")
-    deep = nested(dumper.of(frame))
-    wide = dumper.of(
-        spark.range(1).select(sum((F.col("id") for _ in range(150)), F.lit(0)).alias("x"))
-    )
+    deep = nested(dump(frame))
+    wide = dump(spark.range(1).select(sum((F.col("id") for _ in range(150)), F.lit(0)).alias("x")))
     assert deep["error"] is None
     node, depth = deep["plan"], 0
     while node["n"] == "Filter":
@@ -77,11 +70,9 @@ def test_a_plan_of_any_depth_is_read(spark: SparkSession, dumper: PlanDumper) ->
 
 
 @pytest.mark.tier1
-def test_each_statement_is_watched_once_also_those_of_threads(
-    spark: SparkSession, dumper: PlanDumper
-) -> None:
+def test_each_statement_is_watched_once_also_those_of_threads(spark: SparkSession) -> None:
     spark.range(5).count()
-    with dumper.watched() as watched:
+    with watched(spark) as dumps:
         spark.range(3).alias("lc:one").count()
         thread = threading.Thread(target=lambda: spark.range(3).alias("lc:two").first())
         thread.start()
@@ -90,40 +81,36 @@ def test_each_statement_is_watched_once_also_those_of_threads(
         with pytest.raises(Exception, match="by zero"):
             spark.range(1).select(F.expr("raise_error('by zero')")).collect()
     spark.range(7).count()
-    assert [dump["failed"] for dump in watched.dumps] == [False, False, False, True]
+    assert [one["failed"] for one in dumps] == [False, False, False, True]
     tables = [
-        [node["f"]["name"] for node in nodes_of(nested(dump)["plan"]) if node["n"] == "Table"]
-        for dump in watched.dumps
+        [node["f"]["name"] for node in nodes_of(nested(one)["plan"]) if node["n"] == "Table"]
+        for one in dumps
     ]
     assert tables == [["one"], ["two"], [], []]
 
 
-def test_a_job_without_a_plan_is_reported_as_one(spark: SparkSession, dumper: PlanDumper) -> None:
-    with dumper.watched() as watched:
+def test_a_job_without_a_plan_is_reported_as_one(spark: SparkSession) -> None:
+    with watched(spark) as dumps:
         assert spark.range(3).rdd.count() == 3
-    assert [(dump["name"], dump["plan"]) for dump in watched.dumps if dump["error"]] == [
-        ("job", None)
-    ]
+    assert [(one["name"], one["plan"]) for one in dumps if one["error"]] == [("job", None)]
 
 
-def test_what_is_too_much_to_keep_is_reported(spark: SparkSession, dumper: PlanDumper) -> None:
-    with dumper.watched() as watched:
+def test_what_is_too_much_to_keep_is_reported(spark: SparkSession) -> None:
+    with watched(spark) as dumps:
+        context = cast(Any, spark.sparkContext)._jsc.sc()
         for i in range(40):  # a client that was killed leaves what it had opened
-            dumper._listener.open(dumper._context, f"session {i}", f"job {i}")
-    assert [dump["error"] for dump in watched.dumps] == ["what was executed was let go"]
+            listener_of(spark).open(context, f"session {i}", f"job {i}")
+    assert [one["error"] for one in dumps] == ["what was executed was let go"]
 
 
 def test_over_spark_connect_it_is_not_known_and_computed_all_the_same(spark: SparkSession) -> None:
     connect: Any = ConnectSession("sc://127.0.0.1:1")  # nobody listens there, and nobody is asked
     with pytest.raises(PlanUnreadableError, match="a session of Spark Connect shows no plans"):
-        PlanDumper(connect)
-    frame = spark.range(1)
+        listener_of(connect)
+    frame = connect.range(1)
     computed, seen = LineageObserver(ended=print, agree=print).computed(connect, lambda: frame)
-    assert (computed, seen.result["plan"], "Spark Connect" in seen.result["error"]) == (
-        frame,
-        None,
-        True,
-    )
+    assert (computed, seen.result["plan"]) == (frame, None)
+    assert all("Spark Connect" in one["error"] for one in (seen.result, *seen.actions))
 
 
 ADDRESSES = {
@@ -154,7 +141,7 @@ def address_in(spark: SparkSession, url: str) -> str | None:
     """What the dumper reports of a URL of JDBC."""
     jvm: Any = spark._jvm
     array = cast(Any, spark.sparkContext)._gateway.new_array
-    loader = cast(Any, PlanDumper(spark))._listener.getClass().getClassLoader()
+    loader = listener_of(spark).getClass().getClassLoader()
     types, given = array(jvm.java.lang.Class, 1), array(jvm.java.lang.Object, 1)
     types[0], given[0] = jvm.java.lang.Class.forName("java.lang.String"), url
     return (

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.lineage.spark import PlanDumper
+from lakechime_dagster.lineage.spark import listener_of
 from tests.lineage.plans.meanings import known, read, reported
 from tests.support.spark import run_client, small_settings
 from tests.support.zoo_dumps import empty_tables
@@ -49,7 +49,7 @@ def planned(spark: SparkSession, statement: str) -> dict[str, Any]:
     state, jvm = cast(Any, spark)._jsparkSession.sessionState(), cast(Any, spark._jvm)
     skipping = jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
     plan = state.executePlan(state.sqlParser().parsePlan(statement), skipping).analyzed()
-    return json.loads(str(PlanDumper(spark)._listener.dump(plan, '"name":"command",', False)))
+    return json.loads(str(listener_of(spark).dump(plan, '"name":"command",', False)))
 
 
 @pytest.mark.parametrize("mode", MODES)

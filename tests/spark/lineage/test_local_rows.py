@@ -11,7 +11,7 @@ from lakechime_dagster.lineage.columns import Names
 from lakechime_dagster.lineage.plan_dump import dump_of
 from lakechime_dagster.lineage.plan_nodes import PROGRAM
 from lakechime_dagster.lineage.plan_statements import statements_of
-from lakechime_dagster.lineage.spark import PlanDumper
+from lakechime_dagster.lineage.spark import dump
 from lakechime_dagster.spark.session import session_confs
 
 pytestmark = pytest.mark.spark
@@ -21,9 +21,7 @@ NUMBERS = {"a": [1, 2]}
 
 def opaque(frame: DataFrame) -> set[str]:
     """Why it is not known what a frame's columns come from; nothing if they are all constants."""
-    (statement,) = statements_of(
-        [dump_of(PlanDumper(frame.sparkSession).of(frame))], Names(), "made"
-    ).statements
+    (statement,) = statements_of([dump_of(dump(frame))], Names(), "made").statements
     assert not any(column.sources for column in statement.columns)
     return {reason for column in statement.columns for reason in column.opaque}
 

@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.lineage import spark as dumps
+from lakechime_dagster.lineage import spark as lineage_spark
 from lakechime_dagster.lineage.columns import Names
 from lakechime_dagster.lineage.plan_dump import dump_of
 from lakechime_dagster.lineage.plan_statements import statements_of
-from lakechime_dagster.lineage.spark import SOURCES, PlanDumper, Watched
+from lakechime_dagster.lineage.spark import SOURCES, Dump, watched
 from lakechime_dagster.spark.sql import made
 
 pytestmark = pytest.mark.spark
@@ -43,13 +43,13 @@ public final class Blocked extends SparkListener {
 @contextmanager
 def listening(
     spark: SparkSession, changes: Mapping[str, str], capacity: str = "10000"
-) -> Iterator[PlanDumper]:
-    """A dumper whose listener is on a queue of its own for so many events, with these texts in
+) -> Iterator[None]:
+    """A listener that is on a queue of its own for so many events, with these texts in
     place of those that it has.
     """
-    dumper, sc = PlanDumper(spark), context_of(spark)
+    sc, listeners = context_of(spark), lineage_spark._listeners
     sources = [
-        Path(dumps.__file__).with_name(f"{name}.java").read_text(encoding="utf-8")
+        Path(lineage_spark.__file__).with_name(f"{name}.java").read_text(encoding="utf-8")
         for name in SOURCES
     ]
     for before, after in ({**changes, "lakechimeLineage": QUEUE}).items():
@@ -61,9 +61,10 @@ def listening(
     )
     sc.conf().set(setting, capacity)
     try:
-        dumper._listener = listener.installed(sc, f"lakechime.test.{uuid4().hex}")
-        yield dumper
+        listeners[spark.sparkContext] = listener.installed(sc, f"lakechime.test.{uuid4().hex}")
+        yield
     finally:
+        listeners.pop(spark.sparkContext, None)
         sc.listenerBus().removeListener(listener)
         sc.conf().remove(setting)
 
@@ -98,37 +99,33 @@ def context_of(spark: SparkSession) -> Any:
     return cast(Any, spark.sparkContext)._jsc.sc()
 
 
-def unknown(watched: Watched) -> tuple[str, ...]:
-    return statements_of(map(dump_of, watched.dumps), Names()).unknown
+def unknown(dumps: list[Dump]) -> tuple[str, ...]:
+    return statements_of(map(dump_of, dumps), Names()).unknown
 
 
 def test_events_that_spark_drops_are_reported(spark: SparkSession) -> None:
-    with (
-        listening(spark, {}, "4") as dumper,
-        held_up(spark) as blocked,
-        dumper.watched() as watched,
-    ):
+    with listening(spark, {}, "4"), held_up(spark) as blocked, watched(spark) as dumps:
         for _ in range(5):
             spark.range(3).count()
         blocked.release()
-    assert "Spark dropped events" in unknown(watched)
-    with listening(spark, {}) as dumper, dumper.watched() as watched:
+    assert "Spark dropped events" in unknown(dumps)
+    with listening(spark, {}), watched(spark) as dumps:
         spark.range(3).count()
-    assert unknown(watched) == ()
+    assert unknown(dumps) == ()
 
 
 @pytest.mark.parametrize(("bound", "kept"), [("2_000", 2), ("1", 0)])
 def test_plans_that_are_too_large_to_keep_are_counted(
     spark: SparkSession, bound: str, kept: int
 ) -> None:
-    with listening(spark, {"32 << 20": bound}) as dumper, dumper.watched() as watched:
+    with listening(spark, {"32 << 20": bound}), watched(spark) as dumps:
         spark.range(3).count()
         spark.range(3).select(
             *(F.col("id").alias(f"column {number}") for number in range(50))
         ).collect()
         spark.range(3).count()
-    assert len(watched.dumps) == kept + 1
-    assert unknown(watched) == (f"{3 - kept} plans were too large to keep",)
+    assert len(dumps) == kept + 1
+    assert unknown(dumps) == (f"{3 - kept} plans were too large to keep",)
 
 
 def test_a_statement_that_has_not_ended_is_reported(spark: SparkSession, tmp_path: Path) -> None:
@@ -142,9 +139,9 @@ def test_a_statement_that_has_not_ended_is_reported(spark: SparkSession, tmp_pat
 
     frame = spark.range(0, 1, 1, 1).select(F.udf(waits, "int")("id"))
     thread = threading.Thread(target=frame.collect)
-    with PlanDumper(spark).watched() as watched:
+    with watched(spark) as dumps:
         thread.start()
         Path(begun).read_text(encoding="utf-8")
     Path(go).write_text("on", encoding="utf-8")
     thread.join()
-    assert unknown(watched) == ("1 statements that had begun had not ended",)
+    assert unknown(dumps) == ("1 statements that had begun had not ended",)

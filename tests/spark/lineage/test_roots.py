@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from lakechime_dagster.lineage.columns import Names, Statement
 from lakechime_dagster.lineage.plan_dump import dump_of
 from lakechime_dagster.lineage.plan_statements import statements_of
-from lakechime_dagster.lineage.spark import PlanDumper
+from lakechime_dagster.lineage.spark import dump, watched
 
 pytestmark = pytest.mark.spark
 
@@ -35,9 +35,7 @@ def read(frame: DataFrame, folder: str) -> Statement:
     names = Names(
         ("orders", "days"), {"orders": f"file:{folder}/lake/orders", "days": f"{folder}/lake/days"}
     )
-    (statement,) = statements_of(
-        [dump_of(PlanDumper(frame.sparkSession).of(frame))], names, "made"
-    ).statements
+    (statement,) = statements_of([dump_of(dump(frame))], names, "made").statements
     return statement
 
 
@@ -71,14 +69,14 @@ def test_a_stream_of_files_is_of_their_folder(spark: SparkSession, tmp_path: Pat
     for name in ("a.csv", "b.csv"):
         (tmp_path / "files" / name).write_text("1\n")
     frame = spark.readStream.schema("id long").csv(f"{tmp_path}/files")
-    with PlanDumper(spark).watched() as watched:
+    with watched(spark) as dumps:
         stream = (
             frame.writeStream.format("delta")
             .option("checkpointLocation", f"{tmp_path}/checkpoint")
             .trigger(availableNow=True)
         )
         stream.start(f"{tmp_path}/made").awaitTermination()
-    (statement,) = statements_of(map(dump_of, watched.dumps), Names()).statements
+    (statement,) = statements_of(map(dump_of, dumps), Names()).statements
     assert statement.inputs == (f"file{tmp_path}/files",)
 
 
@@ -88,9 +86,9 @@ def test_of_very_many_files_the_folders_are_reported_and_never_is_a_table_hidden
     for part in range(101):
         (tmp_path / "many" / f"{part}.csv").parent.mkdir(exist_ok=True)
         (tmp_path / "many" / f"{part}.csv").write_text("1\n")
-    dump = dump_of(PlanDumper(spark).of(spark.read.schema("id long").csv(f"{tmp_path}/many/*.csv")))
+    many = dump_of(dump(spark.read.schema("id long").csv(f"{tmp_path}/many/*.csv")))
     reported = {
-        where: statements_of([dump], Names(("t",), {"t": f"{tmp_path}/{where}"}), "made")
+        where: statements_of([many], Names(("t",), {"t": f"{tmp_path}/{where}"}), "made")
         .statements[0]
         .columns[0]
         for where in WHERE

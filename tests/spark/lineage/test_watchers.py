@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.lineage.spark import PlanDumper, Watched
+from lakechime_dagster.lineage.spark import Dump, watched
 
 pytestmark = pytest.mark.spark
 
@@ -25,28 +25,25 @@ def in_thread(work: Callable[[], None]) -> None:
     thread.join()
 
 
-def reported(watched: Watched) -> list[str]:
+def reported(dumps: list[Dump]) -> list[str]:
     """The tables that were read, and what is not known, in its order."""
     return [
         dump["error"] or next(node["f"]["name"] for node in dump["nodes"] if node["n"] == "Table")
-        for dump in watched.dumps
+        for dump in dumps
     ]
 
 
 def beside_each_other(
     spark: SparkSession, between: Callable[[], None] = lambda: None
-) -> list[Watched]:
+) -> list[list[Dump]]:
     """Two who watch in two threads, the first of whom begins and ends first; what happens between,
     both are there for.
     """
-    dumper, first_is_there, both_are_there, first_is_gone = (
-        PlanDumper(spark),
-        *(threading.Event() for _ in range(3)),
-    )
-    found: dict[str, Watched] = {}
+    first_is_there, both_are_there, first_is_gone = (threading.Event() for _ in range(3))
+    found: dict[str, list[Dump]] = {}
 
     def first() -> None:
-        with dumper.watched() as found["first"]:
+        with watched(spark) as found["first"]:
             first_is_there.set()
             both_are_there.wait()
             execute(spark, "of the first")
@@ -54,7 +51,7 @@ def beside_each_other(
 
     def second() -> None:
         first_is_there.wait()
-        with dumper.watched() as found["second"]:
+        with watched(spark) as found["second"]:
             in_thread(between)
             both_are_there.set()
             first_is_gone.wait()

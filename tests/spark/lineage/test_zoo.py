@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.lineage.spark import PlanDumper
+from lakechime_dagster.lineage.spark import dump, watched
 from tests.lineage.plans.meanings import known, read, reported
 from tests.support.zoo_dumps import empty_tables, frame_dumps, write_dumps
 
@@ -17,7 +17,7 @@ EXECUTED = ("delta_table_merge", "save_overwrite_by_the_session", "from_a_databa
 
 def test_frames_mean_the_same_when_they_are_planned_again(spark: SparkSession) -> None:
     assert {
-        shape: reported(read(dump), shape) for shape, dump in frame_dumps(spark).items()
+        shape: reported(read(one), shape) for shape, one in frame_dumps(spark).items()
     } == known("frames")
 
 
@@ -40,16 +40,16 @@ def test_what_delta_asks_of_logs_for_a_frame_that_is_kept_is_no_statement_of_the
     left, right = (
         spark.read.format("delta").load(f"{tmp_path}/{name}") for name in ("left", "right")
     )
-    with PlanDumper(spark).watched() as watched:
+    with watched(spark) as dumps:
         left.join(right, "id").cache().unpersist()
-        asked = len(watched.dumps)
-    assert (reported(read(watched.dumps)), asked) == ("  nothing", 0)
-    assert watched.dumps != []
+        asked = len(dumps)
+    assert (reported(read(dumps)), asked) == ("  nothing", 0)
+    assert dumps != []
 
 
 def test_a_checkpoint_is_followed_on_both_sides_of_a_self_join(spark: SparkSession) -> None:
-    dumper, people = PlanDumper(spark), empty_tables(spark).people
-    with dumper.watched() as watched:
+    people = empty_tables(spark).people
+    with watched(spark) as dumps:
         kept = (
             people.where("boss is null")
             .select("id", F.upper("name").alias("name"))
@@ -61,7 +61,7 @@ def test_a_checkpoint_is_followed_on_both_sides_of_a_self_join(spark: SparkSessi
         .select("id", "a.name", F.col("b.name").alias("other"))
     )
     assert (
-        reported(read([*watched.dumps, dumper.of(joined)]), "made")
+        reported(read([*dumps, dump(joined)]), "made")
         == """\
   writes made from people
   id: identity people.id
