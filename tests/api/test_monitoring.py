@@ -1,6 +1,4 @@
-"""The dashboard and the alarms are what the code says, and a real Prometheus finds a series for
-each of their expressions.
-"""
+"""A real Prometheus finds a series for each panel of the dashboard, and each alarm fires."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +8,6 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from lakechime_dagster.api.monitoring import PANELS, files
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.silver.metrics import measures
 from lakechime_dagster.silver.results import TypeResult
@@ -24,12 +21,7 @@ from tests.support.processes import await_found
 from tests.support.prometheus import Prometheus, running_prometheus
 from tests.support.world import World, a_subscription
 
-FOLDER = Path(__file__).parents[2] / "docs" / "monitoring"
 HOUR_MS = 3_600_000
-
-
-def test_the_files_are_what_the_code_says() -> None:
-    assert {file.name: file.read_text(encoding="utf-8") for file in FOLDER.iterdir()} == files()
 
 
 @pytest.mark.several_connections
@@ -53,12 +45,7 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(
         connection.execute(
             sa.update(lc_subscription).values(ticked_ts=lc_subscription.c.activated_ts)
         )
-    for panel in PANELS:
-        await_found(
-            lambda panel=panel: prometheus.series(panel.expression),
-            f"a series of {panel.title}",
-            30,
-        )
+    await_found(lambda: not prometheus.empty_panels(), "each panel has a series", 60)
 
     learn(types, prototype(a="x"))
     await_found(
@@ -102,7 +89,7 @@ def test_every_panel_has_a_series_and_every_alarm_fires_and_recovers(
     await_found(lambda: prometheus.firing() == {"LakechimeTypeLate"}, "the type alone is late", 30)
     complete(types, "e3", result(6, number=1, name="sell"))
     await_found(lambda: prometheus.firing() == set(), "all is well", 30)
-    assert [panel.title for panel in PANELS if not prometheus.series(panel.expression)] == []
+    assert prometheus.empty_panels() == []
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.api.monitoring import PANELS
 from lakechime_dagster.silver.metrics import measures
 from tests.long.conftest import MINUTES
 from tests.support.drift import DRIFTS, Drift
@@ -60,7 +59,7 @@ def test_all_rows_of_many_types_are_there_once_though_runs_are_killed(
             killed.append(lake.kill_at_work())
             before = completed(lake)
         await_found(lambda: writer.is_through, "all lines are offered", 3_600, writer.expect_health)
-        assert [panel.title for panel in PANELS if not prometheus.series(panel.expression)] == []
+        assert prometheus.empty_panels() == []
         lines = writer.lines
     lake.await_caught_up(lines, 1_200)
 

@@ -12,13 +12,13 @@ from typing import Any
 from prometheus_client import CollectorRegistry, start_http_server
 
 from lakechime_dagster.api.metrics import StoreCollector
-from lakechime_dagster.api.monitoring import rules
 from lakechime_dagster.silver.metrics import measures
 from lakechime_dagster.silver.store import SqlEventTypes
 from tests.support.missing import missing
-from tests.support.processes import Service, await_found, environment, free_port
+from tests.support.processes import REPOSITORY, Service, await_found, environment, free_port
 
 HOUR = "10s"  # in which an increase is reported
+FOLDER = REPOSITORY / "docs" / "monitoring"
 
 
 class Prometheus:
@@ -29,6 +29,15 @@ class Prometheus:
 
     def series(self, expression: str) -> list[dict[str, Any]]:
         return self._ask("query?" + urllib.parse.urlencode({"query": expression}))["result"]
+
+    def empty_panels(self) -> list[str]:
+        """The titles of the dashboard's panels that show nothing."""
+        panels = json.loads((FOLDER / "lakechime.json").read_text())["panels"]
+        return [
+            panel["title"]
+            for panel in panels
+            if not any(self.series(target["expr"]) for target in panel["targets"])
+        ]
 
     def firing(self) -> set[str]:
         return {
@@ -54,7 +63,7 @@ def running_prometheus(
     registry = CollectorRegistry()
     registry.register(StoreCollector(lambda: measures(types)))
     server, _ = start_http_server(at, "127.0.0.1", registry)
-    document = rules()
+    document = json.loads((FOLDER / "alarms.yml").read_text())  # JSON is YAML
     for one in document["groups"][0]["rules"]:
         one["for"] = "0s"
         one["expr"] = one["expr"].replace("[1h]", f"[{HOUR}]")
