@@ -18,7 +18,14 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, make_asgi_app
 
 from lakechime_dagster.api.metrics import StoreCollector
-from lakechime_dagster.api.tokens import EVERYTHING, Access, ForbiddenError, Scope, Tokens
+from lakechime_dagster.api.tokens import (
+    EVERYTHING,
+    WITHOUT_TOKEN,
+    Access,
+    ForbiddenError,
+    Scope,
+    Tokens,
+)
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError
 from lakechime_dagster.lineage.ingest import MAX_BYTES, LineageIngest, parsed
 from lakechime_dagster.silver.metrics import Measures
@@ -201,7 +208,7 @@ def build_app(served: Served) -> FastAPI:
 
     @app.middleware("http")
     async def asks_for_the_token(request: Request, go_on: Next) -> Response:
-        request.state.access = EVERYTHING
+        request.state.access = WITHOUT_TOKEN
         if request.url.path.startswith(OPEN):
             return await go_on(request)
         if not await run_in_threadpool(served.asks_for_token):

@@ -68,6 +68,7 @@ class Access:
 
 
 EVERYTHING = Access("LAKECHIME_API_TOKEN", frozenset(Scope))
+WITHOUT_TOKEN = Access("a program on the server's machine", frozenset(Scope))
 
 
 @dataclass(frozen=True, kw_only=True)
