@@ -14,17 +14,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
+from deltalake import write_deltalake
 from sqlglot.errors import SqlglotError
 from sqlglot.lineage import lineage
 
 from benchmarks._lines import Line, at_least, run_of_messages
-from lakechime_dagster.dce.engine import open_engine
-from lakechime_dagster.dce.upgrade import upgrade
-from lakechime_dagster.lineage.columns import Names
 from lakechime_dagster.lineage.ingest import LineageIngest
-from lakechime_dagster.lineage.recording import SqlIngest
 from lakechime_dagster.lineage.sql_queries import SqlSchema
 from lakechime_dagster.lineage.sql_statements import statements_of_sql
+from lakechime_dagster.runtime.platform import open_platform
+from lakechime_dagster.settings import load_settings
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.tables import SourceTable
 from tests.support.tpcds import queries, tables
 
 DOCUMENTS = 5_000
@@ -175,17 +177,16 @@ def _line(**document: object) -> bytes:
 
 
 def _take(lines: Iterator[bytes]) -> None:
-    schema = SqlSchema(
-        {"shop.orders": ("id", "customer", "amount", "day"), "shop.customers": ("id", "name")},
-        Names(),
-    )
+    columns = {"shop.orders": ("id", "customer", "amount", "day"), "shop.customers": ("id", "name")}
     with tempfile.TemporaryDirectory() as folder:
-        engine = open_engine(f"sqlite:///{Path(folder) / 'dce.sqlite'}")
-        upgrade(engine)
-        taken = LineageIngest(SqlIngest(engine), lambda: schema, lambda: 0).take_lines(
-            lines, "benchmark"
-        )
-        engine.dispose()
+        store = f"sqlite:///{Path(folder) / 'dce.sqlite'}"
+        platform = open_platform(load_settings(home=Path(folder), store_url=store))
+        for table, names in columns.items():
+            empty = pa.schema([(name, pa.string()) for name in names]).empty_table()
+            write_deltalake(platform.location(table), empty)
+        lake = Lake("shop", [SourceTable(table) for table in columns])
+        taken = LineageIngest(platform, lake).take_lines(lines, "benchmark")
+        platform.store.engine.dispose()
         if taken.refused:
             raise SystemExit(f"{len(taken.refused)} lines were refused: {taken.refused[0]}")
 

@@ -8,7 +8,8 @@ from typing import Any
 import dagster as dg
 
 from lakechime_dagster.assets.report import events_table, nothing_new
-from lakechime_dagster.lineage.ingest import Refused, TakenLines, lineage_ingest, read_query_log
+from lakechime_dagster.lineage.ingest import LineageIngest
+from lakechime_dagster.lineage.recording import Refused, Taken
 from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
@@ -38,9 +39,7 @@ def query_log_asset(lake: Lake, one: QueryLog, subscription: Subscription) -> dg
         try:
             with lakechime.execution(context, subscription.name) as running:
                 through = running.execution.end.sources.get(one.table)
-                taken = read_query_log(
-                    running.platform, lake, one, lineage_ingest(running.platform, lake), through
-                )
+                taken = LineageIngest(running.platform, lake).take_log(one, through)
                 metadata = _report(running, taken)
         except NothingNewError as nothing:
             return dg.MaterializeResult(metadata=nothing_new(str(nothing)).metadata)
@@ -53,9 +52,9 @@ def query_log_asset(lake: Lake, one: QueryLog, subscription: Subscription) -> dg
     return body
 
 
-def _report(running: RunningExecution, taken: TakenLines) -> Mapping[str, Any]:
+def _report(running: RunningExecution, taken: Taken) -> Mapping[str, Any]:
     """What a person sees of an execution."""
-    execution, outside = running.execution, sorted(taken.outside)
+    execution, outside = running.execution, taken.outside
     shown = [
         *outside[:MAX_SHOWN],
         *([f"and {len(outside) - MAX_SHOWN} more"] if len(outside) > MAX_SHOWN else []),

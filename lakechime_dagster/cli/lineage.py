@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from lakechime_dagster.lineage.check import Finding
     from lakechime_dagster.lineage.columns import ColumnRef, Consumer
     from lakechime_dagster.lineage.graph import TableFacts
-    from lakechime_dagster.lineage.ingest import TakenLines
     from lakechime_dagster.lineage.manifest import Manifest
     from lakechime_dagster.lineage.network import Certainty
     from lakechime_dagster.lineage.plan import ReadFindings
+    from lakechime_dagster.lineage.recording import Taken
     from lakechime_dagster.lineage.service import AskedLineage
     from lakechime_dagster.tables.lake import Lake
 
@@ -372,7 +372,7 @@ def ingest(
     reported and does not stop the others; a repeat changes nothing. The exit code is 1 when a line
     or row was refused.
     """
-    from lakechime_dagster.lineage.ingest import lineage_ingest
+    from lakechime_dagster.lineage.ingest import LineageIngest
 
     if file is not None and table is not None:
         raise common.wrong("--table", "give either a file or an audit table")
@@ -380,7 +380,7 @@ def ingest(
         _read_logs(table, as_json)
         return
     platform = open_platform()
-    taken = lineage_ingest(platform, declared_lake(platform.settings)).take_lines(_lines(file), way)
+    taken = LineageIngest(platform, declared_lake(platform.settings)).take_lines(_lines(file), way)
     if as_json:
         print_json(_taken(taken))
     else:
@@ -389,20 +389,20 @@ def ingest(
         raise typer.Exit(1)
 
 
-def _taken(taken: "TakenLines") -> dict[str, Any]:
+def _taken(taken: "Taken") -> dict[str, Any]:
     return vars(taken) | {
         "refused": [{"number": one.line, "problem": one.problem} for one in taken.refused]
     }
 
 
-def _print_taken(name: str, noun: str, taken: "TakenLines") -> None:
+def _print_taken(name: str, noun: str, taken: "Taken") -> None:
     recorded = f"{count(taken.records, 'write')} and {count(taken.reads, 'read')} recorded"
     say(
         f"{name}: {count(taken.documents, 'document')} read, {taken.repeated:,} without anything "
         f"new; {recorded}"
     )
     if taken.outside:
-        names = [shown(one)[1:-1] for one in sorted(taken.outside)]
+        names = [shown(one)[1:-1] for one in taken.outside]
         note(
             f"not in the lake: {common.first(names, MAX_SHOWN)}; declare aliases for other names "
             f"of tables"
@@ -437,13 +437,12 @@ def _read_logs(table: str | None, as_json: bool) -> None:
     """Read the new rows of the declared audit tables: who read which columns, and what was
     written.
     """
-    from lakechime_dagster.lineage.ingest import lineage_ingest, query_log_named, read_query_log
+    from lakechime_dagster.lineage.ingest import LineageIngest, query_log_named
 
     platform = open_platform()
     lake = declared_lake(platform.settings)
-    several = query_log_named(lake, table)
-    ingest = lineage_ingest(platform, lake)
-    found = {one.table: read_query_log(platform, lake, one, ingest) for one in several}
+    several, ingest = query_log_named(lake, table), LineageIngest(platform, lake)
+    found = {one.table: ingest.take_log(one) for one in several}
     if as_json:
         print_json({"logs": [{"table": name, **_taken(one)} for name, one in found.items()]})
     elif not found:

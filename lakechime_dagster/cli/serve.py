@@ -26,7 +26,7 @@ def serve(
         from lakechime_dagster.api.lineage_page import lineage_page
         from lakechime_dagster.api.tokens import Tokens
         from lakechime_dagster.api.triggers import trigger_routes
-    from lakechime_dagster.lineage.ingest import lineage_ingest
+    from lakechime_dagster.lineage.ingest import LineageIngest
     from lakechime_dagster.lineage.service import AskedLineage
     from lakechime_dagster.silver.metrics import measures
     from lakechime_dagster.silver.requests import event_types
@@ -40,7 +40,7 @@ def serve(
     subscriptions = declared_or_none()
     page = lineage_page(lambda: AskedLineage(platform, lake))
     served = Served(
-        ingest=lineage_ingest(platform, lake),
+        ingest=LineageIngest(platform, lake),
         measures=lambda: measures(types),
         token=token,
         tokens=tokens,

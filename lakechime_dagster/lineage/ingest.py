@@ -7,7 +7,8 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -18,9 +19,8 @@ from lakechime_dagster.dce.events import Position, TableFormat, version_of
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import InvalidValueError, NotFoundError, TableUnreadableError, shown
 from lakechime_dagster.lineage import documents
-from lakechime_dagster.lineage.columns import Names
 from lakechime_dagster.lineage.documents import RunState
-from lakechime_dagster.lineage.recording import SqlIngest, Taken
+from lakechime_dagster.lineage.recording import Refused, Taken, keep_reports
 from lakechime_dagster.lineage.reports import RunReport
 from lakechime_dagster.lineage.runs import names_of
 from lakechime_dagster.lineage.sql_queries import SqlSchema
@@ -137,42 +137,15 @@ MAX_BYTES = 10_000_000  # of a body, or of a line
 TOGETHER = 500  # lines in one transaction
 
 
-@dataclass(frozen=True, kw_only=True)
-class Refused:
-    """A line that could not be read, counted from 1, and why."""
-
-    line: int
-    problem: str
-
-
-@dataclass
-class TakenLines:
-    """Counts of the lines so far."""
-
-    documents: int = 0
-    repeated: int = 0
-    records: int = 0
-    reads: int = 0
-    outside: set[str] = field(default_factory=set)
-    refused: list[Refused] = field(default_factory=list)
-
-    def add(self, taken: Taken, refused: Sequence[Refused]) -> None:
-        """One more transaction."""
-        for name in ("documents", "repeated", "records", "reads"):
-            setattr(self, name, getattr(self, name) + getattr(taken, name))
-        self.outside |= set(taken.outside)
-        self.refused += refused
-
-
 class LineageIngest:
-    """Records documents; several threads may call it at once."""
+    """Records documents in a deployment's store, by the tables of its lake; several threads may
+    call it at once.
+    """
 
-    def __init__(
-        self, ingest: SqlIngest, schema: Callable[[], SqlSchema], now_ms: Callable[[], int]
-    ) -> None:
-        self._ingest = ingest
-        self._schema = schema
-        self._now_ms = now_ms
+    def __init__(self, platform: Platform, lake: Lake) -> None:
+        self._platform = platform
+        self._lake = lake
+        self._columns = TableColumns(platform, lake)
         self._reader: SqlReader | None = None
         self._lock = threading.Lock()
 
@@ -182,31 +155,72 @@ class LineageIngest:
         Raises:
             InvalidValueError: naming the document and its field.
         """
-        return self._ingest.take(self.reports(documents), way, self._names())
+        return self._keep(self._reports(documents), (), way)
 
-    def take_lines(self, lines: Iterable[bytes], way: str) -> TakenLines:
+    def take_lines(self, lines: Iterable[bytes], way: str) -> Taken:
         """Keep what the documents of lines report; one that cannot be read loses no other."""
-        total = TakenLines()
+        total = Taken()
         for some in _some(_numbered(lines)):
-            reports: list[RunReport] = []
-            refused: list[Refused] = []
-            for number, line in some:
-                try:
-                    reports += self.reports([parsed(line)])
-                except InvalidValueError as error:
-                    refused.append(Refused(line=number, problem=str(error)))
-            total.add(self.keep(reports, way), refused)
+            total += self._keep(*self._each(some, parsed), way)
         return total
 
-    def reports(self, documents: Sequence[Any]) -> list[RunReport]:
+    def take_log(self, one: QueryLog, through: SnapshotCheckpoint | None = None) -> Taken:
+        """Record the new rows of an audit table; a row that cannot be read loses no other.
+
+        With `through` no commit after that one is read, while the table is still the one of which
+        it is.
+
+        The checkpoint is a version of the table, kept in the transaction that keeps what its commit
+        reported; a recreated table is read from its beginning, which changes nothing of what it
+        reported before.
+
+        Raises:
+            TableUnreadableError: the table, or one of the declared columns, cannot be read.
+        """
+        from lakechime_dagster.formats.delta_rows import appended  # deltalake, for who reads one
+
+        log = self._platform.log(one.table, self._lake.table(one.table).location)
+        total = Taken()
+        if log.state() is None:
+            return total
+        uid = str(log.uid)
+        kept = checkpoint_of_way(self._platform.store.engine, one.table)
+        checkpoint = json.loads(kept) if kept else {}
+        after = checkpoint.get("version") if checkpoint.get("uid") == uid else None
+        last = (
+            version_of(through.snapshot_id)
+            if through is not None and through.table_uid == uid
+            else None
+        )
+        row, document = 1, partial(document_of, one=one)
+        for some in appended(log, after, tuple(one.columns.values()), last):
+            read = self._each(enumerate(some.rows, start=row), document)
+            moved = json.dumps({"uid": uid, "version": some.through}) if some.is_last else None
+            total += self._keep(*read, one.table, moved)
+            row += len(some.rows)
+        return total
+
+    def _each(
+        self, numbered: Iterable[tuple[int, Any]], document: Callable[[Any], Any]
+    ) -> tuple[list[RunReport], tuple[Refused, ...]]:
+        """What the documents of lines or rows report, and which of them cannot be read."""
+        reports, refused = list[RunReport](), list[Refused]()
+        for number, one in numbered:
+            try:
+                reports += self._reports([document(one)])
+            except InvalidValueError as error:
+                refused.append(Refused(line=number, problem=str(error)))
+        return reports, tuple(refused)
+
+    def _reports(self, documents: Sequence[Any]) -> list[RunReport]:
         """What documents report, which is not kept yet.
 
         Raises:
             InvalidValueError: naming the document and its field.
         """
-        now, found = self._now_ms(), list[RunReport]()
+        now, found = self._platform.store.now(), list[RunReport]()
         with self._lock:
-            schema = self._schema()
+            schema = self._columns.schema()
             if self._reader is None or self._reader.schema is not schema:
                 self._reader = SqlReader(schema)
             for number, one in enumerate(documents, start=1):
@@ -220,20 +234,18 @@ class LineageIngest:
                     ) from None
         return found
 
-    def keep(self, reports: Sequence[RunReport], way: str, checkpoint: str | None = None) -> Taken:
+    def _keep(
+        self,
+        reports: Sequence[RunReport],
+        refused: tuple[Refused, ...],
+        way: str,
+        checkpoint: str | None = None,
+    ) -> Taken:
         """Keep reports, with up to where the way was read."""
-        return self._ingest.take(reports, way, self._names(), checkpoint)
-
-    def _names(self) -> Names:
         with self._lock:
-            return self._schema().names
-
-
-def lineage_ingest(platform: Platform, lake: Lake) -> LineageIngest:
-    """Records documents in a deployment's store, by the tables of its lake."""
-    return LineageIngest(
-        SqlIngest(platform.store.engine), TableColumns(platform, lake).schema, platform.store.now
-    )
+            names = self._columns.schema().names
+        taken = keep_reports(self._platform.store.engine, reports, way, names, checkpoint)
+        return replace(taken, refused=refused)
 
 
 def parsed(text: bytes) -> Any:
@@ -266,55 +278,6 @@ def _some(lines: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]
             some = []
     if some:
         yield some
-
-
-def read_query_log(
-    platform: Platform,
-    lake: Lake,
-    one: QueryLog,
-    ingest: LineageIngest,
-    through: SnapshotCheckpoint | None = None,
-) -> TakenLines:
-    """Record the new rows of an audit table; a row that cannot be read loses no other.
-
-    With `through` no commit after that one is read, while the table is still the one of which it
-    is.
-
-    The checkpoint is a version of the table, kept in the transaction that keeps what its commit
-    reported; a recreated table is read from its beginning, which changes nothing of what it
-    reported before.
-
-    Raises:
-        TableUnreadableError: the table, or one of the declared columns, cannot be read.
-    """
-    from lakechime_dagster.formats.delta_rows import appended  # deltalake, for who reads a table
-
-    table = lake.table(one.table)
-    log = platform.log(one.table, table.location)
-    total = TakenLines()
-    if log.state() is None:
-        return total
-    uid = str(log.uid)
-    kept = checkpoint_of_way(platform.store.engine, one.table)
-    checkpoint = json.loads(kept) if kept else {}
-    after = checkpoint.get("version") if checkpoint.get("uid") == uid else None
-    number = 0
-    last = (
-        version_of(through.snapshot_id)
-        if through is not None and through.table_uid == uid
-        else None
-    )
-    for some in appended(log, after, tuple(one.columns.values()), last):
-        reports, refused = [], []
-        for row in some.rows:
-            number += 1
-            try:
-                reports += ingest.reports([document_of(row, one)])
-            except InvalidValueError as error:
-                refused.append(Refused(line=number, problem=str(error)))
-        moved = json.dumps({"uid": uid, "version": some.through}) if some.is_last else None
-        total.add(ingest.keep(reports, one.table, moved), refused)
-    return total
 
 
 def query_log_named(lake: Lake, name: str | None) -> tuple[QueryLog, ...]:

@@ -331,53 +331,59 @@ MORE_MS = 7 * 24 * 3_600_000
 
 
 @dataclass(frozen=True, kw_only=True)
+class Refused:
+    """A line or row that could not be read, counted from 1, and why."""
+
+    line: int
+    problem: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Taken:
     """Counts of several documents: those that repeat what is known, records and reads that follow;
     `outside` are data sets of others.
     """
 
-    documents: int
-    repeated: int
-    records: int
-    reads: int
-    outside: tuple[str, ...]
+    documents: int = 0
+    repeated: int = 0
+    records: int = 0
+    reads: int = 0
+    outside: tuple[str, ...] = ()
+    refused: tuple[Refused, ...] = ()
+
+    def __add__(self, other: "Taken") -> "Taken":
+        return Taken(
+            documents=self.documents + other.documents,
+            repeated=self.repeated + other.repeated,
+            records=self.records + other.records,
+            reads=self.reads + other.reads,
+            outside=tuple(sorted({*self.outside, *other.outside})),
+            refused=self.refused + other.refused,
+        )
 
 
-@dataclass(frozen=True)
-class SqlIngest:
-    """What other programs report, into a store."""
-
-    engine: Engine
-
-    def take(
-        self, reports: Sequence[RunReport], way: str, names: Names, checkpoint: str | None = None
-    ) -> Taken:
-        """Keep reports, all of them or none, what follows from them, and up to where the way was
-        read.
-        """
-        with writing(self.engine) as connection:
-            return take_on(connection, reports, way, names, checkpoint)
-
-
-def take_on(
-    connection: Connection,
+def keep_reports(
+    engine: Engine,
     reports: Sequence[RunReport],
     way: str,
     names: Names,
     checkpoint: str | None = None,
 ) -> Taken:
-    """The same within an open transaction that writes."""
+    """Keep what other programs report, all of it or nothing, what follows from it, and up to where
+    the way was read.
+    """
     lake = {name.casefold() for name in names.tables}
     outside = tuple(
         sorted({name for one in reports for name in one.data_sets if name.casefold() not in lake})
     )
-    changed, repeated = _joined(connection, [one for one in reports if not one.is_whole])
-    known = [*changed, *(one for one in reports if one.is_whole)]
-    found = [record for one in known for record in one.records()]
-    reads = [read for one in known for read in one.reads()]
-    records = record_all_on(connection, found, reads) if found else 0
-    keep_reads(connection, reads)
-    note_way(connection, way, checkpoint)
+    with writing(engine) as connection:
+        changed, repeated = _joined(connection, [one for one in reports if not one.is_whole])
+        known = [*changed, *(one for one in reports if one.is_whole)]
+        found = [record for one in known for record in one.records()]
+        reads = [read for one in known for read in one.reads()]
+        records = record_all_on(connection, found, reads) if found else 0
+        keep_reads(connection, reads)
+        note_way(connection, way, checkpoint)
     return Taken(
         documents=len(reports),
         repeated=repeated,

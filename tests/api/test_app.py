@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,25 +19,28 @@ from lakechime_dagster.api.app import Served, bound, build_app, build_server, ch
 from lakechime_dagster.api.tokens import Tokens
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage.ingest import LineageIngest
-from lakechime_dagster.lineage.recording import SqlIngest
-from lakechime_dagster.lineage.sql_queries import SqlSchema
 from lakechime_dagster.lineage.store import LineageStandings, SqlReads
 from lakechime_dagster.silver.metrics import Measures
-from tests.lineage.ingest.factories import (
-    NAMES,
-    STORE,
-    TABLES,
-    columns,
-    dataset,
-    make_document,
-    make_event,
-)
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.tables import SourceTable, Storage
+from tests.lineage.ingest.factories import STORE, columns, dataset, make_document, make_event
+from tests.support.world import World
 
 TOKEN = "a-token-that-nobody-guesses"
 EVENT = make_event(
     outputs=(
         dataset(STORE, "gold/days", columnLineage=columns(day=("raw/orders", "id", "IDENTITY"))),
     )
+)
+DAYS = Storage(format="HIVE", location="s3://lake/gold/days")
+LAKE = Lake(
+    "shop",
+    [
+        SourceTable("shop.orders"),
+        SourceTable("shop.customers"),
+        SourceTable("gold.days", storage=DAYS),
+    ],
+    aliases={"hive.*": "*"},
 )
 HOSTS = ("lake.example",)
 ROUTER = APIRouter()
@@ -95,8 +99,7 @@ def serving(
     routers: tuple[APIRouter, ...] = (ROUTER,),
     tokens: Tokens | None = None,
 ) -> Iterator[Client]:
-    schema = SqlSchema(TABLES, NAMES)
-    ingest = LineageIngest(SqlIngest(engine), lambda: schema, lambda: 5_000)
+    ingest = LineageIngest(World(engine).platform(Path("nowhere")), LAKE)
     empty = Measures(types=(), groups=(), consumers={}, ticked_ts=None, now=0, lags=())
     server = build_server(
         build_app(
@@ -153,6 +156,7 @@ def test_documents_and_events_are_taken_and_repeats_change_nothing(
     ]
 
 
+@pytest.mark.several_connections
 @pytest.mark.parametrize(
     ("body", "status", "says"),
     [

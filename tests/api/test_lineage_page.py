@@ -16,7 +16,7 @@ from playwright.sync_api import Page, expect
 from lakechime_dagster.api.app import Served, bound, build_app, build_server
 from lakechime_dagster.api.lineage_page import FILES, lineage_page
 from lakechime_dagster.lineage.columns import Kind, LineageRecord
-from lakechime_dagster.lineage.ingest import lineage_ingest
+from lakechime_dagster.lineage.ingest import LineageIngest
 from lakechime_dagster.lineage.recording import SqlLineage
 from lakechime_dagster.lineage.service import AskedLineage
 from lakechime_dagster.runtime.platform import open_platform
@@ -93,7 +93,7 @@ def address(tmp_path: Path, upgraded_sqlite: Path) -> Iterator[str]:
     )
     SqlLineage(platform.store.engine).record_all(RECORDS)
     page = lineage_page(lambda: AskedLineage(platform, lake))
-    server = build_server(build_app(Served(ingest=lineage_ingest(platform, lake), routers=(page,))))
+    server = build_server(build_app(Served(ingest=LineageIngest(platform, lake), routers=(page,))))
     with bound("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()

@@ -13,7 +13,7 @@ from lakechime_dagster.lineage import schema
 from lakechime_dagster.lineage.answers import reached_tables
 from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.lineage.network_store import network_at
-from lakechime_dagster.lineage.recording import SqlIngest, SqlLineage, Taken
+from lakechime_dagster.lineage.recording import SqlLineage, Taken, keep_reports
 from lakechime_dagster.lineage.store import LineageStandings, SqlReads
 from tests.lineage.factories import make_record, make_statement, source
 from tests.lineage.ingest.factories import (
@@ -49,7 +49,7 @@ SEVERAL = [
 
 
 def take(engine: Engine, documents: Iterable[Any], way: str = "test") -> Taken:
-    return SqlIngest(engine).take([reported(one) for one in documents], way, LAKE)
+    return keep_reports(engine, [reported(one) for one in documents], way, LAKE)
 
 
 def known(engine: Engine) -> tuple[Any, ...]:

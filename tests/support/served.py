@@ -11,7 +11,7 @@ from typing import Any
 
 from lakechime_dagster.api.app import Served, bound, build_app, build_server
 from lakechime_dagster.api.lineage_page import lineage_page
-from lakechime_dagster.lineage.ingest import lineage_ingest
+from lakechime_dagster.lineage.ingest import LineageIngest
 from lakechime_dagster.lineage.service import AskedLineage
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.settings import load_settings
@@ -67,9 +67,7 @@ def serving_page(
     (home / "dce.sqlite").write_bytes(store.read_bytes())
     platform = open_platform(load_settings(home=home, store_url=""))
     page = lineage_page(lambda: AskedLineage(platform, lake))
-    served = Served(
-        ingest=lineage_ingest(platform, lake), token=token, routers=(page,), hosts=hosts
-    )
+    served = Served(ingest=LineageIngest(platform, lake), token=token, routers=(page,), hosts=hosts)
     server = build_server(build_app(served))
     with bound("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
