@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -155,7 +156,18 @@ class LineageIngest:
         Raises:
             InvalidValueError: naming the document and its field.
         """
-        return self._keep(self._reports(documents), (), way)
+        found: list[RunReport] = []
+        with self._reading() as read:
+            for number, one in enumerate(documents, start=1):
+                try:
+                    found.append(read(one))
+                except InvalidValueError as error:
+                    if len(documents) == 1:
+                        raise
+                    raise InvalidValueError(
+                        f"document {number}, {error.field}", error.value, error.remedy
+                    ) from None
+        return self._keep(found, (), way)
 
     def take_lines(self, lines: Iterable[bytes], way: str) -> Taken:
         """Keep what the documents of lines report; one that cannot be read loses no other."""
@@ -205,34 +217,24 @@ class LineageIngest:
     ) -> tuple[list[RunReport], tuple[Refused, ...]]:
         """What the documents of lines or rows report, and which of them cannot be read."""
         reports, refused = list[RunReport](), list[Refused]()
-        for number, one in numbered:
-            try:
-                reports += self._reports([document(one)])
-            except InvalidValueError as error:
-                refused.append(Refused(line=number, problem=str(error)))
+        with self._reading() as read:
+            for number, one in numbered:
+                try:
+                    reports.append(read(document(one)))
+                except InvalidValueError as error:
+                    refused.append(Refused(line=number, problem=str(error)))
         return reports, tuple(refused)
 
-    def _reports(self, documents: Sequence[Any]) -> list[RunReport]:
-        """What documents report, which is not kept yet.
-
-        Raises:
-            InvalidValueError: naming the document and its field.
-        """
-        now, found = self._platform.store.now(), list[RunReport]()
+    @contextmanager
+    def _reading(self) -> Iterator[Callable[[Any], RunReport]]:
+        """What reads a document, by the tables as the store knows them now."""
+        now = self._platform.store.now()
         with self._lock:
             schema = self._columns.schema()
             if self._reader is None or self._reader.schema is not schema:
                 self._reader = SqlReader(schema)
-            for number, one in enumerate(documents, start=1):
-                try:
-                    found.append(read_document(one, self._reader, now))
-                except InvalidValueError as error:
-                    if len(documents) == 1:
-                        raise
-                    raise InvalidValueError(
-                        f"document {number}, {error.field}", error.value, error.remedy
-                    ) from None
-        return found
+            reader = self._reader
+            yield lambda one: read_document(one, reader, now)
 
     def _keep(
         self,
