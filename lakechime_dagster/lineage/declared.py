@@ -7,13 +7,11 @@ from lakechime_dagster.lineage.columns import (
     ColumnLineage,
     ColumnRef,
     Kind,
-    LineageRecord,
-    Producer,
     Source,
     Statement,
     pointer,
 )
-from lakechime_dagster.lineage.runs import lineage_store
+from lakechime_dagster.lineage.runs import lineage_store, producer_of, record_of
 from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.silver.requests import event_types
@@ -27,77 +25,51 @@ from lakechime_dagster.tables.names import is_own_column
 from lakechime_dagster.tables.sources import KafkaTopic, TableRows
 
 
-def following(
-    target: str, messages: str, columns: Mapping[str, str], keys: Iterable[str]
+def taken(
+    target: str,
+    source: str,
+    columns: Mapping[str, Iterable[str]] | None = None,
+    deciding: Iterable[Source] = (),
 ) -> Statement:
-    """What a table that follows a database takes from its table of messages.
+    """What a table takes as it is from a source, another table or what is outside.
 
     Args:
         target: The table.
-        messages: The table of the database's changes.
-        columns: The names that columns have in the database, by those that they have here.
-        keys: The columns here by which a change finds its row.
+        source: The source.
+        columns: By the table's columns those of the source that are in each; none where nobody has
+            declared the fields of the source.
+        deciding: What of the source decides on the rows.
     """
-    statements = tuple(_column(name, messages, pointer(there)) for name, there in columns.items())
-    finding = tuple(
-        Source(ColumnRef(messages, pointer(columns.get(key, key))), Kind.JOIN) for key in keys
-    )
-    return Statement(target=target, columns=statements, indirect=finding, inputs=(messages,))
-
-
-def messages_of(target: str, source: str, columns: Iterable[str]) -> Statement:
-    """What a table of messages takes from the database's table, whose columns these are; `source`
-    is the name of that outside.
-    """
-    statements = tuple(_column(pointer(name), source, name) for name in columns)
-    return Statement(target=target, columns=statements, inputs=(source,))
-
-
-def copied(target: str, source: str, columns: Mapping[str, str]) -> Statement:
-    """What a table takes as it is from the rows of another one: by its columns those of the
-    other.
-    """
-    return Statement(
-        target=target,
-        columns=tuple(_column(name, source, there) for name, there in columns.items()),
-        inputs=(source,),
-    )
-
-
-def fed(target: str, source: str) -> Statement:
-    """What a table takes from a source whose fields nobody has declared."""
-    return Statement(target=target, inputs=(source,))
-
-
-def of_type(
-    target: str,
-    stream: str,
-    columns: Mapping[str, Iterable[tuple[str, ...]]],
-    type_field: tuple[str, ...],
-) -> Statement:
-    """What the table of a type takes from the table of its stream.
-
-    Args:
-        target: The type's table.
-        stream: The table of events.
-        columns: By column the paths of the fields that are in it.
-        type_field: The path of the field with the type, which decides whose the event is.
-    """
-    statements = tuple(
+    made = tuple(
         ColumnLineage(
             column=name,
-            sources=tuple(
-                Source(ColumnRef(stream, pointer(*path)), Kind.IDENTITY) for path in paths
-            ),
+            sources=tuple(Source(ColumnRef(source, one), Kind.IDENTITY) for one in several),
         )
-        for name, paths in columns.items()
+        for name, several in (columns or {}).items()
     )
-    deciding = (Source(ColumnRef(stream, pointer(*type_field)), Kind.FILTER),)
-    return Statement(target=target, columns=statements, indirect=deciding, inputs=(stream,))
+    return Statement(target=target, columns=made, indirect=tuple(deciding), inputs=(source,))
 
 
-def _column(name: str, table: str, column: str) -> ColumnLineage:
-    return ColumnLineage(column=name, sources=(Source(ColumnRef(table, column), Kind.IDENTITY),))
+def of_cdc(table: CDCTable, columns: Iterable[str]) -> list[Statement]:
+    """What a table with these columns takes from its bronze table, and that from the database."""
+    bronze, of_keys = table.bronze.name, list[Source]()
+    there = {name: _there(table, name) for name in columns}
+    for key in table.keys:
+        ref = ColumnRef(bronze, pointer(there.get(key, key)))
+        of_keys.append(Source(ref, Kind.JOIN))
+    return [
+        taken(table.name, bronze, {here: [pointer(one)] for here, one in there.items()}, of_keys),
+        taken(bronze, source_of(table.bronze), {pointer(one): [one] for one in there.values()}),
+    ]
+
+
+def of_type(target: str, events: EventTable, schema: TypeSchema) -> Statement:
+    """What the table of a type takes from the table of its events, in which a field has the type
+    and decides whose the event is.
+    """
+    columns = {name: [pointer(*path) for path in paths] for name, paths in paths_of(schema).items()}
+    whose = Source(ColumnRef(events.name, pointer(*events.type_field)), Kind.FILTER)
+    return taken(target, events.name, columns, [whose])
 
 
 # after which what is the same is recorded again, so that the table does not look stale
@@ -112,21 +84,16 @@ def record_declared(running: RunningExecution, table: Target, result: TableResul
         return
     match table:
         case CDCTable():
-            columns = {
-                name: _there(table, name) for name, _ in result.schema if not is_own_column(name)
-            }
-            of_messages = messages_of(table.bronze.name, source_of(table.bronze), columns.values())
-            statements = [
-                following(table.name, table.bronze.name, columns, table.keys),
-                of_messages,
-            ]
+            statements = of_cdc(
+                table, [name for name, _ in result.schema if not is_own_column(name)]
+            )
         case EventTable(source=TableRows() as rows):
-            statements = [copied(table.name, rows.name, {PAYLOAD: rows.payload})]
+            statements = [taken(table.name, rows.name, {PAYLOAD: [rows.payload]})]
         case BronzeTable() | EventTable():
-            statements = [fed(table.name, dataset_of_source(table))]
+            statements = [taken(table.name, dataset_of_source(table))]
         case _:
             return
-    _record(running, statements, (table.owner,) if table.owner else ())
+    _record(running, statements, table.owner)
 
 
 def record_types(running: RunningExecution, group: EventGroup, types: Iterable[TypeResult]) -> None:
@@ -136,24 +103,20 @@ def record_types(running: RunningExecution, group: EventGroup, types: Iterable[T
     written = {one.type: one.table for one in types if one.commits}
     if not written:
         return
-    known, stream = event_types(running.platform).types(group.name), group.stream.table
+    known = event_types(running.platform).types(group.name)
     statements = [
-        of_type(table, stream.name, paths_of(known[name].schema), stream.type_field)
+        of_type(table, group.stream.table, known[name].schema)
         for name, table in written.items()
         if name in known
     ]
-    _record(running, statements, (group.owner,) if group.owner else ())
+    _record(running, statements, group.owner)
 
 
 def _record(
-    running: RunningExecution, statements: Collection[Statement], owners: tuple[str, ...]
+    running: RunningExecution, statements: Collection[Statement], owner: str | None
 ) -> None:
     """Keep those that are other than what is known, or were not recorded for a day."""
-    platform, execution = running.platform, running.execution
-    producer, now = (
-        Producer(namespace=execution.consumer.deployment, job=running.subscription.name),
-        platform.store.now(),
-    )
+    platform, producer, now = running.platform, producer_of(running), running.platform.store.now()
     standing = LineageStandings(platform.store.engine).of_targets(
         [one.target for one in statements]
     )
@@ -163,16 +126,7 @@ def _record(
         if one.producer == producer and one.last_ms > now - DAY_MS
     }
     records = [
-        LineageRecord(
-            producer=producer,
-            run_id=f"{execution.execution_id}/{execution.attempt}",
-            at_ms=now,
-            statement=one,
-            consumer=str(execution.consumer),
-            owners=owners,
-        )
-        for one in statements
-        if fresh.get(one.target) != one
+        record_of(running, one, now, owner) for one in statements if fresh.get(one.target) != one
     ]
     if records:
         lineage_store(platform).record_all(records)

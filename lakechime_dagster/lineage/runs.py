@@ -63,17 +63,38 @@ def seen_lineage(
     statement = completed(
         computed, running.platform, running.platform.location(table.name, table.location)
     )
-    execution = running.execution
-    record = LineageRecord(
-        producer=Producer(namespace=execution.consumer.deployment, job=running.subscription.name),
-        run_id=f"{execution.execution_id}/{execution.attempt}",
-        at_ms=running.platform.store.now(),
+    code = code_digest(table) if isinstance(table, LakeTable) else None
+    at_ms = running.platform.store.now()
+    return LineageToKeep(record_of(running, statement, at_ms, table.owner, code))
+
+
+def record_of(
+    running: RunningExecution,
+    statement: Statement,
+    at_ms: int,
+    owner: str | None,
+    code: str | None = None,
+) -> LineageRecord:
+    """The record of what an execution has written."""
+    return LineageRecord(
+        producer=producer_of(running),
+        run_id=run_id_of(running),
+        at_ms=at_ms,
         statement=statement,
-        consumer=str(execution.consumer),
-        code=code_digest(table) if isinstance(table, LakeTable) else None,
-        owners=(table.owner,) if table.owner else (),
+        consumer=str(running.execution.consumer),
+        code=code,
+        owners=(owner,) if owner else (),
     )
-    return LineageToKeep(record)
+
+
+def producer_of(running: RunningExecution) -> Producer:
+    """The subscription of an execution, as who writes."""
+    return Producer(namespace=running.execution.consumer.deployment, job=running.subscription.name)
+
+
+def run_id_of(running: RunningExecution) -> str:
+    """The attempt of an execution, as a run."""
+    return f"{running.execution.execution_id}/{running.execution.attempt}"
 
 
 def record_lineage(running: RunningExecution, seen: LineageToKeep | None) -> Recorded | None:
@@ -136,15 +157,12 @@ def written_beside(
     """
     if not executed.actions:
         return []
-    execution, names = running.execution, names_of(running.platform, lake)
+    names = names_of(running.platform, lake)
     found = statements_of(map(dump_of, executed.actions), names)
     others = replace(
         found, writes=tuple(one for one in found.writes if one.statement.target != table.name)
     )
-    producer = Producer(namespace=execution.consumer.deployment, job=running.subscription.name)
-    return kept_writes(
-        running.platform, others, names, producer, f"{execution.execution_id}/{execution.attempt}"
-    )
+    return kept_writes(running.platform, others, names, producer_of(running), run_id_of(running))
 
 
 def kept_writes(
