@@ -3,22 +3,23 @@
 import hashlib
 import urllib.error
 import urllib.request
-from collections.abc import Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from http.client import HTTPException
+from itertools import groupby
 from typing import Any
 
 import orjson
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from lakechime_dagster.dce.engine import among, open_engine, reading, slices
+from lakechime_dagster.dce.engine import open_engine, reading
 from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.dce.upgrade import check
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage import schema
 from lakechime_dagster.lineage.columns import ACTIVE_MS, RECIPIENT_MS, Consumer, ConsumerKind
-from lakechime_dagster.lineage.recording import MANY
 from lakechime_dagster.settings import Settings
 from lakechime_dagster.tables.lake import Lake
 
@@ -78,21 +79,6 @@ class Outside:
         return hashlib.sha256(
             "\0".join([*consumers, *tables, str(self.more)]).encode(errors="surrogatepass")
         ).hexdigest()[:32]
-
-
-def most_lately(
-    consumers: Iterable[UsedConsumer], tables: Iterable[ExternalTable], total: int, most: int = MOST
-) -> Outside:
-    """The `most` of them that were used last; there are `total` in all."""
-    ordered: list[UsedConsumer | ExternalTable] = sorted(
-        [*consumers, *tables], key=lambda one: -one.last_ms
-    )
-    shown = ordered[:most]
-    return Outside(
-        consumers=tuple(one for one in shown if isinstance(one, UsedConsumer)),
-        tables=tuple(one for one in shown if isinstance(one, ExternalTable)),
-        more=max(0, total - len(shown)),
-    )
 
 
 LOCATION = "outside"
@@ -205,15 +191,6 @@ def _first_line(text: str) -> str:
     return next(iter(text.strip().splitlines()), "")
 
 
-READ, NODE = schema.read.c, schema.node.c
-
-
-INPUT, WRITER = schema.statement_input.c, schema.writer.c
-
-
-DATASET = sa.func.coalesce(NODE.dataset_id, NODE.node_id)
-
-
 def outside_of(
     engine: Engine, lake: Collection[str], deployment: str, since_ms: int, most: int = MOST
 ) -> Outside:
@@ -221,138 +198,89 @@ def outside_of(
     assets of some code location.
     """
     with reading(engine) as connection:
-        consumers, readers = _consumers(connection, since_ms, most)
-        tables, others = _tables(connection, set(lake), deployment, since_ms, most)
-        return most_lately(consumers, tables, readers + others, most)
+        found: list[UsedConsumer | ExternalTable] = [
+            *_consumers(connection, since_ms),
+            *_tables(connection, lake, deployment, since_ms),
+        ]
+    shown = sorted(found, key=lambda one: -one.last_ms)[:most]
+    return Outside(
+        consumers=tuple(one for one in shown if isinstance(one, UsedConsumer)),
+        tables=tuple(one for one in shown if isinstance(one, ExternalTable)),
+        more=len(found) - len(shown),
+    )
 
 
-def _consumers(connection: Connection, since_ms: int, most: int) -> tuple[list[UsedConsumer], int]:
-    """Who read since then, the last one first, and how many did."""
-    last = sa.func.max(READ.last_ms).label("last_ms")
+def _consumers(connection: Connection, since_ms: int) -> list[UsedConsumer]:
+    """Who read since then, with the data sets that they read."""
+    read, node, dataset = schema.read.c, schema.node.c, schema.node.alias("dataset")
+    last = sa.func.max(read.last_ms).label("last_ms")
+    number = sa.func.coalesce(node.dataset_id, node.node_id).label("dataset_id")
     used = (
-        sa.select(READ.consumer_id, last)
-        .where(READ.last_ms >= since_ms)
-        .group_by(READ.consumer_id)
+        sa.select(read.consumer_id, number, last)
+        .join_from(schema.read, schema.node, node.node_id == read.node_id)
+        .where(read.last_ms >= since_ms)
+        .group_by(read.consumer_id, number)
         .subquery()
     )
     query = (
-        sa.select(schema.consumer, used.c.last_ms)
+        sa.select(schema.consumer, dataset.c.name.label("dataset"), used.c.last_ms)
         .join(used, used.c.consumer_id == schema.consumer.c.consumer_id)
-        .order_by(used.c.last_ms.desc(), used.c.consumer_id)
+        .join(dataset, dataset.c.node_id == used.c.dataset_id)
+        .order_by(schema.consumer.c.consumer_id)
     )
-    every = connection.execute(query).all()
-    rows = every[:most]
-    of = (
-        sa.select(READ.consumer_id, DATASET)
-        .join_from(schema.read, schema.node, NODE.node_id == READ.node_id)
-        .distinct()
-    )
-    pairs = _pairs(
-        connection,
-        of.where(READ.last_ms >= since_ms),
-        READ.consumer_id,
-        [row.consumer_id for row in rows],
-    )
-    return [
-        UsedConsumer(
-            consumer=Consumer(ConsumerKind(row.kind), row.namespace, row.name),
-            tables=pairs.get(row.consumer_id, ()),
-            last_ms=row.last_ms,
-            owners=tuple(row.owners),
-            link=row.link,
+    found: list[UsedConsumer] = []
+    for _, several in groupby(connection.execute(query), key=lambda row: row.consumer_id):
+        rows = list(several)
+        found.append(
+            UsedConsumer(
+                consumer=Consumer(ConsumerKind(rows[0].kind), rows[0].namespace, rows[0].name),
+                tables=tuple(sorted(row.dataset for row in rows)),
+                last_ms=max(row.last_ms for row in rows),
+                owners=tuple(rows[0].owners),
+                link=rows[0].link,
+            )
         )
-        for row in rows
-    ], len(every)
+    return found
 
 
 def _tables(
-    connection: Connection, lake: set[str], deployment: str, since_ms: int, most: int
-) -> tuple[list[ExternalTable], int]:
-    """The data sets with a record since then that they are written externally, or read, and how
-    many there are.
-    """
-    ours = sa.or_(WRITER.namespace == deployment, WRITER.consumer.is_not(None))
-    holds = WRITER.at_ms >= since_ms
-    written = sa.select(WRITER.target_id.label("node_id"), WRITER.at_ms.label("last_ms"))
-    given = sa.select(INPUT.source_id.label("node_id"), WRITER.at_ms.label("last_ms")).join_from(
-        schema.writer, schema.statement_input, INPUT.statement_id == WRITER.statement_id
-    )
-    both = sa.union_all(written.where(holds, ~ours), given.where(holds)).subquery()
-    by_us = sa.select(WRITER.target_id).where(ours)
-    used = sa.select(both.c.node_id, sa.func.max(both.c.last_ms).label("last_ms")).where(
-        both.c.node_id.not_in(by_us)
-    )
-    used = used.group_by(both.c.node_id).subquery()
-    query = sa.select(NODE.node_id, NODE.name, used.c.last_ms).join_from(
-        used, schema.node, NODE.node_id == used.c.node_id
-    )
-    every = [
-        row
-        for row in connection.execute(query.order_by(used.c.last_ms.desc(), used.c.node_id))
-        if row.name not in lake
-    ]
-    return _described(connection, every[:most], sa.and_(holds, ~ours), holds), len(every)
-
-
-def _described(
-    connection: Connection,
-    found: Sequence[sa.Row[Any]],
-    external: sa.ColumnElement[bool],
-    holds: sa.ColumnElement[bool],
+    connection: Connection, lake: Collection[str], deployment: str, since_ms: int
 ) -> list[ExternalTable]:
-    """Data sets with what they are written from externally, what is written from them, and whose
-    they are.
+    """The data sets with a record since then that they are written externally, or read, with what
+    they are written from externally, what is written from them, and whose they are.
     """
-    numbers = [row.node_id for row in found]
-    into = sa.select(WRITER.target_id, INPUT.source_id).join_from(
-        schema.writer, schema.statement_input, INPUT.statement_id == WRITER.statement_id
+    writer, given = schema.writer, schema.statement_input
+    target, source = schema.node.alias("target"), schema.node.alias("source")
+    ours = sa.or_(writer.c.namespace == deployment, writer.c.consumer.is_not(None))
+    query = (
+        sa.select(target.c.name, source.c.name, writer.c.at_ms, writer.c.owners, ours)
+        .join_from(writer, target, target.c.node_id == writer.c.target_id)
+        .outerjoin(given, given.c.statement_id == writer.c.statement_id)
+        .outerjoin(source, source.c.node_id == given.c.source_id)
     )
-    inputs = _pairs(connection, into.where(external), WRITER.target_id, numbers)
-    out = sa.select(INPUT.source_id, WRITER.target_id).join_from(
-        schema.writer, schema.statement_input, INPUT.statement_id == WRITER.statement_id
-    )
-    readers = _pairs(connection, out.where(holds), INPUT.source_id, numbers)
-    owners: dict[int, list[str]] = {}
-    for some in slices(numbers, MANY):
-        for row in connection.execute(
-            sa.select(WRITER.target_id, WRITER.owners).where(
-                among(connection, WRITER.target_id, some)
-            )
-        ):
-            owners.setdefault(row.target_id, []).extend(row.owners)
+    by_us, last = set(lake), dict[str, int]()
+    inputs, readers, owners = (defaultdict[str, set[str]](set) for _ in range(3))
+    for into, out_of, at_ms, whose, is_ours in connection.execute(query).tuples():
+        owners[into].update(whose)
+        if is_ours:
+            by_us.add(into)
+        if at_ms < since_ms:
+            continue
+        if not is_ours:
+            last[into] = max(at_ms, last.get(into, at_ms))
+        if out_of is not None:
+            last[out_of] = max(at_ms, last.get(out_of, at_ms))
+            readers[out_of].add(into)
+        if out_of is not None and not is_ours:
+            inputs[into].add(out_of)
     return [
         ExternalTable(
-            table=row.name,
-            last_ms=row.last_ms,
-            inputs=inputs.get(row.node_id, ()),
-            readers=readers.get(row.node_id, ()),
-            owners=tuple(sorted(set(owners.get(row.node_id, ())))),
+            table=name,
+            last_ms=at_ms,
+            inputs=tuple(sorted(inputs[name])),
+            readers=tuple(sorted(readers[name])),
+            owners=tuple(sorted(owners[name])),
         )
-        for row in found
+        for name, at_ms in sorted(last.items())
+        if name not in by_us
     ]
-
-
-def _pairs(
-    connection: Connection, query: sa.Select[Any], number: sa.Column[Any], numbers: Iterable[int]
-) -> dict[int, tuple[str, ...]]:
-    """By a number the names of the data sets next to it; the query gives a number and that of a
-    data set.
-    """
-    pairs: dict[int, set[int]] = {}
-    for some in slices(list(numbers), MANY):
-        for one, dataset in connection.execute(query.where(among(connection, number, some))):
-            pairs.setdefault(one, set()).add(dataset)
-    names: dict[int, str] = {}
-    for some in slices(
-        sorted({dataset for several in pairs.values() for dataset in several}), MANY
-    ):
-        names |= dict(
-            connection.execute(
-                sa.select(NODE.node_id, NODE.name).where(among(connection, NODE.node_id, some))
-            )
-            .tuples()
-            .all()
-        )
-    return {
-        one: tuple(sorted(names[dataset] for dataset in several)) for one, several in pairs.items()
-    }
