@@ -235,10 +235,7 @@ class SnapshotTrigger:
             _schedule("SnapshotTrigger", every)
         _duration("SnapshotTrigger", "wait_after_last", wait_after_last)
         _duration("SnapshotTrigger", "max_wait", max_wait)
-        is_number = isinstance(changed, int) and not isinstance(changed, bool)
-        if changed not in ("any", "all") and not (
-            is_number and 1 <= changed <= (len(names) or changed)
-        ):
+        if not _is_so_many(changed, len(names)):
             raise DeclarationError(
                 "SnapshotTrigger",
                 "changed",
@@ -303,6 +300,15 @@ def _schedule(declared: str, every: Schedule) -> Schedule:
             declared, "every", f"{shown(every)} is no schedule; write every(minutes=5)"
         )
     return every
+
+
+def _is_so_many(changed: str | int, tables: int) -> bool:
+    """Whether it says of how many tables an event is needed; how many there are may not be known
+    yet.
+    """
+    if isinstance(changed, str):
+        return changed in ("any", "all")
+    return not isinstance(changed, bool) and 1 <= changed <= (tables or changed)
 
 
 def _duration(declared: str, field: str, value: dt.timedelta | None) -> None:
