@@ -17,15 +17,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, make_asgi_app
 
+from lakechime_dagster.api.access import EVERYTHING, WITHOUT_TOKEN, Access, ForbiddenError, Scope
 from lakechime_dagster.api.metrics import StoreCollector
-from lakechime_dagster.api.tokens import (
-    EVERYTHING,
-    WITHOUT_TOKEN,
-    Access,
-    ForbiddenError,
-    Scope,
-    Tokens,
-)
+from lakechime_dagster.api.tokens import Tokens
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError
 from lakechime_dagster.lineage.ingest import MAX_BYTES, LineageIngest, parsed
 from lakechime_dagster.silver.metrics import Measures

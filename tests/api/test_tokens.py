@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import pytest
 from sqlalchemy import Engine
 
+from lakechime_dagster.api.access import Scope
 from lakechime_dagster.api.events import event_routes
-from lakechime_dagster.api.tokens import Scope, Tokens
+from lakechime_dagster.api.tokens import Tokens
 from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.errors import InvalidValueError, NotFoundError
 from lakechime_dagster.triggers.interventions import By

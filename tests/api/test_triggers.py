@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.api.tokens import Scope, Tokens
+from lakechime_dagster.api.access import Scope
+from lakechime_dagster.api.tokens import Tokens
 from lakechime_dagster.api.triggers import trigger_routes
 from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
 from lakechime_dagster.runtime.platform import Platform, open_platform
