@@ -4,10 +4,12 @@ import json
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from http.client import HTTPException, HTTPResponse
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -18,6 +20,7 @@ from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 
 PAGE = 1000  # events of an answer
 MAX_WAIT = 10  # seconds between two attempts
+Answer = TypeVar("Answer")
 
 
 class ServerUnreachableError(LakeChimeError):
@@ -118,47 +121,56 @@ class Client:
         A lost connection is made again from the last event, each once and in commit order.
         """
         query = EventQuery(table=table, cluster=cluster, tags=tags or {}, after=after)
+        path = f"/events/feed?{_asked_for(query)}"
         last = ""
         while True:
             headers = {"Last-Event-ID": last} if last else {}
-            try:
-                with self._opened(f"/events/feed?{_asked_for(query)}", None, headers) as stream:
-                    for raw in stream:
-                        name, _, value = raw.decode().rstrip("\n").partition(": ")
-                        if name == "id":
-                            last = value
-                        elif name == "data":
-                            yield _fetched(json.loads(value))
-            except (OSError, HTTPException):
-                continue  # to make it again waits, and fails where no server answers any more
+            # to connect again waits, and fails where no server answers any more
+            with (
+                suppress(OSError, HTTPException),
+                self._retried(partial(self._sent, path, None, headers)) as stream,
+            ):
+                message = dict[str, str]()
+                for line in iter(stream.readline, b""):
+                    if not line.endswith(b"\n"):
+                        break  # cut off; only an empty line ends a message
+                    name, _, value = line.decode().rstrip("\n").partition(": ")
+                    if name:
+                        message[name] = value
+                        continue
+                    if "data" in message:
+                        yield _fetched(json.loads(message["data"]))
+                    last = message.get("id", last)
+                    message = {}
 
     def _asked(self, path: str, body: bytes | None = None) -> Any:
         """The JSON of an answer."""
-        for attempt in self._attempts():
-            with attempt:
-                try:
-                    with self._sent(path, body, {}) as answer:
-                        return json.loads(answer.read())
-                except (OSError, HTTPException, ValueError) as error:
-                    raise self._unreachable(error) from error
-        raise AssertionError("the last attempt raises")
 
-    def _opened(self, path: str, body: bytes | None, headers: Mapping[str, str]) -> HTTPResponse:
-        for attempt in self._attempts():
-            with attempt:
-                try:
-                    return self._sent(path, body, headers)
-                except (OSError, HTTPException) as error:
-                    raise self._unreachable(error) from error
-        raise AssertionError("the last attempt raises")
+        def answer() -> Any:
+            with self._sent(path, body, {}) as found:
+                return json.loads(found.read())
 
-    def _attempts(self) -> Retrying:
+        return self._retried(answer)
+
+    def _retried(self, ask: Callable[[], Answer]) -> Answer:
+        """What is asked, which is asked again where no whole answer arrives."""
+
+        def attempt() -> Answer:
+            try:
+                return ask()
+            except (OSError, HTTPException, json.JSONDecodeError) as error:
+                reason = getattr(error, "reason", error)
+                raise ServerUnreachableError(
+                    f"{self.url} does not answer ({reason}); check that `lakechime serve` runs "
+                    f"there"
+                ) from error
+
         return Retrying(
             retry=retry_if_exception_type(ServerUnreachableError),
             stop=stop_after_attempt(self.attempts),
             wait=wait_random_exponential(multiplier=0.2, max=MAX_WAIT),
             reraise=True,
-        )
+        )(attempt)
 
     def _sent(self, path: str, body: bytes | None, headers: Mapping[str, str]) -> HTTPResponse:
         """The answer to one attempt, if it is none of refusal."""
@@ -172,12 +184,6 @@ class Client:
         except urllib.error.HTTPError as error:
             with error:
                 raise _refusal(error.code, error.read()) from None
-
-    def _unreachable(self, error: Exception) -> ServerUnreachableError:
-        reason = getattr(error, "reason", error)
-        return ServerUnreachableError(
-            f"{self.url} does not answer ({reason}); check that `lakechime serve` runs there"
-        )
 
 
 def _with_identity(event: DataChangeEvent) -> dict[str, Any]:

@@ -3,6 +3,7 @@ commit order, and refused with field and remedy.
 """
 
 import json
+import socket
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from sqlalchemy import Engine
 from lakechime_dagster.api.client import Client, FetchedEvent, ServerUnreachableError
 from lakechime_dagster.api.events import event_routes
 from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.events import DataChangeEvent, Position, SnapshotId, Tags
+from lakechime_dagster.dce.events import DataChangeEvent, Position, SnapshotId, Tags, to_json
 from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 from tests.api.test_app import TOKEN, serving
@@ -123,6 +124,33 @@ def test_a_stream_that_is_opened_again_goes_on_after_its_last_event(
         lines = [stream.readline().decode().strip() for _ in range(4)]
     assert lines[:2] == [f"id: {second}", ""]
     assert json.loads(lines[3].removeprefix("data: "))["snapshot_id"] == "3"
+
+
+def test_an_event_whose_line_was_cut_off_is_asked_for_again() -> None:
+    """The first answer ends within the second event, after its id."""
+    first, second = (
+        f"id: 0-{at}\ndata: "
+        + json.dumps(to_json(change(at)) | {"position": f"0-{at}", "event_ts": at, "amends": None})
+        + "\n\n"
+        for at in (1, 2)
+    )
+    asked = list[str]()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            for text in (first + second[:20], second):
+                connection, _ = server.accept()
+                with connection:
+                    asked.append(connection.recv(10_000).decode())
+                    connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + text.encode())
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        client = Client(f"http://127.0.0.1:{server.getsockname()[1]}", attempts=1)
+        with closing(client.follow(Position.ORIGIN)) as followed:
+            assert snapshots(list(islice(followed, 2))) == ["1", "2"]
+        thread.join(10)
+    assert "Last-Event-Id: 0-1" in asked[1]
 
 
 @pytest.mark.parametrize(
