@@ -43,7 +43,6 @@ from lakechime_dagster.dce.events import (
     SnapshotId,
     TableFormat,
     TableUid,
-    Tags,
 )
 from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, PartitionValue
 from lakechime_dagster.dce.snapshots import Verdict, next_generation, own_uid
@@ -112,7 +111,7 @@ class IcebergLog:
         return _id(self._load().current_snapshot())
 
     def levels(self) -> PartitionLevels:
-        return _Levels(self._load(), self.named).levels
+        return self._levels_of(self._load()).levels
 
     def changes_after(self, seen: Seen | None, pushed: Collection[SnapshotId] = ()) -> Captured:
         """The events since the last poll, as `ChangeLog` has it.
@@ -153,7 +152,7 @@ class IcebergLog:
 
     def _captured(self, state: Table, uid: TableUid, chain: list[Snapshot]) -> Captured:
         """The events of the snapshots that follow what was seen, oldest first."""
-        levels = _Levels(state, self.named)
+        levels = self._levels_of(state)
         events = [event for one in chain for event in self._events(state, levels, one, uid)]
         return Captured(events=tuple(events), seen=self._seen(state.current_snapshot(), uid))
 
@@ -179,8 +178,9 @@ class IcebergLog:
         seen = self._seen(snapshot, uid)
         if snapshot is None:
             return Captured(events=(), seen=seen)
+        levels = self._levels_of(state)
         with self._reading():
-            live = _live(state, _Levels(state, self.named), snapshot)
+            live = _live(state, levels, snapshot)
         is_again = verdict not in (None, Verdict.RECREATED)
         operation = OperationType.UPDATE if is_again else OperationType.APPEND
         events = tuple(
@@ -211,12 +211,16 @@ class IcebergLog:
             snapshot_id=_id(snapshot),
             snapshot_ts=snapshot.timestamp_ms,
             table_uid=uid,
-            tags=baseline_tags(tags, verdict) if is_baseline else Tags(tags),
+            tags=baseline_tags(tags, verdict) if is_baseline else tags,
             prev_snapshot_id=None if parent is None else SnapshotId(str(parent)),
         )
 
     def _seen(self, snapshot: Snapshot | None, uid: TableUid) -> Seen:
         return Seen(self.table, uid, _id(snapshot), self.cluster)
+
+    def _levels_of(self, state: Table) -> "_Levels":
+        with self._reading():
+            return _Levels(state, self.named)
 
     def _load(self) -> Table:
         with self._reading():
@@ -326,7 +330,7 @@ class _Levels:
         one.
         """
         found = {
-            one.name: (at, one, _source_type(state, one))
+            one.name: (at, one, _type(state, one))
             for at, one in enumerate(spec.fields)
             if one in _fields(spec)
         }
@@ -349,11 +353,11 @@ def _fields(spec: PartitionSpec) -> list[PartitionField]:
     return [one for one in spec.fields if not isinstance(one.transform, VoidTransform)]
 
 
-def _source_type(state: Table, one: PartitionField) -> IcebergType:
-    """The type of the column that a field is made of, which may have been dropped since."""
+def _type(state: Table, one: PartitionField) -> IcebergType:
+    """The type of a field's values; the column that it is made of may have been dropped since."""
     for _, schema in sorted(state.schemas().items(), reverse=True):
         with suppress(ValueError):
-            return schema.find_type(one.source_id)
+            return one.transform.result_type(schema.find_type(one.source_id))
     raise ValueError(f"the column of partition field {one.name} is in no schema")
 
 
@@ -364,8 +368,7 @@ def _level(state: Table, one: PartitionField) -> LevelType:
         case HourTransform():
             return LevelType.TIMESTAMP
         case _:
-            kind = one.transform.result_type(_source_type(state, one))
-            return LEVELS.get(type(kind), LevelType.STRING)
+            return LEVELS.get(type(_type(state, one)), LevelType.STRING)
 
 
 def _value(one: PartitionField, kind: IcebergType, value: Any) -> PartitionValue:
