@@ -6,16 +6,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
-from lakechime_dagster.dce.events import to_json
 from lakechime_dagster.errors import NotFoundError
-from lakechime_dagster.runtime.explain import (
-    consumer_document,
-    explain,
-    trigger_document,
-    trigger_summary,
-)
-from lakechime_dagster.runtime.platform import Platform, ends_of_blocked
-from lakechime_dagster.runtime.sources import checkpoint_kept
+from lakechime_dagster.runtime import sources
+from lakechime_dagster.runtime.explain import explained, trigger_summary
+from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.triggers.interventions import By, Interventions
 from lakechime_dagster.triggers.progress import SubscriptionOverview, overview
 from lakechime_dagster.triggers.registry import SubscriptionRow
@@ -70,19 +64,7 @@ def trigger_routes(
         subscription, recorded = declared().get(name), known().get(name)
         if subscription is None and recorded is None:
             raise _unknown(name)
-        decision = explain(platform, subscription, at) if subscription is not None else None
-        row = recorded.row if recorded is not None else None
-        consumers = platform.ledger.consumers(row).values() if row is not None else ()
-        return {
-            "trigger": trigger_document(name, subscription, recorded),
-            "fires": decision.fires if decision is not None else False,
-            "reasons": decision.reasons
-            if decision is not None
-            else ("it is not declared here, so that no sensor evaluates it",),
-            "events": [to_json(one) for one in decision.events] if decision is not None else [],
-            "consumers": [consumer_document(one) for one in consumers],
-            "interventions": Interventions(platform.ledger).history(row) if row is not None else [],
-        }
+        return explained(platform, name, subscription, recorded, at_ms=at).to_json()
 
     @router.post("/{name}/pause")
     def pause(name: str, why: Why, request: Request) -> dict[str, Any]:
@@ -93,12 +75,7 @@ def trigger_routes(
     @router.post("/{name}/resume")
     def resume(name: str, why: Why, request: Request) -> dict[str, Any]:
         """Launch runs again, for all waiting events, as `lakechime trigger resume` does."""
-        row, subscription = row_of(name), declared().get(name)
-        kept, ends = None, {}
-        if subscription is not None:
-            kept = checkpoint_kept(platform, subscription, row)
-            ends = ends_of_blocked(platform, subscription, row)
-        Interventions(platform.ledger).resume(row, _by(request, why), kept, ends)
+        sources.resume(platform, declared().get(name), row_of(name), _by(request, why))
         return {"trigger": name, "paused": False}
 
     return router

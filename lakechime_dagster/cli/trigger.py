@@ -18,7 +18,6 @@ from lakechime_dagster.cli.common import (
     declared_or_none,
     declared_subscriptions,
     group_problem,
-    one_line,
     open_platform,
     print_documents,
     print_facts,
@@ -32,13 +31,11 @@ from lakechime_dagster.cli.common import (
     would,
 )
 from lakechime_dagster.cli.dce import print_events
-from lakechime_dagster.dce.events import to_json
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
 
 if TYPE_CHECKING:
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.triggers.consumers import Checkpoint
-    from lakechime_dagster.triggers.decision import Decision
     from lakechime_dagster.triggers.interventions import By, CheckpointAt
     from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
     from lakechime_dagster.triggers.subscription import Subscription
@@ -70,12 +67,7 @@ def show(
     """List the triggers, or show one: whether it fires and why, on which events that rests, its
     consumers, and what people did to it.
     """
-    from lakechime_dagster.runtime.explain import (
-        consumer_document,
-        trigger_document,
-        trigger_summary,
-    )
-    from lakechime_dagster.triggers.interventions import Interventions
+    from lakechime_dagster.runtime.explain import explained, trigger_summary
     from lakechime_dagster.triggers.progress import overview
 
     if name is None and at is not None:
@@ -98,26 +90,11 @@ def show(
     problem = group_problem(name, module)
     if not subscription and not known and not problem:
         subscription_declared(name, module)
-    document = trigger_document(name, subscription, known)
-    consumers = [*platform.ledger.consumers(known.row).values()] if known else []
-    history = Interventions(platform.ledger).history(known.row) if known else []
-    decision = _decision(platform, name, subscription, problem, at_ms)
+    found = explained(platform, name, subscription, known, at_ms=at_ms, problem=problem)
     if as_json:
-        events = [to_json(event) for event in decision.events]
-        verdict = {
-            "decision": "fire" if decision.fires else "not_yet",
-            "reasons": decision.reasons,
-            "events": events,
-        }
-        print_json(
-            {
-                "trigger": document,
-                **verdict,
-                "consumers": [consumer_document(one) for one in consumers],
-                "interventions": history,
-            }
-        )
+        print_json(found.to_json())
         return
+    decision = found.decision
     past = f" at {when(at_ms)}" if at_ms is not None else ""
     say(f"{name} {'fires' if decision.fires else 'does not fire'}{past}:")
     for reason in decision.reasons:
@@ -126,7 +103,7 @@ def show(
         say("")
         print_events(decision.events)
     say("")
-    print_facts(document)
+    print_facts(found.trigger)
     say("")
     rows = [
         [
@@ -137,44 +114,16 @@ def show(
             _snapshots(one),
             one.state_reason,
         ]
-        for one in consumers
+        for one in found.consumers
     ]
     print_table(
         ["consumer", "state", "completed", "position", "snapshots", "reason"],
         rows,
         empty="no consumer yet: nothing was claimed",
     )
-    if history:
+    if found.interventions:
         say("")
-        print_documents(history, "ts who action consumer_key reason")
-
-
-def _decision(
-    platform: "Platform",
-    name: str,
-    subscription: "Subscription | None",
-    problem: str,
-    at_ms: int | None,
-) -> "Decision":
-    """Whether the trigger fires; what stands in the way of knowing it is the reason."""
-    from lakechime_dagster.runtime.explain import explain
-    from lakechime_dagster.triggers.decision import Decision
-
-    if problem:
-        why = (
-            f"its declaration is wrong, and its events wait in the stream's table until it is "
-            f"corrected: {problem}"
-        )
-    elif subscription is None:
-        why = "it is not declared here, so that no sensor evaluates it"
-    else:
-        try:
-            return explain(platform, subscription, at_ms)
-        except LakeChimeError as error:
-            if at_ms is not None:
-                raise
-            why = one_line(str(error))
-    return Decision(trigger=name, fires=False, reasons=(why,))
+        print_documents(found.interventions, "ts who action consumer_key reason")
 
 
 @app.command()
@@ -220,23 +169,13 @@ def resume(
     A consumer that is blocked because its source lost messages continues with those that exist; an
     execution that asked for a person is retried with all newer events.
     """
-    from lakechime_dagster.runtime.platform import ends_of_blocked
-    from lakechime_dagster.runtime.sources import checkpoint_kept
-    from lakechime_dagster.triggers.interventions import Interventions
+    from lakechime_dagster.runtime import sources
 
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
     row = subscription_known(platform, name, module, dry_run=dry_run)
-    interventions = Interventions(platform.ledger)
-    checkpoint_at = None
-    moved: Moved = []
-    ends = {}
-    if subscription := declared_or_none(module).get(name):
-        ends = ends_of_blocked(platform, subscription, row)
-        if checkpoint_at := checkpoint_kept(platform, subscription, row):
-            moved = interventions.seek(row, None, by, checkpoint_at, dry_run=True)
-    if not dry_run:
-        interventions.resume(row, by, checkpoint_at, ends)
+    subscription = declared_or_none(module).get(name)
+    moved = sources.resume(platform, subscription, row, by, dry_run=dry_run)
     _moved(
         {"trigger": name, "paused": False, "dry_run": dry_run},
         moved,

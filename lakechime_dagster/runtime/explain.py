@@ -2,16 +2,18 @@
 
 import itertools
 import json
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.events import Position, RegisteredEvent
+from lakechime_dagster.dce.events import Position, RegisteredEvent, to_json
+from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.sources import ask
 from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.decision import Decision
+from lakechime_dagster.triggers.interventions import Intervention, Interventions
 from lakechime_dagster.triggers.progress import SubscriptionOverview
 from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow, declared
 from lakechime_dagster.triggers.schedule import from_milliseconds
@@ -158,23 +160,87 @@ def trigger_summary(
     }
 
 
-def trigger_document(
-    name: str, subscription: Subscription | None, known: SubscriptionOverview | None
-) -> dict[str, Any]:
-    """A trigger with what it reads and launches, as JSON."""
+@dataclass(frozen=True, kw_only=True)
+class Explained:
+    """A trigger: what it reads and launches, whether it fires, its consumers, and what people did
+    to it, newest first.
+    """
+
+    trigger: Mapping[str, Any]
+    decision: Decision
+    consumers: tuple[ConsumerRow, ...]
+    interventions: tuple[Intervention, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As commands and the HTTP server show it."""
+        return {
+            "trigger": self.trigger,
+            "decision": "fire" if self.decision.fires else "not_yet",
+            "reasons": self.decision.reasons,
+            "events": [to_json(event) for event in self.decision.events],
+            "consumers": [_consumer(one) for one in self.consumers],
+            "interventions": self.interventions,
+        }
+
+
+def explained(
+    platform: Platform,
+    name: str,
+    subscription: Subscription | None,
+    known: SubscriptionOverview | None,
+    *,
+    at_ms: int | None = None,
+    problem: str = "",
+) -> Explained:
+    """Explain a trigger that is declared, recorded, or both; `problem` is what is wrong with its
+    declaration.
+
+    Raises:
+        LakeChimeError: a past time cannot be explained; what stands in the way of knowing whether
+            it fires now is the reason.
+    """
     row = known.row if known else None
     found = subscription or row
-    return trigger_summary(name, subscription, known) | {
+    about = trigger_summary(name, subscription, known) | {
         "tables": subscription.pinned if subscription else row.tables if row else (),
         "target": found and found.target,
         "job": found and found.job,
         "assets": found.asset_keys if found else (),
         "activated_ts": row and row.activated_ts,
     }
+    return Explained(
+        trigger=about,
+        decision=_decision(platform, name, subscription, at_ms, problem),
+        consumers=tuple(platform.ledger.consumers(row).values()) if row else (),
+        interventions=tuple(Interventions(platform.ledger).history(row)) if row else (),
+    )
 
 
-def consumer_document(consumer: ConsumerRow) -> dict[str, Any]:
-    """A consumer of a trigger, as JSON."""
+def _decision(
+    platform: Platform,
+    name: str,
+    subscription: Subscription | None,
+    at_ms: int | None,
+    problem: str,
+) -> Decision:
+    if problem:
+        why = (
+            f"its declaration is wrong, and its events wait in the stream's table until it is "
+            f"corrected: {problem}"
+        )
+    elif subscription is None:
+        why = "it is not declared here, so that no sensor evaluates it"
+    else:
+        try:
+            return explain(platform, subscription, at_ms)
+        except LakeChimeError as error:
+            if at_ms is not None:
+                raise
+            why = " ".join(str(error).split())
+    return Decision(trigger=name, fires=False, reasons=(why,))
+
+
+def _consumer(consumer: ConsumerRow) -> dict[str, Any]:
     return {
         "key": consumer.key,
         "state": consumer.state,

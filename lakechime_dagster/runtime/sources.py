@@ -6,13 +6,13 @@ import os
 from dataclasses import dataclass, replace
 
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.runtime.platform import Platform, ends_of_blocked
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.sources.files import OpenSource
 from lakechime_dagster.sources.source import open_source
 from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerState, SourceLag
 from lakechime_dagster.triggers.decision import ConsumerView, Decision, Firing, source_rests
-from lakechime_dagster.triggers.interventions import CheckpointAt
+from lakechime_dagster.triggers.interventions import By, CheckpointAt, Interventions
 from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
@@ -114,14 +114,37 @@ def block(platform: Platform, row: SubscriptionRow, asked: Asked) -> None:
         platform.ledger.block(row, asked.consumer, asked.blocked)
 
 
-def checkpoint_kept(
-    platform: Platform, subscription: Subscription, row: SubscriptionRow
-) -> CheckpointAt | None:
-    """Where a consumer that its source holds goes on when a person lets it, what is gone given up;
-    None where it does not move for that.
+def resume(
+    platform: Platform,
+    subscription: Subscription | None,
+    row: SubscriptionRow,
+    by: By,
+    *,
+    dry_run: bool = False,
+) -> list[tuple[ConsumerRow, Checkpoint]]:
+    """Let a trigger launch runs again, and return the consumers that move for it, as they were,
+    each with its new checkpoint.
+
+    Where it is declared, a consumer that its source blocks goes on with what is still there, and an
+    execution that asked for a person is tried again with all newer events.
 
     Raises:
-        MessagesUnreadableError: the source cannot be asked.
+        MessagesUnreadableError: its source cannot be asked.
+    """
+    interventions = Interventions(platform.ledger)
+    kept = _kept(platform, subscription, row) if subscription is not None else None
+    ends = ends_of_blocked(platform, subscription, row) if subscription is not None else {}
+    moved = interventions.seek(row, None, by, kept, dry_run=True) if kept is not None else []
+    if not dry_run:
+        interventions.resume(row, by, kept, ends)
+    return moved
+
+
+def _kept(
+    platform: Platform, subscription: Subscription, row: SubscriptionRow
+) -> CheckpointAt | None:
+    """Where a consumer that its source blocks goes on when a person lets it, what is gone given up;
+    None where it does not move for that.
     """
     consumer = platform.ledger.consumers(row).get("")
     if (

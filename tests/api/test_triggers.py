@@ -37,7 +37,7 @@ def test_a_trigger_is_explained_with_its_events(platform: Platform, client: Clie
     platform.evaluator.activate(SILVER)
     platform.store.register([DataChangeEvent(table="bronze.orders", snapshot_id=SnapshotId("1"))])
     found = client.send(b"", method="GET", path="/triggers/silver.orders").document
-    assert (found["fires"], [one["snapshot_id"] for one in found["events"]]) == (True, ["1"])
+    assert (found["decision"], [one["snapshot_id"] for one in found["events"]]) == ("fire", ["1"])
     assert (found["trigger"]["state"], found["trigger"]["waiting"]) == ("active", 1)
     missing = client.send(b"", method="GET", path="/triggers/silver.none")
     assert missing.status == 404
