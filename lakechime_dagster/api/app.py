@@ -122,22 +122,24 @@ class Served:
     """What an application answers from; `routers` are further routes, which the same token
     protects.
 
-    It asks for a token where `token` is one, which lets its bearer do everything, or where `tokens`
-    has any. `hosts` are the names by which people reach it, beside this machine; without a token it
-    answers to no other.
+    It asks for a token where it `is_public`, that is reached from other machines, where `token` is
+    one, which lets its bearer do everything, or where `tokens` has any. `hosts` are the names by
+    which people reach it, beside this machine; without a token it answers to no other.
     """
 
     ingest: LineageIngest
     measures: Callable[[], Measures] | None = None
     token: str = field(default="", repr=False)
     tokens: Tokens | None = None
+    is_public: bool = False
     routers: tuple[APIRouter, ...] = ()
     hosts: Collection[str] = ()
     is_ready: Callable[[], object] = lambda: None
 
     def asks_for_token(self) -> bool:
         """Whether a request must bring one."""
-        return bool(self.token) or (self.tokens is not None and self.tokens.any_valid())
+        has_any = self.tokens is not None and self.tokens.any_valid()
+        return self.is_public or bool(self.token) or has_any
 
     def is_ours(self, request: Request) -> bool:
         """Whether a request without a token names this machine or one of `hosts`: another site can

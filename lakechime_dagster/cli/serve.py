@@ -21,7 +21,14 @@ def serve(
     until Ctrl-C.
     """
     with needs("`lakechime serve`", extra="api"):
-        from lakechime_dagster.api.app import Served, bound, build_app, build_server, check_address
+        from lakechime_dagster.api.app import (
+            Served,
+            bound,
+            build_app,
+            build_server,
+            check_address,
+            is_loopback,
+        )
         from lakechime_dagster.api.events import event_routes
         from lakechime_dagster.api.lineage_page import lineage_page
         from lakechime_dagster.api.tokens import Tokens
@@ -44,6 +51,7 @@ def serve(
         measures=lambda: measures(types),
         token=token,
         tokens=tokens,
+        is_public=not is_loopback(host),
         is_ready=platform.store.head,
         routers=(
             page,

@@ -98,6 +98,8 @@ def serving(
     token: str = "",
     routers: tuple[APIRouter, ...] = (ROUTER,),
     tokens: Tokens | None = None,
+    *,
+    is_public: bool = False,
 ) -> Iterator[Client]:
     ingest = LineageIngest(World(engine).platform(Path("nowhere")), LAKE)
     empty = Measures(types=(), groups=(), consumers={}, ticked_ts=None, now=0, lags=())
@@ -108,6 +110,7 @@ def serving(
                 measures=lambda: empty,
                 token=token,
                 tokens=tokens,
+                is_public=is_public,
                 routers=routers,
                 hosts=HOSTS,
             )

@@ -53,6 +53,19 @@ def test_as_soon_as_a_token_exists_it_is_asked_for(guarded: Guarded) -> None:
     assert guarded.status("GET", "/events", "") == 200
 
 
+def test_who_is_reached_by_others_asks_for_a_token_also_when_the_last_one_is_revoked(
+    sqlite_engine: Engine,
+) -> None:
+    tokens = Tokens(sqlite_engine)
+    routes = event_routes(DCEStore(sqlite_engine), "")
+    secret = tokens.create("shop", {Scope.READ}, ["*"], ANNA)
+    with serving(sqlite_engine, routers=(routes,), tokens=tokens, is_public=True) as client:
+        tokens.revoke("shop", ANNA)
+        for token in ("", secret):
+            asked = client.send(b"", method="GET", path="/events", token=token, host="localhost")
+            assert asked.status == 401
+
+
 @pytest.mark.parametrize(
     ("scope", "read", "register"),
     [(Scope.READ, 200, 403), (Scope.REGISTER, 403, 200), (Scope.OPERATE, 403, 403)],
