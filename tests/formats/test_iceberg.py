@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.table import Table
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -32,6 +33,13 @@ def world(tmp_path: Path) -> IcebergWorld:
 
 def log_of(world: IcebergWorld, named: PartitionLevels | None = None) -> IcebergLog:
     return IcebergLog(world.properties, "bronze.ice", "east", named)
+
+
+def polled(world: IcebergWorld) -> tuple[Table, IcebergLog, Seen]:
+    """A table with a row of the first of May, its log, and what its first poll has seen."""
+    table, log = world.create(BY_DAY), log_of(world)
+    table.append(rows(1))
+    return table, log, log.changes_after(None).seen
 
 
 def found(events: Iterable[DataChangeEvent]) -> list[tuple[Any, OperationType]]:
@@ -172,10 +180,7 @@ def test_a_table_that_is_put_back_says_so_and_goes_on_as_a_new_generation(
 def test_a_history_that_no_longer_holds_what_was_seen_is_registered_as_a_whole(
     world: IcebergWorld,
 ) -> None:
-    table = world.create(BY_DAY)
-    table.append(rows(1))
-    log = log_of(world)
-    seen = log.changes_after(None).seen
+    table, log, seen = polled(world)
     for day in (2, 3):
         table.append(rows(day))
     old = [one.snapshot_id for one in table.metadata.snapshots][:2]
@@ -203,10 +208,7 @@ def test_a_table_that_is_dropped_and_made_again_is_another(world: IcebergWorld) 
 def test_only_main_is_the_table_and_a_branch_counts_when_main_is_set_to_it(
     world: IcebergWorld,
 ) -> None:
-    table = world.create(BY_DAY)
-    table.append(rows(1))
-    log = log_of(world)
-    seen = log.changes_after(None).seen
+    table, log, seen = polled(world)
     branched(table, "audit")
     table.append(rows(2), branch="audit")
     table.append(rows(3), branch="audit")
