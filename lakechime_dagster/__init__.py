@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lakechime_dagster.api.client import Client
-    from lakechime_dagster.assets.lineage_flat import lineage_definitions
+    from lakechime_dagster.assets.lineage import lineage_definitions
     from lakechime_dagster.components import (
         CDCTableComponent,
         EventStreamComponent,
@@ -192,7 +192,7 @@ _MODULES = {
     "every": "triggers.schedule",
     "hours_of": "triggers.schedule",
     "lakechime_sensor": "sensors.trigger",
-    "lineage_definitions": "assets.lineage_flat",
+    "lineage_definitions": "assets.lineage",
     "needs": "errors",
     "open_store": "runtime.resource",
     "personal": "tables.options",

@@ -21,9 +21,9 @@ from lakechime_dagster.assets.events import (
     verify_check,
 )
 from lakechime_dagster.assets.jobs import group_subscription, log_subscription, subscription_of
+from lakechime_dagster.assets.lineage import query_log_asset
 from lakechime_dagster.assets.maintenance import maintenance_asset
 from lakechime_dagster.assets.partitions import partitions_of, planned_deps
-from lakechime_dagster.assets.query_logs import query_log_asset
 from lakechime_dagster.assets.report import linked
 from lakechime_dagster.assets.tables import source_asset, table_asset
 from lakechime_dagster.errors import DeclarationError, LakeChimeError

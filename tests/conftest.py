@@ -6,7 +6,6 @@ pytest_plugins = [
     "tests.support.garbage",
     "tests.support.spark",
     "tests.support.postgres",
-    "tests.support.iceberg_jar",
     "tests.support.metastore",
     "tests.support.stack",
     "tests.support.stores",

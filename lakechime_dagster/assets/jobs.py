@@ -8,7 +8,7 @@ from typing import Any
 
 from lakechime_dagster.cdc.database import schema_reading
 from lakechime_dagster.cdc.job import BronzeJob, CDCJob, format_of
-from lakechime_dagster.dce.events import SnapshotId
+from lakechime_dagster.dce.events import SnapshotId, TableFormat
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.names import asset_name
@@ -232,6 +232,9 @@ def _input(
         alias=alias,
         table=read.table,
         location=running.platform.location(read.table, source.location),
+        log=running.platform.iceberg_log(read.table)
+        if source.format is TableFormat.ICEBERG
+        else None,
         mode=read.mode,
         range=running.ranges.get(read.table)
         if read.is_changing or _is_rejoined(table, read.table)

@@ -336,6 +336,8 @@ def lag_of(lake: Lake, table: Target, running: RunningExecution) -> dict[str, An
             return {"waiting in the source": str(error)}
     behind = 0
     for name in table.inputs:
+        if lake.table(name).format is not TableFormat.DELTA:
+            continue
         end = running.execution.end.sources.get(name)
         log = running.platform.log(name, lake.table(name).location)
         version = version_of(end.snapshot_id) if end is not None else None

@@ -794,7 +794,7 @@ class Parsing:
             columns=columns_in(found, known),
             tables=tuple(one.row for one in tables),
         )
-        fed = self.open_log(self.job.bronze.location, self.job.bronze.table).fed(read.version)
+        fed = self.open_log(self.job.bronze.location, self.job.bronze.table).fed(int(read.snapshot))
         return Parsed(read, rows, before, seen, known, has_more=fed is not None and fed.has_more)
 
     def _tables(self, known: Seen) -> list[TableSchema]:

@@ -32,7 +32,6 @@ from lakechime_dagster.cdc.spark_remembered import (
 )
 from lakechime_dagster.cdc.spark_rows import Computing, Here, InWorkers, Rows
 from lakechime_dagster.cdc.state import COLUMNS, Role
-from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import TableSize
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.spark.commit import (
@@ -372,7 +371,9 @@ class CDCRefresh:
         """Whether the log says that the messages are few."""
         if read.changes is None:
             return (
-                self.open_log(self.job.bronze.location, self.job.bronze.table).size(read.version)
+                self.open_log(self.job.bronze.location, self.job.bronze.table).size(
+                    int(read.snapshot)
+                )
                 <= self.job.few
             )
         return (
@@ -734,7 +735,7 @@ def _source(job: CDCJob, read: RangeRead) -> SourceResult:
         method=read.method.value,
         verdict=read.verdict,
         start=range_.start if range_ else None,
-        end=SnapshotId(str(read.version)),
+        end=read.snapshot,
         commits=read.commits,
         data_commits=read.data_commits,
         note=read.note,

@@ -7,7 +7,7 @@ log is none: after `fast_forward` it lacks the snapshots between.
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -45,7 +45,7 @@ from lakechime_dagster.dce.events import (
     TableUid,
 )
 from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, PartitionValue
-from lakechime_dagster.dce.snapshots import Verdict, next_generation, own_uid
+from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict, next_generation, own_uid
 from lakechime_dagster.errors import TableAbsentError, TableUnreadableError, without_password
 from lakechime_dagster.formats.changes import (
     COMMIT_METADATA_KEY,
@@ -134,6 +134,63 @@ class IcebergLog:
             return self._baseline(state, head, seen.table_uid, verdict)
         return self._baseline(state, head, next_generation(seen.table_uid), verdict)
 
+    def pinned(self, at: SnapshotId | None) -> tuple[str, SnapshotId]:
+        """The table's metadata file now, and the snapshot to read of it: the given one, by default
+        the current one.
+
+        Raises:
+            TableUnreadableError: the table has no such snapshot any more.
+        """
+        state = self._load()
+        snapshot = _id(state.current_snapshot()) if at is None else at
+        if snapshot == NOTHING or state.snapshot_by_id(int(snapshot)) is None:
+            what = "has no snapshot yet" if at is None else f"no longer has snapshot {snapshot}"
+            raise TableUnreadableError(
+                f"{self.table}: it {what}; the next attempt reads up to a newer one"
+            )
+        return state.metadata_location, snapshot
+
+    def judge(self, range_: SnapshotRange) -> "IcebergRange":
+        """How a range can be read, by the chain of snapshots that leads to its end.
+
+        Raises:
+            TableUnreadableError: the table has no snapshot.
+        """
+        state = self._load()
+        uid, own = TableUid(str(state.metadata.table_uuid)), range_.table_uid
+        end = state.snapshot_by_id(int(range_.end)) if range_.end != NOTHING else None
+        if end is None or (own is not None and own_uid(own) != uid):
+            is_other = own is not None and own_uid(own) != uid
+            metadata, newest = self.pinned(None)
+            what = "the table was replaced" if is_other else f"snapshot {range_.end} was expired"
+            return IcebergRange(
+                metadata=metadata,
+                snapshot=newest,
+                verdict=Verdict.RECREATED if is_other else Verdict.EXPIRED,
+                note=f"{what} after this execution was claimed; its newest snapshot is read",
+            )
+        read = IcebergRange(
+            metadata=state.metadata_location, snapshot=range_.end, verdict=Verdict.CONTIGUOUS
+        )
+        if range_.start is None or (range_.start == NOTHING and not range_.is_recreated):
+            return read
+        chain, is_whole = _chain(state, end, range_.start)
+        if not is_whole or range_.is_recreated:
+            verdict = _verdict(state, end, chain, range_.start) if chain else Verdict.ROLLBACK
+            if range_.is_recreated and own_uid(range_.start_uid or uid) != uid:
+                verdict = Verdict.RECREATED
+            return replace(read, verdict=verdict, note=NOTES[verdict])
+        data = [one for one in chain if _operation(one) is not Operation.REPLACE]
+        return replace(
+            read,
+            start=range_.start,
+            verdict=Verdict.CONTIGUOUS if len(data) == len(chain) else Verdict.GAP_FILLED,
+            commits=len(chain),
+            data_commits=len(data),
+            only_appends=all(_operation(one) is Operation.APPEND for one in data),
+            has_delete_files=any(map(_may_delete, (one for one in chain))),
+        )
+
     def _first_poll(
         self, state: Table, head: Snapshot | None, uid: TableUid, pushed: Collection[SnapshotId]
     ) -> Captured:
@@ -159,7 +216,7 @@ class IcebergLog:
     def _events(
         self, state: Table, levels: "_Levels", snapshot: Snapshot, uid: TableUid
     ) -> list[DataChangeEvent]:
-        if snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE:
+        if _operation(snapshot) is Operation.REPLACE:
             return []
         with self._reading():
             added, removed = _changed(state, levels, snapshot)
@@ -248,6 +305,51 @@ class IcebergLog:
                 f"{self.table}: it cannot be read by the Iceberg catalog {self.shown_location}: "
                 f"{reason}; check that the catalog and the table's files can be reached"
             ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergRange:
+    """How a range of snapshots can be read, by the table's metadata.
+
+    Attributes:
+        metadata: The location of the table's metadata file.
+        snapshot: The one to read as the end of the range.
+        verdict: Whether increments may be read.
+        note: Why not, for people.
+        start: Behind which the range begins; None where it begins at nothing.
+        commits: Snapshots of the range.
+        data_commits: Those of them that change data; `replace` (compaction) does not.
+        only_appends: Whether these only add files.
+        has_delete_files: Whether files of deletes, or deletion vectors, belong to the table then.
+    """
+
+    metadata: str
+    snapshot: SnapshotId
+    verdict: Verdict
+    note: str = ""
+    start: SnapshotId | None = None
+    commits: int = 0
+    data_commits: int = 0
+    only_appends: bool = False
+    has_delete_files: bool = False
+
+
+NOTES = {
+    Verdict.RECREATED: "the table was replaced since it was last read",
+    Verdict.ROLLBACK: "the table was put back to an older snapshot since it was last read",
+    Verdict.BRANCHED: "its history no longer holds the snapshot that was last read",
+    Verdict.EXPIRED: "snapshots of the range were expired",
+}
+
+
+def _operation(snapshot: Snapshot) -> Operation | None:
+    return None if snapshot.summary is None else snapshot.summary.operation
+
+
+def _may_delete(snapshot: Snapshot) -> bool:
+    """Whether the table has files of deletes at a snapshot, or may have, as its summary says."""
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    return summary.get("total-delete-files") != "0"
 
 
 @lru_cache(maxsize=8)

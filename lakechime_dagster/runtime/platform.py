@@ -37,6 +37,7 @@ from lakechime_dagster.triggers.subscription import Subscription
 if TYPE_CHECKING:
     from lakechime_dagster.formats.changes import ChangeLog
     from lakechime_dagster.formats.delta import DeltaLog
+    from lakechime_dagster.formats.iceberg import IcebergLog
 
 
 # among the facts of commit metadata: the partitions that the execution fired for, as values by
@@ -106,13 +107,19 @@ class Platform:
         known = None if levels else self.store.captured(table).get((cluster, table))
         named = known.levels if known and (known.levels or known.seen) else levels or None
         if table_format is TableFormat.ICEBERG:
-            with needs(f"the log of the Iceberg table {table}"):
-                from lakechime_dagster.formats.iceberg import IcebergLog
-            return IcebergLog(self.settings.iceberg_catalog, table, cluster, named)
+            return self.iceberg_log(table, named)
         with needs(f"the changes of the Hive table {table}", extra="hive"):
             from lakechime_dagster.formats.hive import HiveLog
         listing = partial(self.store.listing, table, cluster)
         return HiveLog(self.settings.metastore, table, cluster, named, listing, lists_all)
+
+    def iceberg_log(self, table: str, levels: PartitionLevels | None = None) -> "IcebergLog":
+        """The log of an Iceberg table, in the catalog of the settings; `levels` are those by which
+        its events name partitions.
+        """
+        with needs(f"the log of the Iceberg table {table}"):
+            from lakechime_dagster.formats.iceberg import IcebergLog
+        return IcebergLog(self.settings.iceberg_catalog, table, self.settings.cluster, levels)
 
     def complete_if_committed(
         self, target: "DeltaLog | None", execution: Execution, beside: Beside | None = None

@@ -28,7 +28,6 @@ from pyspark.sql.types import (
 )
 from typing_extensions import assert_never
 
-from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import FileAction, SnapshotRange, TableLog, Verdict, own_uid
 from lakechime_dagster.errors import ConsumerBlockedError, DeclarationError, TableUnreadableError
 from lakechime_dagster.silver.event import Refusal, scanned
@@ -105,14 +104,14 @@ def rows_of_table(
         method=read.method.value,
         verdict=read.verdict,
         start=range_.start,
-        end=SnapshotId(str(read.version)),
+        end=read.snapshot,
         commits=read.commits,
         data_commits=read.data_commits,
         note=RECREATED if is_recreated else read.note,
     )
     if read.method is ReadMethod.NOTHING:
         return None, how
-    rows = _Rows(spark, job.name, source, log, read.version)
+    rows = _Rows(spark, job.name, source, log, int(read.snapshot))
     found = rows.of_snapshot() if read.is_first or is_recreated else rows.of_files(read.files)
     return (None if found is None or found.isEmpty() else found), how
 
@@ -121,7 +120,7 @@ def _is_recreated(range_: SnapshotRange, read: RangeRead) -> bool:
     """Whether the table is another one than it was at the range's start, of which the claimed
     snapshot is read.
     """
-    if read.verdict is not Verdict.RECREATED or read.version != int(range_.end):
+    if read.verdict is not Verdict.RECREATED or read.snapshot != range_.end:
         return False
     before, now = range_.start_uid, range_.table_uid
     return (
@@ -143,7 +142,7 @@ def _refusal(
     decide.
     """
     where = f"{source.name} after version {range_.start} up to {range_.end}"
-    if read.verdict is Verdict.RECREATED and read.version != int(range_.end):
+    if read.verdict is Verdict.RECREATED and read.snapshot != range_.end:
         return TableUnreadableError(f"{where}: {read.note}; the next attempt reads the new one")
     why = read.note or f"commits of it do more than append ({read.method.value})"
     return ConsumerBlockedError(

@@ -11,16 +11,17 @@ from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampT
 from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, TableLog, Verdict
+from lakechime_dagster.spark.iceberg import IcebergSource
 from lakechime_dagster.spark.job import InputJob, SourceResult, TableJob
 from lakechime_dagster.spark.ranges import (
     CHANGE,
     VERSION,
+    DeltaSource,
     RangeRead,
     ReadMethod,
+    Source,
     narrowed,
     net_changes,
-    read_range,
-    read_snapshot,
     touched,
 )
 from lakechime_dagster.spark.session import column, comparable_row, is_comparable
@@ -43,7 +44,7 @@ class Input:
 
     job: InputJob
     end: DataFrame
-    version: int
+    snapshot: SnapshotId
     read: RangeRead | None
     key_columns: Mapping[str, Column] = field(default_factory=dict)
 
@@ -80,7 +81,7 @@ class Input:
             method=read.method.value,
             verdict=read.verdict,
             start=range_.start,
-            end=SnapshotId(str(read.version)),
+            end=read.snapshot,
             commits=read.commits,
             data_commits=read.data_commits,
             note=read.note,
@@ -122,19 +123,26 @@ def open_inputs(
     rejoined = {one.rejoin for one in job.inputs if one.rejoin}
     opened = []
     for one in job.inputs:
-        log = open_log(one.location, one.table)
+        source = _source(spark, one, open_log)
         given = key_columns_of(spark, job, one)
         reads_changes = (
             one.mode is ReadMode.CHANGES or one.alias in rejoined or one.table in rejoined
         )
         if one.range is not None and reads_changes:
-            read = read_range(spark, log, one.range)
-            opened.append(Input(one, read.end, read.version, read, given))
+            read = source.read_range(one.range)
+            opened.append(Input(one, read.end, read.snapshot, read, given))
             continue
         at = one.range.end if one.range is not None else one.pinned
-        version = log.version if at is None else min(int(at), log.version)
-        opened.append(Input(one, read_snapshot(spark, log, version), version, None, given))
+        end, snapshot = source.read_snapshot(at)
+        opened.append(Input(one, end, snapshot, None, given))
     return opened
+
+
+def _source(spark: SparkSession, one: InputJob, open_log: Callable[[str, str], TableLog]) -> Source:
+    """How an input is read, by its format."""
+    if one.log is None:
+        return DeltaSource(spark, open_log(one.location, one.table))
+    return IcebergSource(spark, one.log)
 
 
 def key_columns_of(spark: SparkSession, job: TableJob, one: InputJob) -> dict[str, Column]:
@@ -461,10 +469,8 @@ def _ordered(one: Input, spans: Sequence[Span]) -> Input:
         {CHANGE: F.lit(1), VERSION: F.lit(BEFORE).cast("long")}
     )
     if read is None:
-        location = one.job.location
         read = RangeRead(
-            location=location,
-            version=one.version,
+            snapshot=one.snapshot,
             method=ReadMethod.ORDERED,
             verdict=Verdict.CONTIGUOUS,
             end=one.end,

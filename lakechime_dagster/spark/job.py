@@ -15,6 +15,8 @@ from lakechime_dagster.triggers.consumers import Checkpoint, Committed, Span
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakechime_dagster.formats.iceberg import IcebergLog
+
 Partition = tuple[PartitionValue, ...]
 
 
@@ -22,7 +24,8 @@ Partition = tuple[PartitionValue, ...]
 class InputJob:
     """One input of a table's execution.
 
-    `alias` is the name in the table's function, `table` the one in its SQL. `range` is what to read
+    `alias` is the name in the table's function, `table` the one in its SQL. A Delta table is read at
+    its `location`, an Iceberg table by its `log`. `range` is what to read
     since the consumer's checkpoint (None: nothing new), `pinned` the snapshot at which the whole
     table is read then (None: the newest). `key_columns` are the columns of this input that give a
     column of the target (`LakeTable.key_columns`); columns that it does not name are taken by their
@@ -34,6 +37,7 @@ class InputJob:
     alias: str
     table: str
     location: str
+    log: "IcebergLog | None" = field(default=None, repr=False)
     mode: ReadMode = ReadMode.CHANGES
     range: SnapshotRange | None = None
     pinned: SnapshotId | None = None

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -256,9 +256,18 @@ def complete_jars(folder: Path) -> list[Path] | None:
 
 @cache
 def jar_names() -> tuple[str, ...]:
-    """The file names that ivy.xml stands for."""
+    """The file names that ivy.xml stands for, with what is installed here."""
     dependencies = ElementTree.parse(IVY_FILE).getroot().iter("dependency")
-    return tuple(f"{each.attrib['name']}-{each.attrib['rev']}.jar" for each in dependencies)
+    return tuple(
+        f"{each.attrib['name']}-{each.attrib['rev']}.jar"
+        for each in dependencies
+        if each.attrib.get("conf", "default").partition("->")[0] in _configurations()
+    )
+
+
+def _configurations() -> tuple[str, ...]:
+    """Those of ivy.xml: a driver has Iceberg's jar where the extra `iceberg` is installed."""
+    return ("default",) if find_spec("pyiceberg") is None else ("default", "iceberg")
 
 
 @cache
@@ -277,10 +286,13 @@ def pyspark_home() -> Path:
 
 
 def _fetch(folder: Path, java: Java, progress: Callable[[str], None]) -> None:
-    progress(f"Fetching {len(jar_names())} jars for Spark into {folder} (once, about 23 MB)")
+    size = 23 if _configurations() == ("default",) else 71
+    progress(f"Fetching {len(jar_names())} jars for Spark into {folder} (once, about {size} MB)")
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
         fetched = Path(temporary) / "jars"
-        answer = retrieve(IVY_FILE, fetched, java, cache=Path(temporary) / "cache")
+        answer = retrieve(
+            IVY_FILE, fetched, java, Path(temporary) / "cache", configurations=_configurations()
+        )
         missing = [name for name in jar_names() if not (fetched / name).is_file()]
         if missing:
             log = folder.with_name(f"{folder.name}-fetch.log")
@@ -294,7 +306,12 @@ def _fetch(folder: Path, java: Java, progress: Callable[[str], None]) -> None:
 
 
 def retrieve(
-    ivy_file: Path, folder: Path, java: Java, cache: Path
+    ivy_file: Path,
+    folder: Path,
+    java: Java,
+    cache: Path,
+    *,
+    configurations: Sequence[str] = ("default",),
 ) -> subprocess.CompletedProcess[str]:
     """Has the Ivy inside pyspark put what a file asks for into a folder; returns its output."""
     return subprocess.run(
@@ -309,6 +326,8 @@ def retrieve(
             cache,
             "-ivy",
             ivy_file,
+            "-confs",
+            *configurations,
             "-retrieve",
             f"{folder}/[artifact]-[revision].[ext]",
         ],
@@ -441,7 +460,7 @@ def revision_of(settings: "SparkSettings", pyspark_version: str) -> str:
         settings.memory,
         settings.cores,
         sorted(settings.conf.items()),
-        IVY_FILE.read_text(encoding="utf-8"),
+        jar_names(),
     ]
     return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 )
 
 from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import (
     CommitsMissingError,
     FileAction,
@@ -434,9 +435,10 @@ class ReadMethod(StrEnum):
     """How a range was read.
 
     NOTHING: no commit of the range changed data. LOG_FILES: only appends, so their files are the
-    change. CHANGE_FEED: Delta's record of changes. VERSION_DIFF: no such record, so the files that
-    were replaced are compared. WHOLE: everything at the end snapshot. ORDERED: nothing new, but a
-    backfill requests rows again.
+    change. CHANGE_FEED: Delta's record of changes, or the rows of the files that the snapshots of an
+    Iceberg table replaced. VERSION_DIFF: no such record, so the files of Delta that were replaced
+    are compared, or both snapshots of Iceberg. WHOLE: everything at the end snapshot. ORDERED:
+    nothing new, but a backfill requests rows again.
     """
 
     NOTHING = "nothing"
@@ -451,13 +453,12 @@ class ReadMethod(StrEnum):
 class RangeRead:
     """A range of one source, ready to be computed on.
 
-    `end` is the whole source pinned at snapshot `version`. `changes` is None when the source is
-    read whole: from nothing (`is_first`), or because the verdict forbids to read increments
-    (`must_replace`). `files` hold the changes of LOG_FILES.
+    `end` is the whole source pinned at a snapshot. `changes` is None when the source is read whole:
+    from nothing (`is_first`), or because the verdict forbids to read increments (`must_replace`).
+    `files` hold the changes of LOG_FILES.
     """
 
-    location: str
-    version: int
+    snapshot: SnapshotId
     method: ReadMethod
     verdict: Verdict
     end: DataFrame
@@ -479,14 +480,41 @@ def pinned(spark: SparkSession, location: str, version: int) -> DataFrame:
     return spark.read.format("delta").option("versionAsOf", version).load(location)
 
 
-def read_snapshot(spark: SparkSession, log: TableLog, version: int) -> DataFrame:
-    """A whole Delta table at one snapshot, whose files are all there.
+class Source(Protocol):
+    """How Spark reads one table, whatever its format."""
 
-    Raises:
-        TableUnreadableError: some are gone.
-    """
-    require_files(spark, log, version, later_commits(log, version, log.version))
-    return pinned(spark, log.location, version)
+    def read_range(self, range_: SnapshotRange) -> RangeRead:
+        """The changes of a range, by the cheapest method that is exact.
+
+        Raises:
+            TableUnreadableError: the end snapshot cannot be read.
+        """
+        ...
+
+    def read_snapshot(self, at: SnapshotId | None) -> tuple[DataFrame, SnapshotId]:
+        """The whole table at a snapshot, by default the newest, and which it is.
+
+        Raises:
+            TableUnreadableError: the snapshot cannot be read.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class DeltaSource:
+    """A Delta table by its log."""
+
+    spark: SparkSession
+    log: TableLog
+
+    def read_range(self, range_: SnapshotRange) -> RangeRead:
+        return read_range(self.spark, self.log, range_)
+
+    def read_snapshot(self, at: SnapshotId | None) -> tuple[DataFrame, SnapshotId]:
+        head = self.log.version
+        version = head if at is None else min(int(at), head)
+        require_files(self.spark, self.log, version, later_commits(self.log, version, head))
+        return pinned(self.spark, self.log.location, version), SnapshotId(str(version))
 
 
 def read_range(spark: SparkSession, log: TableLog, range_: SnapshotRange) -> RangeRead:
@@ -498,8 +526,7 @@ def read_range(spark: SparkSession, log: TableLog, range_: SnapshotRange) -> Ran
     judgement = judge(range_, log)
     require_files(spark, log, judgement.version, judgement.later)
     read = RangeRead(
-        location=log.location,
-        version=judgement.version,
+        snapshot=SnapshotId(str(judgement.version)),
         method=ReadMethod.WHOLE,
         verdict=judgement.verdict,
         note=judgement.note,
@@ -524,7 +551,7 @@ def read_range(spark: SparkSession, log: TableLog, range_: SnapshotRange) -> Ran
         )
     if read.only_appends:
         files = tuple(file for commit in data for file in commit.added)
-        changes = _as_changes(files_frame(spark, log.location, judgement.version, files), 1)
+        changes = as_changes(files_frame(spark, log.location, judgement.version, files), 1)
         return replace(read, method=ReadMethod.LOG_FILES, changes=changes, files=files)
     has_change_feed = _has_change_feed(log, judgement, range_)
     if not has_change_feed and not _can_rebuild(log, before := first_version(range_) - 1):
@@ -599,10 +626,11 @@ def touched(changes: DataFrame, columns: Sequence[Column]) -> DataFrame:
 
 
 def _nothing(end: DataFrame) -> DataFrame:
-    return _as_changes(end.limit(0), 1)
+    return as_changes(end.limit(0), 1)
 
 
-def _as_changes(rows: DataFrame, change: int) -> DataFrame:
+def as_changes(rows: DataFrame, change: int) -> DataFrame:
+    """Rows as the changes of a range, all of one kind and of one version."""
     return rows.withColumn(CHANGE, F.lit(change)).withColumn(VERSION, F.lit(0).cast("long"))
 
 
@@ -636,6 +664,11 @@ def _version_diff(
         return None
     old = files_frame(spark, location, judgement.data_commits[0].version - 1, removed)
     new = files_frame(spark, location, judgement.version, added)
+    return difference(old, new)
+
+
+def difference(old: DataFrame, new: DataFrame) -> DataFrame:
+    """The rows of one that the other lacks, each way; a column that only the new one has was null."""
     if old.columns != new.columns:
         old = old.select(
             *[
@@ -643,7 +676,7 @@ def _version_diff(
                 for name in new.columns
             ]
         )
-    return _as_changes(new.exceptAll(old), 1).unionByName(_as_changes(old.exceptAll(new), -1))
+    return as_changes(new.exceptAll(old), 1).unionByName(as_changes(old.exceptAll(new), -1))
 
 
 def _replaced_files(commits: Iterable[TableCommit]) -> tuple[list[FileAction], list[FileAction]]:

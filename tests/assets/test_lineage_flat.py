@@ -3,7 +3,7 @@
 import dagster as dg
 from deltalake import DeltaTable
 
-from lakechime_dagster.assets.lineage_flat import lineage_definitions
+from lakechime_dagster.assets.lineage import lineage_definitions
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.demo.flights import lake
 from tests.support.cli import Cli, lakechime

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.runtime.reconcile import reconcile
 from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.declare import spark_table, sql_table
 from lakechime_dagster.tables.lake import Lake
@@ -22,6 +23,8 @@ from lakechime_dagster.tables.options import Asset, Storage
 from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from tests.support.iceberg import BY_DAY, IcebergWorld
+from tests.support.iceberg import rows as iceberg_rows
 from tests.support.refreshes import read_rows
 from tests.support.tables import write
 
@@ -210,6 +213,50 @@ def test_an_asset_shows_what_its_run_did(location: Location) -> None:
         in shown(idle)["last fired because"]
     )
     assert checks(idle)["fresh_by_watermark"] is False
+
+
+def test_a_table_reads_what_an_iceberg_table_gained_and_lost(
+    home: Path, instance: dg.DagsterInstance, spark_driver: Driver
+) -> None:
+    platform = open_platform()
+    world = IcebergWorld(dict(platform.settings.iceberg_catalog))
+    ice = SourceTable(
+        "bronze.ice", storage=Storage(format="iceberg", partitioned_by={"day": "date"})
+    )
+    rows = sql_table(
+        "silver.ice",
+        sql="SELECT id, region FROM bronze.ice",
+        keys=["id"],
+        trigger=SnapshotTrigger(),
+    )
+    regions = sql_table(
+        "gold.regions",
+        sql="SELECT region, count(*) AS rows FROM bronze.ice GROUP BY region",
+        keys=["region"],
+        refresh="affected_keys",
+        trigger=SnapshotTrigger(),
+    )
+    location = Location(instance, build_definitions(Lake("shop", [ice, rows, regions])), platform)
+
+    def poll_and_run() -> dict[str, Any]:
+        assert reconcile(platform, [ice])[1] == []
+        assert location.run_of("gold_regions").success
+        return shown(location.run_of("silver_ice"))
+
+    table = world.create(BY_DAY)
+    table.append(iceberg_rows(1, 2))
+    table.append(iceberg_rows(3, region="us"))
+    first = poll_and_run()
+    assert "`bronze.ice` from nothing up to snapshot" in first["range"]
+    table.append(iceberg_rows(4))
+    appended = poll_and_run()
+    table.delete("id = 2")
+    deleted = poll_and_run()
+    assert "read by log_files" in appended["range"]
+    assert "read by change_feed" in deleted["range"]
+    assert (appended["rows inserted"], deleted["rows deleted"]) == (1, 1)
+    assert location.rows("silver.ice") == [(1, "eu"), (3, "us"), (4, "eu")]
+    assert location.rows("gold.regions") == [("eu", 2), ("us", 1)]
 
 
 def test_materialising_all_claims_what_waits_for_each_table_in_its_order(

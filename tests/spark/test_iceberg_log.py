@@ -62,9 +62,8 @@ CODE = """
 
 
 def test_compaction_is_no_change_and_each_kind_of_delete_is_one(
-    iceberg_jar: Path, spark_jars: Path, tmp_path: Path
+    spark_jars: Path, tmp_path: Path
 ) -> None:
-    settings = small_settings(conf={"spark.jars": str(iceberg_jar)})
     history = [
         "",
         " 2024-05-01:APPEND 2024-05-02:APPEND",
@@ -73,7 +72,7 @@ def test_compaction_is_no_change_and_each_kind_of_delete_is_one(
         "",
         " 2024-05-02:DELETE",
     ]
-    assert run_client(CODE, tmp_path, spark_jars, settings) == [
+    assert run_client(CODE, tmp_path, spark_jars, small_settings()) == [
         *(f"two{one}" for one in history),
         *(f"three{one}" for one in history),
         "two :APPEND:RECREATED",

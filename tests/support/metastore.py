@@ -6,19 +6,22 @@ import itertools
 import json
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 import pytest
 
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.spark.jvm import find_java, pyspark_home
-from tests.support.iceberg_jar import ensure_jar
+from lakechime_dagster.lock import locked
+from lakechime_dagster.spark.jvm import find_java, pyspark_home, retrieve
 from tests.support.missing import missing
+from tests.support.processes import REPOSITORY
 
 if TYPE_CHECKING:  # most tests do without them
     from hive_metastore.ThriftHiveMetastore import Client
@@ -169,7 +172,7 @@ def running_metastore(folder: Path) -> Iterator[Metastore]:
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
     from py4j.protocol import Py4JError
 
-    java, jars = find_java(), [ensure_jar(IVY_FILE, "75 kB"), pyspark_home() / "jars" / "*"]
+    java, jars = find_java(), [ensure_jar(), pyspark_home() / "jars" / "*"]
     opened = [f"--add-opens=java.base/java.{one}=ALL-UNNAMED" for one in OPENED]
     with (folder / "metastore.log").open("w") as log:
         started: Any = launch_gateway(
@@ -219,6 +222,36 @@ def _server(jvm: Any, settings: Mapping[str, str]) -> tuple[Any, Any, int]:
     return handler, server, socket.getServerSocket().getLocalPort()
 
 
+def ensure_jar() -> Path:
+    """The jar of the notification log; it is whole where it is there, because it is moved in when it
+    is.
+
+    Raises:
+        LakeChimeError: It cannot be fetched.
+    """
+    (asked,) = ElementTree.parse(IVY_FILE).getroot().iter("dependency")
+    home, name = REPOSITORY / ".lakechime", IVY_FILE.stem
+    jar = home / name / f"{asked.attrib['name']}-{asked.attrib['rev']}.jar"
+    if jar.is_file():
+        return jar
+    jar.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        locked(home / f"{name}.lock"),
+        tempfile.TemporaryDirectory(prefix=f".{name}-", dir=home) as temporary,
+    ):
+        if not jar.is_file():
+            print(f"Fetching {jar.name} into {jar.parent} (once, 75 kB)", file=sys.stderr)  # noqa: T201
+            answer = retrieve(
+                IVY_FILE, Path(temporary) / "jars", find_java(), cache=Path(temporary) / "cache"
+            )
+            fetched = Path(temporary) / "jars" / jar.name
+            if answer.returncode or not fetched.is_file():
+                said = (answer.stdout + answer.stderr).strip()[-500:]
+                raise LakeChimeError(f"{jar.name} cannot be fetched; is there a network? {said}")
+            fetched.rename(jar)
+    return jar
+
+
 @pytest.fixture(scope="session")
 def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metastore]:
     """A metastore for all tests of this process."""
@@ -237,6 +270,6 @@ def hive_table(metastore: Metastore, tmp_path: Path) -> HiveTable:
 
 if __name__ == "__main__":
     try:
-        ensure_jar(IVY_FILE, "75 kB")
+        ensure_jar()
     except LakeChimeError as error:
         sys.exit(str(error))

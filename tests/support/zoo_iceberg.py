@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.lineage.spark import Dump, watched
 from lakechime_dagster.spark.driver import open_driver
-from tests.support.iceberg_jar import ensure_iceberg_jar
 from tests.support.spark import REPOSITORY, small_settings
 from tests.support.zoo import Tables
 from tests.support.zoo_dumps import empty_tables, keep, placed
@@ -123,7 +122,7 @@ def statement_dumps(spark: SparkSession, folder: str, mode: str) -> Mapping[str,
 
 def main() -> None:
     extensions = "io.delta.sql.DeltaSparkSessionExtension,org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-    conf = {"spark.sql.extensions": extensions, "spark.jars": str(ensure_iceberg_jar())}
+    conf = {"spark.sql.extensions": extensions}
     with (
         tempfile.TemporaryDirectory() as home,
         open_driver(

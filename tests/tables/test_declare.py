@@ -621,7 +621,7 @@ LAKES = [
     ),
     (
         lake(SourceTable("bronze.flights", storage=Storage(format="hive")), make_table()),
-        "bronze.flights is a HIVE table; computed tables read Delta tables",
+        "bronze.flights is a HIVE table; computed tables read Delta and Iceberg tables",
     ),
     (
         lake(

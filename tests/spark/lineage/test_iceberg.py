@@ -3,7 +3,6 @@ executed.
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,23 +26,6 @@ PLANNED = (
 )
 
 
-@pytest.fixture
-def with_iceberg(spark: SparkSession, iceberg_jar: Path) -> Iterator[SparkSession]:
-    """A session of its own that can plan statements on Iceberg tables; of the JVM only this thread
-    has the jar.
-    """
-    jvm: Any = spark._jvm
-    thread = jvm.java.lang.Thread.currentThread()
-    before = thread.getContextClassLoader()
-    jars = cast(Any, spark.sparkContext)._gateway.new_array(jvm.java.net.URL, 1)
-    jars[0] = jvm.java.net.URI(iceberg_jar.as_uri()).toURL()
-    thread.setContextClassLoader(jvm.java.net.URLClassLoader(jars, before))
-    try:
-        yield spark.newSession()
-    finally:
-        thread.setContextClassLoader(before)
-
-
 def planned(spark: SparkSession, statement: str) -> dict[str, Any]:
     """The dump of a statement that is not executed."""
     state, jvm = cast(Any, spark)._jsparkSession.sessionState(), cast(Any, spark._jvm)
@@ -54,16 +36,17 @@ def planned(spark: SparkSession, statement: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_statements_mean_the_same_when_they_are_planned_again(
-    with_iceberg: SparkSession, tmp_path: Path, mode: str
+    spark: SparkSession, tmp_path: Path, mode: str
 ) -> None:
-    make_tables(empty_tables(with_iceberg), str(tmp_path), mode)
-    found = {shape: reported(read(planned(with_iceberg, statements()[shape]))) for shape in PLANNED}
+    session = spark.newSession()
+    make_tables(empty_tables(session), str(tmp_path), mode)
+    found = {shape: reported(read(planned(session, statements()[shape]))) for shape in PLANNED}
     meanings = known("iceberg")
     assert found == {shape: meanings[shape] for shape in PLANNED}
 
 
 def test_what_a_program_writes_is_kept(
-    iceberg_jar: Path, spark_jars: Path, tmp_path: Path, upgraded_sqlite: Path
+    spark_jars: Path, tmp_path: Path, upgraded_sqlite: Path
 ) -> None:
     (tmp_path / "dce.sqlite").write_bytes(upgraded_sqlite.read_bytes())
     code = """
@@ -88,8 +71,7 @@ def test_what_a_program_writes_is_kept(
                 found = [source for one in standing.statement.columns if one.column == "amount" for source in one.sources]
                 say(standing.statement.target.removeprefix(f"file{home}"), *sorted(f"{one.ref} {one.kind}" for one in found))
     """
-    settings = small_settings(conf={"spark.jars": str(iceberg_jar)})
-    assert sorted(run_client(code, tmp_path, spark_jars, settings)) == [
+    assert sorted(run_client(code, tmp_path, spark_jars, small_settings())) == [
         "/ice/shop/kept catalog/ice.shop.orders.amount identity",
         (
             "catalog/ice.shop.kept catalog/ice.shop.orders.amount identity "
