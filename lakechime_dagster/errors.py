@@ -101,6 +101,10 @@ class TableUnreadableError(LakeChimeError):
     """A lake table, or its log, cannot be read where it is said to be."""
 
 
+class ConcurrentWriteError(LakeChimeError):
+    """Another writer of a table was first; nothing of this write is in the table."""
+
+
 class TableAbsentError(TableUnreadableError):
     """There is no table where it is said to be, or not yet."""
 

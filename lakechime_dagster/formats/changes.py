@@ -16,7 +16,6 @@ from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.triggers.consumers import CommitMetadata
 
-COMMIT_METADATA_KEY = "userMetadata"  # of commits of executions, which Delta's writers call so
 TAGS_KEY = "lakechime.tags"  # of a producer's commit: a JSON object of tags
 BASELINE_TAG = "baseline"
 VERDICT_TAG = "lakechime/verdict"

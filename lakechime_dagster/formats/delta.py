@@ -44,7 +44,6 @@ from lakechime_dagster.errors import (
     without_password,
 )
 from lakechime_dagster.formats.changes import (
-    COMMIT_METADATA_KEY,
     Captured,
     Partition,
     baseline_tags,
@@ -60,7 +59,13 @@ from lakechime_dagster.formats.delta_log import (
 )
 from lakechime_dagster.formats.files import StoredFile, TableFolder
 from lakechime_dagster.tables.maintenance import DataFile, OldFile, Span, TableFiles
-from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
+from lakechime_dagster.triggers.consumers import (
+    COMMIT_METADATA_KEY,
+    Checkpoint,
+    CommitMetadata,
+    Committed,
+    ConsumerId,
+)
 from lakechime_dagster.triggers.schedule import DAY_MS
 
 # columns, leaves of structs counted one by one, which have statistics unless a property lists

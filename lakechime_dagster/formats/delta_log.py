@@ -14,7 +14,8 @@ from lakechime_dagster.dce.partitions import (
 )
 from lakechime_dagster.dce.snapshots import FileAction, TableCommit
 from lakechime_dagster.errors import InvalidValueError
-from lakechime_dagster.formats.changes import COMMIT_METADATA_KEY, TAGS_KEY, producer_tags
+from lakechime_dagster.formats.changes import TAGS_KEY, producer_tags
+from lakechime_dagster.triggers.consumers import COMMIT_METADATA_KEY
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 

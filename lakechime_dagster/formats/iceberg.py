@@ -12,8 +12,9 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
@@ -45,10 +46,20 @@ from lakechime_dagster.dce.events import (
     TableUid,
 )
 from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, PartitionValue
-from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict, next_generation, own_uid
-from lakechime_dagster.errors import TableAbsentError, TableUnreadableError, without_password
+from lakechime_dagster.dce.snapshots import (
+    NO_SNAPSHOT,
+    SnapshotRange,
+    Verdict,
+    next_generation,
+    own_uid,
+)
+from lakechime_dagster.errors import (
+    ConcurrentWriteError,
+    TableAbsentError,
+    TableUnreadableError,
+    without_password,
+)
 from lakechime_dagster.formats.changes import (
-    COMMIT_METADATA_KEY,
     TAGS_KEY,
     Captured,
     Partition,
@@ -58,8 +69,13 @@ from lakechime_dagster.formats.changes import (
     producer_tags,
     tags_of,
 )
+from lakechime_dagster.triggers.consumers import (
+    COMMIT_METADATA_KEY,
+    CommitMetadata,
+    Committed,
+    ConsumerId,
+)
 
-NOTHING = SnapshotId("-1")  # the snapshot of a table without one, as Iceberg's metadata write it
 EPOCH = datetime(1970, 1, 1)  # Iceberg's times of partitions have no zone
 LEVELS = {
     BooleanType: LevelType.BOOLEAN,
@@ -106,6 +122,11 @@ class IcebergLog:
         return without_password(self.catalog.get("uri", self.catalog.get("type", "")))
 
     @property
+    def metadata(self) -> str:
+        """The location of the table's metadata file now."""
+        return self._load().metadata_location
+
+    @property
     def newest(self) -> SnapshotId:
         """Its current snapshot on `main`; `-1` where it has none yet."""
         return _id(self._load().current_snapshot())
@@ -143,7 +164,7 @@ class IcebergLog:
         """
         state = self._load()
         snapshot = _id(state.current_snapshot()) if at is None else at
-        if snapshot == NOTHING or state.snapshot_by_id(int(snapshot)) is None:
+        if snapshot == NO_SNAPSHOT or state.snapshot_by_id(int(snapshot)) is None:
             what = "has no snapshot yet" if at is None else f"no longer has snapshot {snapshot}"
             raise TableUnreadableError(
                 f"{self.table}: it {what}; the next attempt reads up to a newer one"
@@ -158,7 +179,7 @@ class IcebergLog:
         """
         state = self._load()
         uid, own = TableUid(str(state.metadata.table_uuid)), range_.table_uid
-        end = state.snapshot_by_id(int(range_.end)) if range_.end != NOTHING else None
+        end = state.snapshot_by_id(int(range_.end)) if range_.end != NO_SNAPSHOT else None
         if end is None or (own is not None and own_uid(own) != uid):
             is_other = own is not None and own_uid(own) != uid
             metadata, newest = self.pinned(None)
@@ -172,7 +193,7 @@ class IcebergLog:
         read = IcebergRange(
             metadata=state.metadata_location, snapshot=range_.end, verdict=Verdict.CONTIGUOUS
         )
-        if range_.start is None or (range_.start == NOTHING and not range_.is_recreated):
+        if range_.start is None or (range_.start == NO_SNAPSHOT and not range_.is_recreated):
             return read
         chain, is_whole = _chain(state, end, range_.start)
         if not is_whole or range_.is_recreated:
@@ -191,13 +212,118 @@ class IcebergLog:
             has_delete_files=any(map(_may_delete, (one for one in chain))),
         )
 
+    def exists(self) -> bool:
+        """Whether the catalog has the table."""
+        with self._reading():
+            return self._catalog.table_exists(self.table)
+
+    def committed(self, consumer: ConsumerId, number: int) -> Committed | None:
+        """The commit of this execution of the consumer on `main`; None where it has none, or its
+        snapshot was expired.
+        """
+        commits = (one for one in self._commits() if one.commit_metadata.consumer == consumer)
+        return next((one for one in commits if one.commit_metadata.number == number), None)
+
+    def last_committed(self, consumer: ConsumerId) -> Committed | None:
+        """The newest commit of a consumer on `main` whose snapshot is there."""
+        commits = (one for one in self._commits() if one.commit_metadata.consumer == consumer)
+        return next(commits, None)
+
+    def watermark(self) -> int | None:
+        """The watermark of the newest commit that has one, in milliseconds of event time."""
+        found = (one.commit_metadata.watermark for one in self._commits())
+        return next((one for one in found if one is not None), None)
+
+    def events_of(self, committed: Committed) -> list[DataChangeEvent]:
+        """The events of a commit of an execution."""
+        state = self._load()
+        snapshot = state.snapshot_by_id(int(committed.version))
+        if snapshot is None:
+            return []
+        uid = TableUid(str(state.metadata.table_uuid))
+        return self._events(state, self._levels_of(state), snapshot, uid)
+
+    def written(self, committed: Committed) -> Mapping[str, str]:
+        """What the writer of a commit counted: the summary of its snapshot."""
+        snapshot = self._load().snapshot_by_id(int(committed.version))
+        return snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+
+    def evolve(self, schema: pa.Schema, *, replaces: bool = False) -> None:
+        """Give the table the columns of rows that it is about to get, in their types.
+
+        Args:
+            schema: Of the rows.
+            replaces: Whether they replace the table: columns that they lack are dropped, and those
+                whose type does not follow from the old one are made anew.
+        """
+        state = self._load()
+        wanted = {one.name: one for one in schema}
+        if replaces:
+            old = state.schema().as_arrow()
+            gone = [
+                one.name
+                for one in old
+                if one.name not in wanted or not _is_wider(wanted[one.name].type, one.type)
+            ]
+            with state.update_schema(allow_incompatible_changes=True) as update:
+                for name in gone:
+                    update.delete_column(name)
+        with self._load().update_schema() as update:
+            update.union_by_name(schema)
+
+    def publish(self, staged: str, base: SnapshotId) -> None:
+        """Make a staged snapshot the current one of `main`.
+
+        Args:
+            staged: Its `wap.id`.
+            base: The current snapshot of `main` on which it was made.
+
+        Raises:
+            ConcurrentWriteError: another writer was first.
+            TableUnreadableError: nothing was staged.
+        """
+        state = self._load()
+        found = [
+            one
+            for one in state.snapshots()
+            if one.summary and one.summary.additional_properties.get("wap.id") == staged
+        ]
+        if not found:
+            raise TableUnreadableError(
+                f"{self.table}: the write made no snapshot; run the execution again"
+            )
+        parent = found[-1].parent_snapshot_id
+        on_base = (NO_SNAPSHOT if parent is None else SnapshotId(str(parent))) == base
+        if not on_base or _id(state.current_snapshot()) != base:
+            raise ConcurrentWriteError(f"{self.table}: another writer was first")
+        try:
+            state.manage_snapshots().set_current_snapshot(found[-1].snapshot_id).commit()
+        except CommitFailedException as error:
+            raise ConcurrentWriteError(f"{self.table}: another writer was first") from error
+
+    def _commits(self) -> Iterator[Committed]:
+        """The commits of executions on `main`, newest first; none of a table that is not there."""
+        try:
+            state = self._load()
+        except TableAbsentError:
+            return
+        for one in reversed(_chain(state, state.current_snapshot(), NO_SNAPSHOT)[0]):
+            summary = one.summary.additional_properties if one.summary else {}
+            metadata = CommitMetadata.from_text(summary.get(COMMIT_METADATA_KEY))
+            if metadata is not None:
+                yield Committed(version=_id(one), commit_metadata=metadata)
+
+    @property
+    def _catalog(self) -> Catalog:
+        return _catalog(tuple(sorted(self.catalog.items())))
+
     def _first_poll(
         self, state: Table, head: Snapshot | None, uid: TableUid, pushed: Collection[SnapshotId]
     ) -> Captured:
         """The state before the oldest snapshot that is registered already, and the snapshots from
         there on.
         """
-        chain, _ = _chain(state, head, NOTHING)
+        chain, _ = _chain(state, head, NO_SNAPSHOT)
         first = next((at for at, one in enumerate(chain) if _id(one) in pushed), None)
         if first is None:
             if len(chain) == 1 and _is_first(chain[0]):
@@ -281,9 +407,8 @@ class IcebergLog:
 
     def _load(self) -> Table:
         with self._reading():
-            catalog = _catalog(tuple(sorted(self.catalog.items())))
             try:
-                return catalog.load_table(self.table)
+                return self._catalog.load_table(self.table)
             except (NoSuchTableError, NoSuchNamespaceError) as error:
                 raise TableAbsentError(
                     f"{self.table}: the Iceberg catalog {self.shown_location} has no such table; "
@@ -342,6 +467,18 @@ NOTES = {
 }
 
 
+def _is_wider(new: pa.DataType, old: pa.DataType) -> bool:
+    """Whether a column of a type can hold values of the old one, as Iceberg promotes types."""
+    if new == old:
+        return True
+    return (
+        (pa.types.is_int64(new) and pa.types.is_int32(old))
+        or (pa.types.is_float64(new) and pa.types.is_float32(old))
+        or (pa.types.is_large_string(new) and pa.types.is_string(old))
+        or (pa.types.is_string(new) and pa.types.is_large_string(old))
+    )
+
+
 def _operation(snapshot: Snapshot) -> Operation | None:
     return None if snapshot.summary is None else snapshot.summary.operation
 
@@ -359,7 +496,7 @@ def _catalog(properties: tuple[tuple[str, str], ...]) -> Catalog:
 
 
 def _id(snapshot: Snapshot | None) -> SnapshotId:
-    return NOTHING if snapshot is None else SnapshotId(str(snapshot.snapshot_id))
+    return NO_SNAPSHOT if snapshot is None else SnapshotId(str(snapshot.snapshot_id))
 
 
 def _chain(state: Table, head: Snapshot | None, seen: SnapshotId) -> tuple[list[Snapshot], bool]:
@@ -396,10 +533,10 @@ def _verdict(
     """Why the history of main does not join what was seen."""
     if head is None:
         return Verdict.ROLLBACK
-    known = None if seen == NOTHING else state.snapshot_by_id(int(seen))
+    known = None if seen == NO_SNAPSHOT else state.snapshot_by_id(int(seen))
     if known is None:
         return Verdict.RECREATED if _is_first(chain[0]) else Verdict.EXPIRED
-    before = {one.snapshot_id for one in (known, *_chain(state, known, NOTHING)[0])}
+    before = {one.snapshot_id for one in (known, *_chain(state, known, NO_SNAPSHOT)[0])}
     if head.snapshot_id in before:
         return Verdict.ROLLBACK
     # CREATE OR REPLACE keeps the id of the table and its snapshots, and begins a new chain

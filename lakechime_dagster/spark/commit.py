@@ -33,6 +33,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from lakechime_dagster.dce.partitions import PartitionValue
 from lakechime_dagster.dce.snapshots import TableCommit, TableLog
 from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError
 from lakechime_dagster.spark.driver import activate
@@ -52,6 +53,7 @@ from lakechime_dagster.triggers.consumers import CommitMetadata, Committed
 
 if TYPE_CHECKING:
     from lakechime_dagster.formats.delta import DeltaLog
+    from lakechime_dagster.spark.iceberg import IcebergTarget
 
 TXN_APP_ID = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -118,8 +120,80 @@ class Target:
     def read(self, spark: SparkSession) -> DataFrame:
         return spark.read.format("delta").load(self.location)
 
+    def prepare(self, spark: SparkSession, schema: StructType) -> None:
+        """Make the table where it is missing, and keep its log free of bounds of personal columns,
+        before rows of a schema are written.
+        """
+        create_if_missing(spark, self, schema, CHANGE_FEED | properties_of(schema, self))
+        keep_listed(spark, self, schema)
 
-def newest_commit(target: Target, commit_metadata: CommitMetadata) -> Committed | None:
+    def is_just_made(self) -> bool:
+        """Whether it holds nothing yet."""
+        return self.log.version == 0 and not commit_at(self.log, 0).added
+
+    def commit(
+        self,
+        spark: SparkSession,
+        commit_metadata: CommitMetadata,
+        prepare: Callable[[], Callable[[], None] | None],
+    ) -> Committed | None:
+        """`commit`, with the version that `prepare` compares with."""
+        return commit(spark, self, commit_metadata, prepare)
+
+    def append(self, spark: SparkSession, rows: DataFrame) -> None:
+        append(rows, self)
+
+    def append_nothing(self, spark: SparkSession) -> None:
+        append_nothing(spark, self)
+
+    def replace_all(self, spark: SparkSession, rows: DataFrame) -> None:
+        replace_all(rows, self)
+
+    def replace_partitions(
+        self, spark: SparkSession, rows: DataFrame, partitions: Sequence[Sequence[Any]]
+    ) -> None:
+        replace_partitions(rows, self, partitions)
+
+    def merge(self, spark: SparkSession, changes: DataFrame) -> None:
+        merge(spark, self, changes)
+
+    @property
+    def since(self) -> int:
+        """The version that a comparison with the target sees, or an older one."""
+        return self.log.version
+
+    def insert(self, spark: SparkSession, since: int, rows: DataFrame) -> None:
+        insert(spark, self, since, rows)
+
+    def written(self, committed: Committed) -> "Written":
+        record = commit_at(self.log, int(committed.version))
+        merged = record.metrics if record.operation == "MERGE" else {}
+        return Written(
+            partitions=record.partitions,
+            files=len(record.added),
+            bytes=sum(file.size for file in record.added),
+            merged=tuple(int(merged[f"numTargetRows{name}"]) for name in MERGED) if merged else (),
+        )
+
+
+MERGED = ("Inserted", "Updated", "Deleted")  # rows that a MERGE counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What a commit of a target holds: the partitions that it touched, its new files and their
+    bytes, and the rows that a MERGE inserted, updated and deleted.
+    """
+
+    partitions: tuple[tuple[PartitionValue, ...] | None, ...]
+    files: int
+    bytes: int
+    merged: tuple[int, ...] = ()
+
+
+def newest_commit(
+    target: "Target | IcebergTarget", commit_metadata: CommitMetadata
+) -> Committed | None:
     """The commit of this execution, if some attempt made it already, else the newest that the
     consumer made before.
 
@@ -254,7 +328,7 @@ def replace_partitions(
     """Replace these partitions with those of the rows that are in them; one for which there is no
     row is emptied.
     """
-    predicate = partition_predicate(target, rows.schema, partitions)
+    predicate = partition_predicate(target.partitioned_by, rows.schema, partitions)
     writer = (
         rows.where(predicate)
         .write.format("delta")
@@ -266,11 +340,11 @@ def replace_partitions(
 
 
 def partition_predicate(
-    target: Target, schema: StructType, partitions: Sequence[Sequence[Any]]
+    partitioned_by: Sequence[str], schema: StructType, partitions: Sequence[Sequence[Any]]
 ) -> str:
     """SQL that is true of just these partitions, whose values are plain (`session.plain`)."""
-    kinds = [schema[name].dataType for name in target.partitioned_by]
-    names = [quoted(name) for name in target.partitioned_by]
+    kinds = [schema[name].dataType for name in partitioned_by]
+    names = [quoted(name) for name in partitioned_by]
 
     def one(values: Sequence[Any]) -> str:
         parts = [

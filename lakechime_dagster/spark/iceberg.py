@@ -1,17 +1,32 @@
-"""Reads what changed in an Iceberg table between two snapshots.
+"""Reads what changed in an Iceberg table between two snapshots, and writes one.
 
-Spark is given the table's metadata file, which pyiceberg finds in the catalog, so that the session
-needs no catalog of its own.
+To read, Spark is given the table's metadata file, which pyiceberg finds in the catalog. To write,
+its session gets the catalog, stages a snapshot, and pyiceberg makes that the current one where no
+other writer was first.
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from lakechime_dagster.dce.events import SnapshotId
-from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
+from lakechime_dagster.dce.snapshots import NO_SNAPSHOT, SnapshotRange, Verdict
+from lakechime_dagster.errors import ConcurrentWriteError, InvalidValueError
+from lakechime_dagster.spark.commit import (
+    MERGED,
+    Written,
+    column_of,
+    newest_commit,
+    partition_predicate,
+    retrying,
+)
 from lakechime_dagster.spark.ranges import (
     CHANGE,
     VERSION,
@@ -19,8 +34,18 @@ from lakechime_dagster.spark.ranges import (
     ReadMethod,
     as_changes,
     difference,
+    literal_filter,
 )
-from lakechime_dagster.spark.session import column, is_comparable
+from lakechime_dagster.spark.rows import OPERATION
+from lakechime_dagster.spark.session import (
+    column,
+    is_comparable,
+    quoted,
+    session_confs,
+    text_literal,
+)
+from lakechime_dagster.tables.options import column_of as column_name
+from lakechime_dagster.triggers.consumers import COMMIT_METADATA_KEY, CommitMetadata, Committed
 
 if TYPE_CHECKING:
     from lakechime_dagster.formats.iceberg import IcebergLog, IcebergRange
@@ -108,3 +133,206 @@ def _without_copied(changes: DataFrame) -> DataFrame:
     net = changes.groupBy(*whole).agg(F.sum(CHANGE).alias("__net")).where("__net != 0")
     each = F.explode(F.array_repeat(F.signum("__net").cast("int"), F.abs("__net").cast("int")))
     return net.withColumn(CHANGE, each).select(*[column(name) for name in changes.columns])
+
+
+CATALOG = (
+    "lakechime"  # the name by which a SQL catalog knows its tables, as `formats.iceberg` has it
+)
+STAGED = "spark.wap.id"
+PROPERTY = "spark.sql.iceberg.snapshot-property."
+DRIVERS = ("sqlite", "postgresql")  # databases of SQL catalogs that Spark reaches
+
+
+def catalog_confs(properties: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a session by which Spark finds the catalog of these properties of pyiceberg.
+
+    Raises:
+        InvalidValueError: Spark has no catalog for them.
+    """
+    kind = properties.get("type", "rest")
+    own = {name: value for name, value in properties.items() if name != "type"}
+    if kind == "sql":
+        url = urlsplit(own.pop("uri"))
+        driver = url.scheme.partition("+")[0]
+        if driver not in DRIVERS:
+            remedy = f"is a database that Spark cannot reach; use one of {', '.join(DRIVERS)}"
+            raise InvalidValueError("LAKECHIME_ICEBERG_CATALOG", driver, remedy)
+        place = url.netloc.rpartition("@")[2] + (url.path if url.netloc else url.path[1:])
+        own |= {"uri": f"jdbc:{driver}:{'//' if url.netloc else ''}{place}"}
+        own |= {"jdbc.schema-version": "V1"}
+        own |= {"jdbc.user": unquote(url.username)} if url.username else {}
+        own |= {"jdbc.password": unquote(url.password)} if url.password else {}
+        kind = "jdbc"
+    given = {"type": kind, "cache-enabled": "false", **own}
+    prefix = f"spark.sql.catalog.{CATALOG}"
+    return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {
+        f"{prefix}.{name}": value for name, value in given.items()
+    }
+
+
+@dataclass(kw_only=True)
+class IcebergTarget:
+    """An Iceberg table to write.
+
+    A write is compared with the snapshot that is current when an attempt at its commit begins, and
+    becomes current only while that still is: of two attempts at an execution, and of any two
+    writers, one is first, and the other compares again. A snapshot that was staged in vain stays
+    until snapshots are expired.
+    """
+
+    name: str
+    log: "IcebergLog"
+    keys: tuple[str, ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    comment: str = ""
+    personal: tuple[str, ...] = ()
+    since: SnapshotId = NO_SNAPSHOT
+
+    @property
+    def table(self) -> str:
+        """Its name in SQL."""
+        return ".".join(map(quoted, (CATALOG, *self.log.table.split("."))))
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """The table at the snapshot that a commit compares with."""
+        reader = spark.read.format("iceberg")
+        if self.since != NO_SNAPSHOT:
+            reader = reader.option("versionAsOf", self.since)
+        return reader.load(self.log.metadata)
+
+    def prepare(self, spark: SparkSession, schema: StructType) -> None:
+        """Make the table where it is missing, without bounds of personal columns in its files."""
+        if self.log.exists():
+            return
+        columns = ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in schema)
+        by = ", ".join(map(quoted, self.partitioned_by))
+        properties = {"write.wap.enabled": "true", "format-version": "2"} | {
+            f"write.metadata.metrics.column.{column_name(name)}": "none" for name in self.personal
+        }
+        given = ", ".join(f"'{name}' = {text_literal(text)}" for name, text in properties.items())
+        *namespace, _ = self.log.table.split(".")
+        with session_confs(spark, catalog_confs(self.log.catalog)):
+            within = ".".join(map(quoted, (CATALOG, *namespace)))
+            spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {within}")
+            spark.sql(
+                f"CREATE TABLE IF NOT EXISTS {self.table} ({columns}) USING iceberg "
+                + (f"PARTITIONED BY ({by}) " if by else "")
+                + (f"COMMENT {text_literal(self.comment)} " if self.comment else "")
+                + f"TBLPROPERTIES ({given})"
+            )
+
+    def is_just_made(self) -> bool:
+        """Whether it holds nothing yet."""
+        return self.since == NO_SNAPSHOT
+
+    def commit(
+        self,
+        spark: SparkSession,
+        commit_metadata: CommitMetadata,
+        prepare: Callable[[], Callable[[], None] | None],
+    ) -> Committed | None:
+        """Write with the commit metadata, and give the commit that the execution has then.
+
+        `prepare` reads the target and gives the write, or None when there is nothing to do. Both
+        are repeated when a concurrent writer was first.
+        """
+        for tried in retrying(ConcurrentWriteError):
+            with tried:
+                self.since = self.log.newest
+                found = newest_commit(self, commit_metadata)
+                if found and found.commit_metadata.number == commit_metadata.number:
+                    return found
+                write = prepare()
+                if write is None:
+                    return None
+                staged = f"{commit_metadata.execution_id}/{commit_metadata.attempt}/{uuid4().hex}"
+                confs = {
+                    STAGED: staged,
+                    PROPERTY + COMMIT_METADATA_KEY: commit_metadata.to_text(),
+                    **catalog_confs(self.log.catalog),
+                }
+                with session_confs(spark, confs):
+                    write()
+                self.log.publish(staged, self.since)
+        return self.log.committed(commit_metadata.consumer, commit_metadata.number)
+
+    def append(self, spark: SparkSession, rows: DataFrame) -> None:
+        """Add rows, with new columns if there are any."""
+        self._evolve(rows)
+        self._ordered(spark, rows).writeTo(self.table).append()
+
+    def append_nothing(self, spark: SparkSession) -> None:
+        """An empty snapshot: later attempts at the execution find it and write nothing."""
+        self.read(spark).limit(0).writeTo(self.table).append()
+
+    def replace_all(self, spark: SparkSession, rows: DataFrame) -> None:
+        """Replace the whole table, its columns included."""
+        self._evolve(rows, replaces=True)
+        self._ordered(spark, rows).writeTo(self.table).overwrite(F.lit(True))
+
+    def replace_partitions(
+        self, spark: SparkSession, rows: DataFrame, partitions: Sequence[Sequence[Any]]
+    ) -> None:
+        """Replace these partitions with those of the rows that are in them."""
+        predicate = partition_predicate(self.partitioned_by, rows.schema, partitions)
+        self._evolve(rows)
+        within = self._ordered(spark, rows.where(predicate))
+        within.writeTo(self.table).overwrite(F.expr(predicate))
+
+    def insert(self, spark: SparkSession, since: SnapshotId, rows: DataFrame) -> None:
+        """Add rows of keys that it did not hold at the snapshot that the commit compares with."""
+        self._ordered(spark, rows).writeTo(self.table).append()
+
+    def merge(self, spark: SparkSession, changes: DataFrame) -> None:
+        """Apply keyed changes (`rows.OPERATION`), one row a key."""
+        columns = [name for name in changes.columns if name != OPERATION]
+        source = changes.where(F.col(OPERATION).isin("I", "U", "D"))
+        self._evolve(source.select(*map(column, columns)))
+        own = {name: F.col(f"{self.table}.{quoted(name)}") for name in self.keys}
+        condition = reduce(
+            lambda one, other: one & other,
+            [value == column_of("s", name) for name, value in own.items()],
+        )
+        levels = {name: own[name] for name in self.keys if name in self.partitioned_by}
+        within = literal_filter(source, levels) if levels else None
+        assignments = {quoted(name): column_of("s", name) for name in columns}
+        is_deleted = column_of("s", OPERATION) == "D"
+        (
+            source.alias("s")
+            .mergeInto(self.table, condition if within is None else condition & within)
+            .whenMatched(is_deleted)
+            .delete()
+            .whenMatched(~is_deleted)
+            .update(assignments)
+            .whenNotMatched(~is_deleted)
+            .insert(assignments)
+            .merge()
+        )
+
+    def written(self, committed: Committed) -> Written:
+        summary = self.log.written(committed)
+        counted = [f"spark.merge-into.num-target-rows-{name.lower()}" for name in MERGED]
+        events = self.log.events_of(committed)
+        return Written(
+            partitions=tuple(event.partition for event in events),
+            files=int(summary.get("added-data-files", 0)),
+            bytes=int(summary.get("added-files-size", 0)),
+            merged=tuple(int(summary[name]) for name in counted if name in summary),
+        )
+
+    def _evolve(self, rows: DataFrame, *, replaces: bool = False) -> None:
+        """Give the table the columns of rows, in their types."""
+        self.log.evolve(rows.limit(0).toArrow().schema, replaces=replaces)
+
+    def _ordered(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
+        """The rows with all columns of the table, which Iceberg's writer asks for."""
+        stored = spark.read.format("iceberg").load(self.log.metadata).schema
+        there = {name.lower() for name in rows.columns}
+        return rows.select(
+            *[
+                column(one.name)
+                if one.name.lower() in there
+                else F.lit(None).cast(one.dataType).alias(one.name)
+                for one in stored
+            ]
+        )

@@ -59,7 +59,8 @@ class TableJob:
     any later attempt leaves an empty one as a fence. `has_committed`: an earlier execution of the
     consumer left a commit in the target, as the ledger knows. `always_write` replaces a full table
     even when nothing differs. `ordered` are rows of the inputs that are taken as if they had
-    changed, for a backfill.
+    changed, for a backfill. A Delta table is written at its `location`, an Iceberg table by its
+    `log`.
     """
 
     name: str
@@ -80,6 +81,7 @@ class TableJob:
     has_committed: bool = False
     always_write: bool = False
     ordered: tuple[Span, ...] = ()
+    log: "IcebergLog | None" = field(default=None, repr=False)
 
     def input(self, alias: str) -> InputJob:
         return next(one for one in self.inputs if one.alias == alias or one.table == alias)

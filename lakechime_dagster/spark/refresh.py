@@ -4,36 +4,26 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampType
 
-from lakechime_dagster.dce.snapshots import TableCommit
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.spark.commit import (
     CHANGE_FEED,
     LISTED,
     Target,
-    append,
-    append_nothing,
     can_insert,
-    commit,
-    commit_at,
     create_if_missing,
-    insert,
     is_own,
-    keep_listed,
-    merge,
     newest_commit,
-    properties_of,
-    replace_all,
-    replace_partitions,
     retrying,
     transaction,
 )
+from lakechime_dagster.spark.iceberg import IcebergTarget
 from lakechime_dagster.spark.inputs import (
     Input,
     Scope,
@@ -78,6 +68,7 @@ from lakechime_dagster.triggers.consumers import CommitMetadata, Committed
 if TYPE_CHECKING:
     from lakechime_dagster.formats.delta import DeltaLog
 
+TableTarget = Target | IcebergTarget
 OpenLog = Callable[[str, str], "DeltaLog"]
 
 
@@ -105,20 +96,26 @@ def refresh(
         ConsumerConflictError: the consumer has moved on.
         TableUnreadableError: an input, or the snapshot to read of it, is not there.
     """
-    target = Target(
-        name=job.name,
-        location=job.location,
-        log=open_log(job.location, job.name),
-        keys=job.keys,
-        partitioned_by=job.partitioned_by,
-        comment=job.comment,
-        personal=job.personal,
-    )
+    target = _target(job, open_log)
     last = newest_commit(target, commit_metadata)
     if last and last.commit_metadata.number == commit_metadata.number:
         return skipped(last)
     with Attempt(spark, job, commit_metadata, target, last, open_log, observer) as attempt:
         return attempt.run()
+
+
+def _target(job: TableJob, open_log: OpenLog) -> TableTarget:
+    """The table to write, by its format."""
+    declared = {
+        "name": job.name,
+        "keys": job.keys,
+        "partitioned_by": job.partitioned_by,
+        "comment": job.comment,
+        "personal": job.personal,
+    }
+    if job.log is not None:
+        return IcebergTarget(log=job.log, **declared)
+    return Target(location=job.location, log=open_log(job.location, job.name), **declared)
 
 
 def skipped(committed: Committed) -> TableResult:
@@ -144,7 +141,7 @@ class Attempt:
     spark: SparkSession
     job: TableJob
     commit_metadata: CommitMetadata
-    target: Target
+    target: TableTarget
     last: Committed | None
     open_log: OpenLog
     observer: Observer | None
@@ -181,11 +178,7 @@ class Attempt:
         with self._phase("quarantine"):
             self._quarantine(sifted)
         with self._phase("write"):
-            schema = sifted.good.schema
-            create_if_missing(
-                self.spark, self.target, schema, CHANGE_FEED | properties_of(schema, self.target)
-            )
-            keep_listed(self.spark, self.target, schema)
+            self.target.prepare(self.spark, sifted.good.schema)
             written = write(self.spark, self.job, self.target, commit_metadata, sifted, work)
         if written.outcome is Outcome.SKIPPED and written.committed:
             return replace(skipped(written.committed), seen=self._seen)
@@ -437,7 +430,7 @@ class Plan:
 def write(
     spark: SparkSession,
     job: TableJob,
-    target: Target,
+    target: TableTarget,
     commit_metadata: CommitMetadata,
     sifted: Sifted,
     work: Work,
@@ -452,16 +445,14 @@ def write(
     def prepare() -> Callable[[], None] | None:
         nonlocal plan
         plan.let_go()
-        since = target.log.version
-        plan = _planned(
-            spark, job, target, sifted, work, since, is_alone=not commit_metadata.consumer.key
-        )
+        is_alone = not commit_metadata.consumer.key
+        plan = _planned(spark, job, target, sifted, work, is_alone=is_alone)
         if plan.write is None and not job.may_complete_empty:
-            return lambda: append_nothing(spark, target)
+            return lambda: target.append_nothing(spark)
         return plan.write
 
     try:
-        held = commit(spark, target, commit_metadata, prepare)
+        held = target.commit(spark, commit_metadata, prepare)
         return _written(target, commit_metadata, plan, held)
     finally:
         plan.let_go()
@@ -470,19 +461,18 @@ def write(
 def _planned(
     spark: SparkSession,
     job: TableJob,
-    target: Target,
+    target: TableTarget,
     sifted: Sifted,
     work: Work,
-    since: int,
     *,
     is_alone: bool,
 ) -> Plan:
-    """Compare with the target as it is now, at a version since; `write` is None when nothing
-    differs.
+    """Compare with the target as it is now; `write` is None when nothing differs.
 
     Rows that are all new are inserted by a consumer that is alone in its table: consumers of keys
     would be in each other's way.
     """
+    since = target.since
     good, stored = sifted.good, target.read(spark)
     now = spelled(stored, good.columns)
     if work.replace or job.refresh is RefreshMode.FULL:
@@ -491,19 +481,19 @@ def _planned(
             (f.name, f.dataType) for f in now.schema
         ]
         wanted = job.always_write or new_schema or not difference.is_empty
-        write = (lambda: replace_all(good, target)) if wanted else None
+        write = (lambda: target.replace_all(spark, good)) if wanted else None
         return Plan(difference=difference, write=write, replaced=wanted)
     rows = shaped(job.name, good, now.schema)
     now = shaped(job.name, now, rows.schema)  # with fields of structs that it is about to have
     if job.refresh is RefreshMode.PARTITIONS:
-        return _planned_partitions(target, rows, now, work.scope)
+        return _planned_partitions(spark, target, rows, now, work.scope)
     if not target.keys:
         added = Difference(inserted=sifted.good_count)
         return Plan(
-            difference=added, write=None if added.is_empty else lambda: append(rows, target)
+            difference=added, write=None if added.is_empty else lambda: target.append(spark, rows)
         )
     can_be_inserted = is_alone and can_insert(rows, stored)
-    if can_be_inserted and _is_just_made(target, since):
+    if can_be_inserted and target.is_just_made():
         return _inserting(spark, target, since, rows, Difference(inserted=sifted.good_count))
     difference = _scoped_difference(job, target, rows, now, work.scope)
     changes = difference.changes
@@ -512,25 +502,18 @@ def _planned(
     if can_be_inserted and difference.inserted and not (difference.updated or difference.deleted):
         new = changes.where(F.col(OPERATION) == "I").select(*map(column, rows.columns))
         return _inserting(spark, target, since, new, difference)
-    return Plan(difference=difference, write=lambda: merge(spark, target, changes))
+    return Plan(difference=difference, write=lambda: target.merge(spark, changes))
 
 
 def _inserting(
-    spark: SparkSession, target: Target, since: int, rows: DataFrame, difference: Difference
+    spark: SparkSession, target: TableTarget, since: Any, rows: DataFrame, difference: Difference
 ) -> Plan:
-    return Plan(
-        difference=difference,
-        write=None if difference.is_empty else lambda: insert(spark, target, since, rows),
-    )
-
-
-def _is_just_made(target: Target, version: int) -> bool:
-    """Whether the target holds nothing yet."""
-    return version == 0 and not commit_at(target.log, 0).added
+    write = None if difference.is_empty else lambda: target.insert(spark, since, rows)
+    return Plan(difference=difference, write=write)
 
 
 def _planned_partitions(
-    target: Target, rows: DataFrame, now: DataFrame, scope: Scope | None
+    spark: SparkSession, target: TableTarget, rows: DataFrame, now: DataFrame, scope: Scope | None
 ) -> Plan:
     """Replace those partitions of the scope in which anything differs."""
     names = list(target.partitioned_by)
@@ -552,11 +535,13 @@ def _planned_partitions(
         partitions = [
             tuple(row) for row in wanted.select(*levels).distinct().select(*travelling).collect()
         ]
-    return Plan(difference=difference, write=lambda: replace_partitions(rows, target, partitions))
+    return Plan(
+        difference=difference, write=lambda: target.replace_partitions(spark, rows, partitions)
+    )
 
 
 def _difference(
-    target: Target, new: DataFrame, old: DataFrame, by: Sequence[str] = ()
+    target: TableTarget, new: DataFrame, old: DataFrame, by: Sequence[str] = ()
 ) -> Difference:
     return (
         keyed_difference(new, old, target.keys, by=by)
@@ -565,7 +550,7 @@ def _difference(
     )
 
 
-def _whole_difference(target: Target, new: DataFrame, old: DataFrame) -> Difference:
+def _whole_difference(target: TableTarget, new: DataFrame, old: DataFrame) -> Difference:
     """The difference of two whole tables; where a column has another type now, all rows are deleted
     and inserted.
     """
@@ -579,7 +564,7 @@ def _whole_difference(target: Target, new: DataFrame, old: DataFrame) -> Differe
 
 
 def _scoped_difference(
-    job: TableJob, target: Target, rows: DataFrame, now: DataFrame, scope: Scope | None
+    job: TableJob, target: TableTarget, rows: DataFrame, now: DataFrame, scope: Scope | None
 ) -> Difference:
     """The difference by key among the rows that were computed and those that the scope answers
     for.
@@ -606,19 +591,21 @@ def _scoped_difference(
     return keyed_difference(rows, marked, target.keys, F.col("__in_scope").isNotNull(), keep=True)
 
 
-def _narrowed(target: Target, now: DataFrame, values: DataFrame, names: Sequence[str]) -> DataFrame:
+def _narrowed(
+    target: TableTarget, now: DataFrame, values: DataFrame, names: Sequence[str]
+) -> DataFrame:
     """The target's rows that hold one of the values; of a target just made nobody asks which.
 
     What others write to it meanwhile is none of them, though a frame of a Delta table shows its
     newest snapshot.
     """
-    if _is_just_made(target, target.log.version):
+    if target.is_just_made():
         return now.limit(0)
     return narrowed(now, values, {name: column(name) for name in names})
 
 
 def _written(
-    target: Target, commit_metadata: CommitMetadata, plan: Plan, held: Committed | None
+    target: TableTarget, commit_metadata: CommitMetadata, plan: Plan, held: Committed | None
 ) -> TableResult:
     """What a write did: counts of the target's rows, and the log's record of the commit."""
     difference = plan.difference
@@ -632,29 +619,19 @@ def _written(
         return TableResult(outcome=Outcome.NOTHING, counts=counts)
     if not is_own(held, commit_metadata):
         return TableResult(outcome=Outcome.SKIPPED, committed=held)
-    record = commit_at(target.log, int(held.version))
+    written = target.written(held)
+    if written.merged:  # as the MERGE itself counted
+        inserted, updated, deleted = written.merged
+        counts = replace(counts, inserted=inserted, updated=updated, deleted=deleted)
     return TableResult(
         outcome=Outcome.FENCED if plan.write is None else Outcome.COMMITTED,
         committed=held,
         replaced=plan.replaced,
-        counts=_counted(counts, record),
-        partitions=record.partitions,
-        files=len(record.added),
-        bytes=sum(file.size for file in record.added),
+        counts=counts,
+        partitions=written.partitions,
+        files=written.files,
+        bytes=written.bytes,
     )
-
-
-def _counted(counts: Counts, record: TableCommit) -> Counts:
-    """Inserted, updated and deleted rows as a MERGE itself counted them, and rows of an append."""
-    metrics = record.metrics
-    if record.operation == "MERGE":
-        return Counts(
-            inserted=int(metrics["numTargetRowsInserted"]),
-            updated=int(metrics["numTargetRowsUpdated"]),
-            deleted=int(metrics["numTargetRowsDeleted"]),
-            unchanged=counts.unchanged,
-        )
-    return counts
 
 
 SUFFIX = "__quarantine"

@@ -514,6 +514,9 @@ def ranges_between(start: Checkpoint, end: Checkpoint) -> dict[str, SnapshotRang
     return ranges
 
 
+COMMIT_METADATA_KEY = "userMetadata"  # where commits have it, which Delta's writers call so
+
+
 @dataclass(frozen=True, kw_only=True)
 class CommitMetadata:
     """What every commit of a target says about the attempt that wrote it (Delta: `userMetadata`).

@@ -15,12 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.formats.iceberg import IcebergLog
 from lakechime_dagster.spark import ranges, session
 from lakechime_dagster.spark import refresh as refresh_module
 from lakechime_dagster.spark.job import Outcome
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.options import ReadMode
 from lakechime_dagster.tables.tables import RefreshMode
+from tests.support.iceberg import IcebergWorld
 from tests.support.refreshes import (
     DAYS,
     FLIGHTS,
@@ -91,8 +93,9 @@ def change(flights: Source, weather: Source, key: int, action: tuple[Any, ...]) 
             flights.optimize()
 
 
+@pytest.mark.parametrize("target", ["delta", "iceberg"])
 def test_increments_in_every_mode_end_where_a_computation_of_everything_ends(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     """A history drawn again on each run; `--randomly-seed=N`, N as printed above the tests, draws
     it again.
@@ -133,7 +136,10 @@ def test_increments_in_every_mode_end_where_a_computation_of_everything_ends(
             spark, folder / "full", alone, sql=TOTALS, keys=("origin",), refresh=RefreshMode.FULL
         ),
     }
-    for subscription in subscriptions.values():
+    for name, subscription in subscriptions.items():
+        if target == "iceberg":
+            log = IcebergLog(IcebergWorld.within(folder).properties, f"shop.{name}")
+            subscription.job = replace(subscription.job, log=log)
         balanced(subscription.run())
     key = 100
     for commits in history:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.dce.events import Position, SnapshotId
@@ -162,7 +163,12 @@ class Subscription:
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
-        return read_rows(self.job.location)
+        """The target's rows, sorted, read by an engine that did not write them."""
+        if self.job.log is None:
+            return read_rows(self.job.location)
+        catalog = load_catalog("lakechime", **self.job.log.catalog)
+        found = catalog.load_table(self.job.log.table).scan().to_arrow()
+        return sorted((tuple(row.values()) for row in found.to_pylist()), key=repr)
 
 
 def make_subscription(
