@@ -44,6 +44,7 @@ def subscription_of(table: Target, cluster: str = "") -> Subscription:
         trigger=table.trigger or SnapshotTrigger(table.inputs),
         reads=table.inputs,
         target=table.name,
+        target_format=TableFormat(table.format),
         target_levels=table.levels
         if isinstance(table.trigger, PartitionTrigger)
         else PartitionLevels(),
@@ -112,6 +113,9 @@ def job_of(
         personal=tuple(table.personal),
         comment=table.description,
         ordered=running.ordered,
+        log=running.platform.iceberg_log(table.name)
+        if table.format is TableFormat.ICEBERG
+        else None,
         **_tried(running),
     )
 

@@ -107,7 +107,7 @@ def table_asset(
         platform = lakechime.platform()
         now = from_milliseconds(platform.store.now())
         before = (
-            platform.log(table.name, table.location).watermark()
+            platform.target_log(table.name, TableFormat(table.format), table.location).watermark()
             if needs_watermark(table, reports)
             else None
         )
@@ -119,11 +119,12 @@ def table_asset(
         return dg.MaterializeResult(metadata=combined(reports), check_results=checks)
 
     partitions = partitions_of(lake, table)
+    kinds = (KINDS[TableFormat(table.format)], "spark")
     given = {
         "partitions_def": partitions,
         # one run for many partitions: each of them is an execution of its own, in its own consumer
         "backfill_policy": dg.BackfillPolicy.single_run() if partitions is not None else None,
-        **declared(lake, table, static_metadata(table, subscription)),
+        **declared(lake, table, static_metadata(table, subscription), kinds),
     }
     given["deps"] = [*given["deps"], *planned]
     given["check_specs"] = [*given["check_specs"], *personal_specs(lake, table)]
@@ -292,10 +293,8 @@ def complete(
             execution, markers, f"{execution.reason}; nothing to do"
         )
         return
-    running.completed = (
-        platform.complete_if_committed(platform.log(table.name, table.location), execution, seen)
-        is not None
-    )
+    target = platform.target_of(running.subscription)
+    running.completed = platform.complete_if_committed(target, execution, seen) is not None
 
 
 def static_metadata(table: LakeTable, subscription: Subscription) -> dict[str, Any]:

@@ -339,10 +339,8 @@ def _first_consumer(
 
     if subscription.is_partitioned or platform.ledger.consumers(row):
         return []
-    target = (
-        platform.log(subscription.target, subscription.location) if subscription.target else None
-    )
-    committed = ask_target(target)(ConsumerId(platform.ledger.deployment, subscription.name))
+    consumer_id = ConsumerId(platform.ledger.deployment, subscription.name)
+    committed = ask_target(platform.target_of(subscription))(consumer_id)
     if not dry_run:
         platform.ledger.ensure_consumer(row, "", committed)
         return []

@@ -344,6 +344,10 @@ class DeltaLog:
             found.append(self._commit(version, text, levels))
         return found
 
+    def events_of(self, committed: Committed) -> list[DataChangeEvent]:
+        """The events of a commit of an execution."""
+        return self.events_of_commit(int(committed.version))
+
     def events_of_commit(self, version: int) -> list[DataChangeEvent]:
         """One event per partition that this commit changed; none for a commit that moved files or
         wrote only metadata.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from lakechime_dagster.dce.events import version_of
+from lakechime_dagster.dce.events import TableFormat, version_of
 from lakechime_dagster.dce.partitions import shortened
 from lakechime_dagster.dce.snapshots import CommitsMissingError
 from lakechime_dagster.errors import ConsumerBlockedError, TableUnreadableError
@@ -103,6 +103,7 @@ def _misfits(
     return [
         problem
         for name in table.inputs
+        if lake.table(name).format is TableFormat.DELTA
         if (columns := _read_of(statement, name))
         for problem in _changed(
             platform.log(name, lake.table(name).location),

@@ -58,9 +58,7 @@ def adopted(
     """
     row = platform.evaluator.activate(subscription)
     key = _partition_key(platform, subscription, row, partition)
-    target = (
-        platform.log(subscription.target, subscription.location) if subscription.target else None
-    )
+    target = platform.target_of(subscription)
     consumer_key = key.text if key else ""
     opened = next(
         (
@@ -182,9 +180,7 @@ def _begin(
             f"seek {subscription.name}` replays from an "
             f"earlier position"
         )
-    target = (
-        platform.log(subscription.target, subscription.location) if subscription.target else None
-    )
+    target = platform.target_of(subscription)
     if platform.complete_if_committed(target, execution) is not None:
         raise NothingNewError(
             f"execution {execution.number} of {subscription.name} was committed by an earlier "

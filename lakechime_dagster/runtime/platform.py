@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from lakechime_dagster.formats.delta import DeltaLog
     from lakechime_dagster.formats.iceberg import IcebergLog
 
+    TargetLog = DeltaLog | IcebergLog
+
 
 # among the facts of commit metadata: the partitions that the execution fired for, as values by
 # level
@@ -121,8 +123,21 @@ class Platform:
             from lakechime_dagster.formats.iceberg import IcebergLog
         return IcebergLog(self.settings.iceberg_catalog, table, self.settings.cluster, levels)
 
+    def target_of(self, subscription: Subscription) -> "TargetLog | None":
+        """The log of the table that a subscription writes; None where it writes none."""
+        name, location = subscription.target, subscription.location
+        return None if name is None else self.target_log(name, subscription.target_format, location)
+
+    def target_log(
+        self, table: str, table_format: TableFormat, declared: str | None
+    ) -> "TargetLog":
+        """The log of a table that the lake writes, of a format and at its declared location."""
+        if table_format is TableFormat.ICEBERG:
+            return self.iceberg_log(table)
+        return self.log(table, declared)
+
     def complete_if_committed(
-        self, target: "DeltaLog | None", execution: Execution, beside: Beside | None = None
+        self, target: "TargetLog | None", execution: Execution, beside: Beside | None = None
     ) -> Committed | None:
         """Ask the target who committed this execution; if somebody did, register that commit and
         complete by it (law 7).
@@ -135,7 +150,7 @@ class Platform:
             target.committed(execution.consumer, execution.number) if target is not None else None
         )
         if committed is not None and target is not None:
-            events = target.events_of_commit(int(committed.version))
+            events = target.events_of(committed)
             self.store.register(
                 [
                     *events,
@@ -224,7 +239,7 @@ def _hour_event(
     )
 
 
-def ask_target(target: "DeltaLog | None") -> Callable[[ConsumerId], Committed | None]:
+def ask_target(target: "TargetLog | None") -> Callable[[ConsumerId], Committed | None]:
     """The newest commit in a target of a consumer that the ledger does not know."""
     return (
         (lambda consumer: target.last_committed(consumer))

@@ -115,7 +115,7 @@ class LakeChimeResource(dg.ConfigurableResource):
 
         platform = self.platform()
         found, execution = begun(platform, context, subscription, partition)
-        target = platform.log(found.target, found.location) if found.target else None
+        target = platform.target_of(found)
         running = RunningExecution(platform, found, execution)
         with kept(running, target, context.log.info):
             yield running

@@ -19,7 +19,7 @@ from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 
 if TYPE_CHECKING:
-    from lakechime_dagster.formats.delta import DeltaLog
+    from lakechime_dagster.runtime.platform import TargetLog
 
 
 def end_dead_run(instance: dg.DagsterInstance, run_id: str, reason: str) -> None:
@@ -228,7 +228,7 @@ def claim(
     refused = [subscription.key_of(firing) for firing in decision.refused]
     bounded = replace(decision, firings=decision.firings[: max(0, room)])
     claimed = platform.evaluator.fire(
-        subscription, row, bounded, ask_target(target_of(platform, subscription))
+        subscription, row, bounded, ask_target(platform.target_of(subscription))
     )
     first = (
         f"{len(refused)} keys are no partitions of the asset in Dagster, such as {refused[0]}; "
@@ -237,11 +237,6 @@ def claim(
         else ""
     )
     return claimed, first
-
-
-def target_of(platform: Platform, subscription: Subscription) -> "DeltaLog | None":
-    """The log of the table that the subscription writes."""
-    return platform.log(subscription.target, subscription.location) if subscription.target else None
 
 
 def attended(
@@ -256,7 +251,7 @@ def attended(
     """
     try:
         return attend(
-            platform, subscription, row, target_of(platform, subscription), execution, runs
+            platform, subscription, row, platform.target_of(subscription), execution, runs
         )
     except LakeChimeError as error:
         return None, str(error)
@@ -266,7 +261,7 @@ def attend(
     platform: Platform,
     subscription: Subscription,
     row: SubscriptionRow,
-    target: "DeltaLog | None",
+    target: "TargetLog | None",
     execution: Execution,
     runs: Runs,
 ) -> tuple[Execution | None, str]:

@@ -559,9 +559,14 @@ def _check_inputs(tables: Mapping[str, Table]) -> None:
                         f"reads[{alias!r}]",
                         f"{name} is a HIVE table; computed tables read Delta and Iceberg tables",
                     )
-        if table.format is not TableFormat.DELTA:
+        if table.format is TableFormat.HIVE:
             raise DeclarationError(
-                table.name, "format", f"{table.format} cannot be written; leave it out for Delta"
+                table.name, "format", "Hive tables are not written; name delta or iceberg"
+            )
+        if table.format is TableFormat.ICEBERG and (table.maintenance or table.write_as):
+            field = "maintenance" if table.maintenance else "write_as"
+            raise DeclarationError(
+                table.name, field, "has no effect on an Iceberg table; leave it out"
             )
 
 

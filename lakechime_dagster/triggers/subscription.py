@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakechime_dagster.dce.events import Tags
+from lakechime_dagster.dce.events import TableFormat, Tags
 from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, checked_text, typed_value
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.triggers.consumers import DeclaredSource
@@ -27,8 +27,8 @@ class Subscription:
     """A trigger + target, named for ever by `name` (not by file, sensor or code location).
 
     `reads` are the tables whose snapshots are pinned at the claim, those of the trigger among them.
-    `target` is the lake table that the subscription writes (at `location`, where that is not the
-    warehouse's own), None for a subscription without one: it completes by run success and is
+    `target` is the lake table of a `target_format` that the subscription writes (at `location`,
+    where that is not the warehouse's own), None for a subscription without one: it completes by run success and is
     at-least-once. `asset_keys` (as user strings) and `job` let a manual run find its subscription.
     A partition that the trigger waits for is one of the subscription's `cluster`, unless its
     condition names another. A subscription with a `source` reads it, and no table: its trigger only
@@ -47,6 +47,7 @@ class Subscription:
     reads: tuple[str, ...] = ()
     target: str | None = None
     target_levels: PartitionLevels = field(default_factory=PartitionLevels)
+    target_format: TableFormat = TableFormat.DELTA
     asset_keys: tuple[str, ...] = ()
     job: str | None = None
     cluster: str = ""

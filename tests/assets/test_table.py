@@ -215,7 +215,7 @@ def test_an_asset_shows_what_its_run_did(location: Location) -> None:
     assert checks(idle)["fresh_by_watermark"] is False
 
 
-def test_a_table_reads_what_an_iceberg_table_gained_and_lost(
+def test_iceberg_tables_are_read_and_written_as_delta_tables_are(
     home: Path, instance: dg.DagsterInstance, spark_driver: Driver
 ) -> None:
     platform = open_platform()
@@ -228,10 +228,11 @@ def test_a_table_reads_what_an_iceberg_table_gained_and_lost(
         sql="SELECT id, region FROM bronze.ice",
         keys=["id"],
         trigger=SnapshotTrigger(),
+        storage=Storage(format="iceberg"),
     )
     regions = sql_table(
         "gold.regions",
-        sql="SELECT region, count(*) AS rows FROM bronze.ice GROUP BY region",
+        sql="SELECT region, count(*) AS rows FROM silver.ice GROUP BY region",
         keys=["region"],
         refresh="affected_keys",
         trigger=SnapshotTrigger(),
@@ -240,8 +241,10 @@ def test_a_table_reads_what_an_iceberg_table_gained_and_lost(
 
     def poll_and_run() -> dict[str, Any]:
         assert reconcile(platform, [ice])[1] == []
+        seen = shown(location.run_of("silver_ice"))
+        assert reconcile(platform, [rows]) == ([], [])
         assert location.run_of("gold_regions").success
-        return shown(location.run_of("silver_ice"))
+        return seen
 
     table = world.create(BY_DAY)
     table.append(iceberg_rows(1, 2))
@@ -255,7 +258,14 @@ def test_a_table_reads_what_an_iceberg_table_gained_and_lost(
     assert "read by log_files" in appended["range"]
     assert "read by change_feed" in deleted["range"]
     assert (appended["rows inserted"], deleted["rows deleted"]) == (1, 1)
-    assert location.rows("silver.ice") == [(1, "eu"), (3, "us"), (4, "eu")]
+    silver = world.catalog.load_table("silver.ice")
+    assert sorted(tuple(row.values()) for row in silver.scan().to_arrow().to_pylist()) == [
+        (1, "eu"),
+        (3, "us"),
+        (4, "eu"),
+    ]
+    snapshots = [str(one.snapshot_id) for one in silver.history()]
+    assert [snapshot for snapshot, _, _ in location.events("silver.ice")] == snapshots
     assert location.rows("gold.regions") == [("eu", 2), ("us", 1)]
 
 

@@ -103,6 +103,8 @@ def test_increments_in_every_mode_end_where_a_computation_of_everything_ends(
     What is wanted of a table is few values first, which are literals of a plan, and then too many
     for that.
     """
+    # a session keeps the first catalog of Iceberg that it gets under a name
+    spark = spark.newSession()
     folder, dice = tmp_path, random.Random(random.getrandbits(32))
     history = [[any_change(dice) for _ in range(6)] for _ in range(2)]
     flights, weather = flights_source(folder), weather_source(folder)

@@ -1,0 +1,180 @@
+"""Who wins where several write one Iceberg table, and what becomes of its columns."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table import Table
+from pyspark.sql import DataFrame, SparkSession
+
+from lakechime_dagster.dce.events import Position
+from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError
+from lakechime_dagster.formats.iceberg import IcebergLog
+from lakechime_dagster.spark.iceberg import IcebergTarget, catalog_confs
+from lakechime_dagster.spark.job import Outcome
+from lakechime_dagster.tables.tables import RefreshMode
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
+from tests.support.iceberg import IcebergWorld
+from tests.support.refreshes import Source, Subscription, make_subscription
+
+pytestmark = pytest.mark.spark
+ORDERS = pa.schema([("id", pa.int64()), ("amount", pa.int64())])
+CONSUMER = ConsumerId("test", "subscription")
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> SparkSession:
+    """A session of its own, since one keeps the first catalog that it gets under a name."""
+    return spark.newSession()
+
+
+def iceberg_subscription(
+    spark: SparkSession, folder: Path, sql: str = "SELECT * FROM orders", **fields: Any
+) -> tuple[Subscription, Source]:
+    """A subscription of a Delta table that writes `shop.orders`."""
+    source = Source(folder / "orders", ORDERS)
+    log = IcebergLog(IcebergWorld.within(folder).properties, "shop.orders")
+    return make_subscription(spark, folder, {"orders": source}, sql=sql, log=log, **fields), source
+
+
+def table_of(subscription: Subscription) -> Table:
+    assert subscription.job.log is not None
+    return IcebergWorld(dict(subscription.job.log.catalog)).catalog.load_table("shop.orders")
+
+
+def test_a_second_attempt_at_an_execution_writes_nothing_and_a_late_one_is_refused(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    subscription, source = iceberg_subscription(session, tmp_path, keys=("id",))
+    source.write((1, 10))
+    first, _ = subscription.attempt(1, 1)
+    again, _ = subscription.attempt(1, 2)
+    assert (first.outcome, again.outcome) == (Outcome.COMMITTED, Outcome.SKIPPED)
+    assert again.committed == first.committed
+    subscription.attempt(3, 1, may_complete_empty=False)
+    with pytest.raises(ConsumerConflictError, match="is too late"):
+        subscription.attempt(2, 1)
+    assert len(table_of(subscription).history()) == 2
+
+
+def test_an_attempt_with_nothing_to_do_leaves_no_snapshot_and_a_later_one_a_fence(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    subscription, source = iceberg_subscription(session, tmp_path, keys=("id",))
+    source.write((1, 10))
+    subscription.run()
+    source.write((1, 10))
+    idle = subscription.run()
+    fence = subscription.run(may_complete_empty=False)
+    assert (idle.outcome, fence.outcome) == (Outcome.NOTHING, Outcome.FENCED)
+    assert len(table_of(subscription).history()) == 2
+    assert subscription.rows == [(1, 10)]
+
+
+def test_a_write_that_another_overtook_is_compared_again(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    subscription, source = iceberg_subscription(session, tmp_path, keys=("id",))
+    source.write((1, 10))
+    subscription.run()
+    log = subscription.job.log
+    assert log is not None
+    target = IcebergTarget(name="orders", log=log, keys=("id",))
+    metadata = CommitMetadata(
+        consumer=ConsumerId("test", "other"),
+        number=1,
+        attempt=1,
+        execution_id="other",
+        end=Checkpoint(position=Position(0, 9)),
+    )
+    compared: list[int] = []
+
+    def prepare() -> Any:
+        rows: DataFrame = session.sql("select 7L as id, 70L as amount")
+        compared.append(target.read(session).count())
+        if len(compared) == 1:
+            table_of(subscription).append(pa.table({"id": [2], "amount": [20]}, schema=ORDERS))
+        return lambda: target.append(session, rows)
+
+    committed = target.commit(session, metadata, prepare)
+    assert compared == [1, 2]
+    assert subscription.rows == [(1, 10), (2, 20), (7, 70)]
+    assert committed == log.committed(metadata.consumer, 1) == log.last_committed(metadata.consumer)
+    assert len(table_of(subscription).history()) == 3
+
+
+def test_new_columns_are_added_and_a_replaced_table_has_the_columns_of_its_rows(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    subscription, source = iceberg_subscription(session, tmp_path, keys=("id",))
+    source.write((1, 10), (2, 20))
+    subscription.run()
+    source.write((3, 30))
+    subscription.run(sql="SELECT id, amount, named_struct('a', 1) AS more FROM orders")
+    source.write((4, 40))
+    subscription.run(sql="SELECT id, amount, named_struct('a', 1, 'b', 'x') AS more FROM orders")
+    assert subscription.rows == [
+        (1, 10, None),
+        (2, 20, None),
+        (3, 30, {"a": 1, "b": None}),
+        (4, 40, {"a": 1, "b": "x"}),
+    ]
+    source.write((5, 50))
+    replaced = subscription.run(
+        sql="SELECT id, string(amount) AS amount FROM orders", refresh=RefreshMode.FULL
+    )
+    assert (replaced.replaced, replaced.schema) == (True, (("id", "bigint"), ("amount", "string")))
+    assert subscription.rows == [(number, str(10 * number)) for number in range(1, 6)]
+
+
+def test_files_hold_no_bounds_of_personal_columns(session: SparkSession, tmp_path: Path) -> None:
+    subscription, source = iceberg_subscription(
+        session, tmp_path, keys=("id",), personal=("amount",)
+    )
+    source.write((1, 10))
+    subscription.run()
+    (bounds,) = table_of(subscription).inspect.files()["readable_metrics"].to_pylist()
+    assert (bounds["id"]["upper_bound"], bounds["amount"]["upper_bound"]) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("properties", "confs"),
+    [
+        (
+            {
+                "type": "sql",
+                "uri": "postgresql+psycopg://ann:p%40ss@db:5433/lake",
+                "warehouse": "/w",
+            },
+            {
+                "type": "jdbc",
+                "uri": "jdbc:postgresql://db:5433/lake",
+                "jdbc.user": "ann",
+                "jdbc.password": "p@ss",
+                "jdbc.schema-version": "V1",
+                "warehouse": "/w",
+            },
+        ),
+        (
+            {"type": "sql", "uri": "sqlite:////srv/ice.sqlite"},
+            {"uri": "jdbc:sqlite:/srv/ice.sqlite"},
+        ),
+        ({"type": "rest", "uri": "https://c"}, {"type": "rest", "uri": "https://c"}),
+        ({"type": "hive", "uri": "thrift://m:9083"}, {"type": "hive", "uri": "thrift://m:9083"}),
+    ],
+)
+def test_spark_finds_the_catalog_of_the_setting(
+    properties: dict[str, str], confs: dict[str, str]
+) -> None:
+    found = catalog_confs(properties)
+    assert {f"spark.sql.catalog.lakechime.{name}": text for name, text in confs.items()} == {
+        name: text
+        for name, text in found.items()
+        if name.removeprefix("spark.sql.catalog.lakechime.") in confs
+    }
+
+
+def test_a_database_that_spark_cannot_reach_is_named() -> None:
+    with pytest.raises(InvalidValueError, match="mysql"):
+        catalog_confs({"type": "sql", "uri": "mysql://db/lake"})
