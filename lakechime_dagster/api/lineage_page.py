@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Query, Response
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi import APIRouter, Query
+from fastapi.responses import FileResponse
 
 from lakechime_dagster.errors import NotFoundError
 from lakechime_dagster.governance.changes import ChangeState
@@ -31,17 +31,6 @@ FILES = {
     "icon.svg": "image/svg+xml",
     **dict.fromkeys(SCRIPTS, "text/javascript"),
 }
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'self'"
-)
-HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",
-}
 MAX_TABLES, MAX_DEPTH, MAX_NAMES, MAX_READERS, MAX_REASONS, MAX_CHANGES = 150, 20, 20, 20, 20, 20
 READERS_UNKNOWN = "readers outside this lake, as no audit log is configured"
 
@@ -52,46 +41,35 @@ def lineage_page(ask: Ask) -> APIRouter:
     """The routes of the page. Of a name that nobody knows the answer is 404 with the nearest
     ones.
     """
-    router = APIRouter(default_response_class=JSONResponse)
+    router = APIRouter(prefix="/lineage", tags=["lineage"])
 
-    @router.get("/lineage")
-    def page() -> Response:
-        return FileResponse(
-            FOLDER / "lineage.html", media_type="text/html; charset=utf-8", headers=HEADERS
-        )
+    @router.get("", include_in_schema=False)
+    def page() -> FileResponse:
+        return FileResponse(FOLDER / "lineage.html", media_type="text/html; charset=utf-8")
 
-    @router.get("/lineage/page/{name}")
-    def file(name: str) -> Response:
+    @router.get("/page/{name}", include_in_schema=False)
+    def file(name: str) -> FileResponse:
         if name not in FILES:
-            return _unknown(f"the page has no file {name!r}")
-        return FileResponse(
-            FOLDER / name, media_type=f"{FILES[name]}; charset=utf-8", headers=HEADERS
-        )
+            raise NotFoundError(f"the page has no file {name!r}")
+        return FileResponse(FOLDER / name, media_type=f"{FILES[name]}; charset=utf-8")
 
-    @router.get("/lineage/around")
-    def around(table: str, up: Depth = 1, down: Depth = 1) -> Response:
-        try:
-            return JSONResponse(around_json(ask(), table, up, down), headers=HEADERS)
-        except NotFoundError as error:
-            return _unknown(str(error))
+    @router.get("/around")
+    def around(table: str, up: Depth = 1, down: Depth = 1) -> dict[str, Any]:
+        """What is around a table or a column, as the page draws it."""
+        return around_json(ask(), table, up, down)
 
-    @router.get("/lineage/way")
-    def way(source: str, target: str) -> Response:
-        try:
-            lineage = ask()
-            edges = lineage.path(lineage.ref(source), lineage.ref(target))
-        except NotFoundError as error:
-            return _unknown(str(error))
-        links = (
-            None
-            if edges is None
-            else [_link(edge.source, edge.target, edge.kinds) for edge in edges]
-        )
-        return JSONResponse({"edges": links}, headers=HEADERS)
+    @router.get("/way")
+    def way(source: str, target: str) -> dict[str, Any]:
+        """A shortest way between two columns or tables; null where there is none."""
+        lineage = ask()
+        edges = lineage.path(lineage.ref(source), lineage.ref(target))
+        links = edges and [_link(edge.source, edge.target, edge.kinds) for edge in edges]
+        return {"edges": links}
 
-    @router.get("/lineage/names")
-    def names(like: str = "") -> Response:
-        return JSONResponse({"names": ask().names(like, MAX_NAMES)}, headers=HEADERS)
+    @router.get("/names")
+    def names(like: str = "") -> dict[str, Any]:
+        """The names that begin or continue like this."""
+        return {"names": ask().names(like, MAX_NAMES)}
 
     return router
 
@@ -267,9 +245,3 @@ def _link(source: Any, target: Any, kinds: tuple[str, ...]) -> dict[str, Any]:
 
 def _said(moment: int | None) -> str:
     return "" if moment is None else f"{from_milliseconds(moment):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _unknown(message: str) -> JSONResponse:
-    return JSONResponse(
-        {"error": {"type": "NotFoundError", "message": message}}, status_code=404, headers=HEADERS
-    )

@@ -33,6 +33,7 @@ def serve(
         from lakechime_dagster.api.lineage_page import lineage_page
         from lakechime_dagster.api.tokens import Tokens
         from lakechime_dagster.api.triggers import trigger_routes
+    from lakechime_dagster.dce.upgrade import check
     from lakechime_dagster.lineage.ingest import LineageIngest
     from lakechime_dagster.lineage.service import AskedLineage
     from lakechime_dagster.silver.metrics import measures
@@ -52,7 +53,8 @@ def serve(
         token=token,
         tokens=tokens,
         is_public=not is_loopback(host),
-        is_ready=platform.store.head,
+        is_ready=lambda: check(platform.store.engine),
+        rate=platform.settings.api_rate,
         routers=(
             page,
             event_routes(platform.store, platform.settings.cluster),
