@@ -1,4 +1,4 @@
-"""The HTTP application: lineage page, ingestion of lineage, metrics."""
+"""The HTTP application: who may ask it what and how often, its errors, ingestion of lineage."""
 
 import base64
 import hmac
