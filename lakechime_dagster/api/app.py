@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -265,6 +265,8 @@ class Gate:
     def _access_of(self, request: Request) -> Access:
         """What a request may do, if it may go on."""
         served = self._served
+        if "\0" in unquote(request.url.path + request.url.query):
+            raise HTTPException(400, "the URL holds a zero character (%00); remove it")
         if request.url.path.startswith(OPEN):
             return WITHOUT_TOKEN
         if not served.asks_for_token():
@@ -318,7 +320,9 @@ def build_app(served: Served) -> FastAPI:
     for kind in (LakeChimeError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, failed)
 
-    @app.post("/lineage", tags=["lineage"], openapi_extra={"requestBody": body_of({})})
+    @app.post(
+        "/lineage", tags=["lineage"], openapi_extra={"requestBody": body_of({"type": "object"})}
+    )
     async def take(request: Request) -> dict[str, Any]:
         """Take one document or a list of them, all or none: ours, or run events of OpenLineage."""
         sent = await json_of(request)

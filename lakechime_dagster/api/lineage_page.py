@@ -1,13 +1,12 @@
 """The lineage page: the neighbourhood of a table, drawn and as a list."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Query
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, HTMLResponse
 
 from lakechime_dagster.errors import NotFoundError
 from lakechime_dagster.governance.changes import ChangeState
@@ -43,8 +42,9 @@ def lineage_page(ask: Ask) -> APIRouter:
     """
     router = APIRouter(prefix="/lineage", tags=["lineage"])
 
-    @router.get("", include_in_schema=False)
+    @router.get("", response_class=HTMLResponse)
     def page() -> FileResponse:
+        """The page."""
         return FileResponse(FOLDER / "lineage.html", media_type="text/html; charset=utf-8")
 
     @router.get("/page/{name}", include_in_schema=False)
@@ -100,7 +100,7 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[st
             "tags": ["stale"] if lineage.is_stale(facts[one.table]) else [],
             "gap": _gap(gaps.get(one.table)),
             "personal": tags.get(one.table, []),
-            "readers": [_reader(who) for who in readers.get(one.table, [])[:MAX_READERS]],
+            "readers": readers.get(one.table, [])[:MAX_READERS],
             "more_readers": max(0, len(readers.get(one.table, [])) - MAX_READERS),
             "planned": changes.get(one.table, []),
         }
@@ -119,53 +119,28 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[st
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableReader:
-    """Who reads a table without writing any, by which columns, the last time at `last_ms`; without
-    columns these are unknown.
+def readers_of(platform: Platform, tables: Collection[str]) -> dict[str, list[dict[str, Any]]]:
+    """By table who reads it without writing any, the last one first, and by which columns, as far
+    as they are known.
     """
-
-    consumer: Consumer
-    columns: tuple[str, ...]
-    last_ms: int
-    is_active: bool
-    owners: tuple[str, ...]
-    link: str
-
-
-def readers_of(platform: Platform, tables: Collection[str]) -> dict[str, list[TableReader]]:
-    """By table who reads it, the last one first."""
-    now, found = platform.store.now(), dict[tuple[str, Consumer], TableReader]()
+    now = platform.store.now()
+    found: dict[str, dict[Consumer, dict[str, Any]]] = {}
     for one in SqlReads(platform.store.engine).of_tables(tables):  # the last one first
         (ref,) = one.refs
-        before = found.get(key := (ref.table, one.consumer))
-        columns = {*(before.columns if before else ()), *([ref.column] if ref.column else [])}
-        last = before.last_ms if before else one.at_ms
-        found[key] = TableReader(
-            consumer=one.consumer,
-            columns=tuple(sorted(columns)),
-            last_ms=last,
-            is_active=now - last <= ACTIVE_MS,
-            owners=one.owners,
-            link=one.link,
-        )
-    by_table: dict[str, list[TableReader]] = {}
-    for (table, _), one in found.items():
-        by_table.setdefault(table, []).append(one)
-    return by_table
-
-
-def _reader(one: TableReader) -> dict[str, Any]:
-    return {
-        "kind": one.consumer.kind,
-        "name": one.consumer.name,
-        "namespace": one.consumer.namespace,
-        "columns": list(one.columns),
-        "last": _said(one.last_ms),
-        "active": one.is_active,
-        "owners": list(one.owners),
-        "link": one.link,
-    }
+        reader = found.setdefault(ref.table, {}).setdefault(
+            one.consumer,
+            {
+                "kind": one.consumer.kind,
+                "name": one.consumer.name,
+                "namespace": one.consumer.namespace,
+                "columns": [],
+                "last": _said(one.at_ms),
+                "active": now - one.at_ms <= ACTIVE_MS,
+            },
+        ) | {"owners": list(one.owners), "link": one.link}
+        columns = {*reader["columns"], *([ref.column] if ref.column else [])}
+        found[ref.table][one.consumer] = reader | {"columns": sorted(columns)}
+    return {table: [*readers.values()] for table, readers in found.items()}
 
 
 def _gap(one: Gap | None) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
+from lakechime_dagster.api.events import Moment
 from lakechime_dagster.errors import NotFoundError
 from lakechime_dagster.runtime import sources
 from lakechime_dagster.runtime.explain import (
@@ -73,13 +74,8 @@ def operation_routes(
         }
 
     @router.get("/triggers/{name}", tags=["triggers"])
-    def trigger(
-        name: str,
-        at: Annotated[
-            int | None, Query(description="Milliseconds since the epoch; now by default.")
-        ] = None,
-    ) -> dict[str, Any]:
-        """Whether a trigger fires, or fired at a time, why, and on which events that rests; its
+    def trigger(name: str, at: Moment = None) -> dict[str, Any]:
+        """Whether a trigger fires now, or fired at a time, why, and on which events that rests; its
         consumers, and what people did to it.
         """
         recorded = known().get(name)
