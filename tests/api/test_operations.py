@@ -94,7 +94,7 @@ def test_executions_are_listed_page_by_page_and_shown(platform: Platform, client
         return client.send(b"", method="GET", path=path)
 
     pages, path = [], "/executions?limit=2"
-    while path:
+    while path and len(pages) < 3:
         page = get(path).document
         pages.append([one["execution_id"] for one in page["executions"]])
         path = f"/executions?limit=2&after={page['next']}" if page["next"] else ""
