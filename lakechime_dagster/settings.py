@@ -173,6 +173,14 @@ class Settings(BaseSettings):
             "machines reach it."
         ),
     )
+    api_rate: int = Field(
+        default=100,
+        ge=0,
+        description=(
+            "Requests a second that each token may send to `lakechime serve`, and after a pause "
+            "those of 5 seconds at once; 0 for no limit. More are answered with 429."
+        ),
+    )
     notification_urls: str = Field(
         default="",
         repr=False,

@@ -18,13 +18,13 @@ from typing import Any
 
 import sqlalchemy as sa
 import typer.main
-from fastapi import FastAPI
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings
 
 import lakechime_dagster
+from lakechime_dagster.api.app import Served, build_app
 from lakechime_dagster.api.events import event_routes
-from lakechime_dagster.api.triggers import trigger_routes
+from lakechime_dagster.api.operations import operation_routes
 from lakechime_dagster.cli.main import app
 from lakechime_dagster.settings import Settings, SparkSettings
 
@@ -103,11 +103,10 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 
 def openapi() -> str:
-    """The OpenAPI document of the routes of events and triggers."""
-    app = FastAPI(title="lakechime", version="1")
+    """The OpenAPI document of the routes for programs."""
     nothing: Any = None  # is asked by requests only
-    app.include_router(event_routes(nothing, ""))
-    app.include_router(trigger_routes(nothing, dict))
+    routers = (event_routes(nothing, ""), operation_routes(nothing, nothing, dict))
+    app = build_app(Served(ingest=nothing, routers=routers))
     return json.dumps(app.openapi(), indent=1) + "\n"
 
 

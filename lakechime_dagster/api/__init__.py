@@ -1,1 +1,1 @@
-"""The HTTP server: lineage page, ingestion of lineage, metrics."""
+"""The HTTP server, its tokens, and its client."""

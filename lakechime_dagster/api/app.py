@@ -1,14 +1,17 @@
-"""The HTTP application: lineage page, ingestion of lineage, metrics."""
+"""The HTTP application: who may ask it what and how often, its errors, ingestion of lineage."""
 
 import base64
 import hmac
 import ipaddress
+import math
 import socket
+import threading
+import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from dataclasses import dataclass, field
-from functools import partial
+from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -16,11 +19,22 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, make_asgi_app
+from pydantic import BaseModel
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 
 from lakechime_dagster.api.access import EVERYTHING, WITHOUT_TOKEN, Access, ForbiddenError, Scope
 from lakechime_dagster.api.metrics import StoreCollector
 from lakechime_dagster.api.tokens import Tokens
-from lakechime_dagster.errors import InvalidValueError, LakeChimeError, NotFoundError
+from lakechime_dagster.errors import (
+    InvalidValueError,
+    LakeChimeError,
+    MessagesUnreadableError,
+    NotFoundError,
+    StoreUnreachableError,
+    StoreVersionError,
+    TableUnreadableError,
+)
 from lakechime_dagster.lineage.ingest import MAX_BYTES, LineageIngest, parsed
 from lakechime_dagster.silver.metrics import Measures
 
@@ -89,31 +103,41 @@ def build_server(app: FastAPI) -> uvicorn.Server:
 
 JSON_TYPE = "application/json"
 METRICS = "/metrics"
-OPEN = (METRICS, "/health")  # without a token: scrapers and load balancers have none
+OPEN = (METRICS, "/health", "/ready")  # without a token: scrapers and load balancers have none
 READING = ("GET", "HEAD")
 WAY = "api"
 MAX_UNREAD = 100_000_000  # bytes of a body that is not wanted
-AsgiMessage = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[AsgiMessage]]
-Send = Callable[[AsgiMessage], Awaitable[None]]
-Next = Callable[[Request], Awaitable[Response]]
-
-
-class TooLargeError(LakeChimeError):
-    """A body is larger than is read."""
+BURST = 5  # seconds whose requests may come at once
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 class WrongTypeError(LakeChimeError):
     """A body is not said to be of the type that is read."""
 
 
+# of our errors; of one that is not here, that of what it is derived from
 STATUS = {
     InvalidValueError: 400,
     ForbiddenError: 403,
     NotFoundError: 404,
-    TooLargeError: 413,
+    LakeChimeError: 409,
     WrongTypeError: 415,
-    LakeChimeError: 503,
+    MessagesUnreadableError: 503,
+    StoreUnreachableError: 503,
+    StoreVersionError: 503,
+    TableUnreadableError: 503,
+}
+# of every answer
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
 }
 
 
@@ -124,7 +148,8 @@ class Served:
 
     It asks for a token where it `is_public`, that is reached from other machines, where `token` is
     one, which lets its bearer do everything, or where `tokens` has any. `hosts` are the names by
-    which people reach it, beside this machine; without a token it answers to no other.
+    which people reach it, beside this machine; without a token it answers to no other. `is_ready`
+    raises what keeps it from answering, and `rate` limits the requests a second of each token.
     """
 
     ingest: LineageIngest
@@ -135,6 +160,7 @@ class Served:
     routers: tuple[APIRouter, ...] = ()
     hosts: Collection[str] = ()
     is_ready: Callable[[], object] = lambda: None
+    rate: int = 0
 
     def asks_for_token(self) -> bool:
         """Whether a request must bring one."""
@@ -145,7 +171,10 @@ class Served:
         """Whether a request without a token names this machine or one of `hosts`: another site can
         lead a name of its own here.
         """
-        name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+        try:
+            name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+        except ValueError:
+            return False
         return name in self.hosts or is_loopback(name)
 
     def access(self, request: Request) -> Access | None:
@@ -162,96 +191,154 @@ class Served:
         return self.tokens.access(given.strip()) if self.tokens is not None else None
 
 
-class ReadsToTheEnd:
-    """Reads what is left of a body before an answer is sent, and forgets it: most clients read no
-    answer before they have sent all.
-
-    A server that answers early and closes makes them see a reset instead. One that asks first
-    (`Expect: 100-continue`) sends nothing.
+class Limit:
+    """Admits `rate` requests a second of each name, and after a pause those of `BURST` seconds at
+    once; all of them where `rate` is 0.
     """
 
-    def __init__(self, app: Callable[[Any, Receive, Send], Awaitable[None]]) -> None:
-        self.app = app
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._lock = threading.Lock()
+        self._due = dict[str, float]()  # when the next one of a name comes at an even pace
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or b"expect" in dict(scope["headers"]):
-            await self.app(scope, receive, send)
+    def wait(self, name: str, now: float) -> float:
+        """Seconds until a request of that name is admitted; 0 where it is admitted now."""
+        if not self._rate:
+            return 0
+        with self._lock:
+            due = max(self._due.get(name, 0), now - BURST)
+            if due <= now:
+                self._due[name] = due + 1 / self._rate
+        return max(0, due - now)
+
+
+class Gate:
+    """Lets a request go on that may, with at most `MAX_BYTES` of its body, and puts `HEADERS` into
+    the answer.
+
+    What is left of the body is read before the answer is sent: most clients read no answer before
+    they have sent all, and would see a reset. One that asks first (`Expect: 100-continue`) sends
+    nothing.
+    """
+
+    def __init__(self, app: App, served: Served) -> None:
+        self._app, self._served, self._limit = app, served, Limit(served.rate)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
             return
-        is_read = False
+        request = Request(scope)
+        is_long = int(request.headers.get("content-length", 0)) > MAX_BYTES
+        read, is_read = 0, False
 
-        async def received() -> AsgiMessage:
-            nonlocal is_read
+        async def next_part() -> Message:
+            nonlocal read, is_read
             message = await receive()
-            is_read = is_read or not message.get("more_body", False)
+            read += len(message.get("body", b""))
+            is_read = not message.get("more_body", False)
             return message
 
-        async def sent(message: AsgiMessage) -> None:
-            unread = 0
-            while message["type"] == "http.response.start" and not is_read and unread <= MAX_UNREAD:
-                unread += len((await received()).get("body", b""))
+        async def received() -> Message:
+            message = {} if is_long else await next_part()
+            if is_long or read > MAX_BYTES:
+                raise HTTPException(
+                    413,
+                    f"the body is longer than {MAX_BYTES:,} bytes; send fewer documents at a time",
+                )
+            return message
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+                while not ("expect" in request.headers or is_read or read > MAX_UNREAD):
+                    await next_part()
             await send(message)
 
-        await self.app(scope, received, sent)
+        go_on = self._app
+        try:
+            request.state.access = await run_in_threadpool(self._access_of, request)
+        except (LakeChimeError, HTTPException) as error:
+            go_on = await failed(request, error)
+        await go_on(scope, received, sent)
+
+    def _access_of(self, request: Request) -> Access:
+        """What a request may do, if it may go on."""
+        served = self._served
+        if "\0" in unquote(request.url.path + request.url.query):
+            raise HTTPException(400, "the URL holds a zero character (%00); remove it")
+        if request.url.path.startswith(OPEN):
+            return WITHOUT_TOKEN
+        if not served.asks_for_token():
+            if served.is_ours(request):
+                return WITHOUT_TOKEN
+            raise ForbiddenError("this host name is not configured: set LAKECHIME_LINEAGE_URL")
+        access = served.access(request)
+        if access is None:
+            scheme = 'Basic realm="lakechime"' if request.method == "GET" else "Bearer"
+            raise HTTPException(
+                401,
+                "send a token (LAKECHIME_API_TOKEN, or one of `lakechime token create`): "
+                "Authorization: Bearer, or as a browser's password",
+                {"WWW-Authenticate": scheme},
+            )
+        if wait := math.ceil(self._limit.wait(access.name, time.monotonic())):
+            raise HTTPException(
+                429,
+                f"token {access.name} sends more than {served.rate} requests a second "
+                f"(LAKECHIME_API_RATE); wait {wait} s, and send several events at a time",
+                {"Retry-After": str(wait)},
+            )
+        access.check(_scope(request))
+        return access
+
+
+class Problem(BaseModel):
+    """What is wrong; of a value that is refused also its field, and a remedy."""
+
+    type: str
+    message: str
+    field: str | None = None
+    remedy: str | None = None
+
+
+class Failure(BaseModel):
+    """The answer to a request that failed."""
+
+    error: Problem
 
 
 def build_app(served: Served) -> FastAPI:
     """The application; with a token every route but those of `OPEN` asks for it.
 
-    Its own errors are JSON: `{"error": {"type", "message", …}}`, 401 without a token that is known,
-    and those of `STATUS`.
+    Its errors are JSON, as `Failure` has it: 401 without a token that is known, 429 of one that
+    sends too much, and those of `STATUS`.
     """
-    app = FastAPI(title="lakechime", docs_url=None, redoc_url=None)
+    failure: dict[int | str, dict[str, Any]] = {"default": {"model": Failure}}
+    app = FastAPI(title="lakechime", version="1", docs_url=None, redoc_url=None, responses=failure)
+    app.add_middleware(Gate, served=served)
+    for kind in (LakeChimeError, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, failed)
 
-    @app.middleware("http")
-    async def asks_for_the_token(request: Request, go_on: Next) -> Response:
-        request.state.access = WITHOUT_TOKEN
-        if request.url.path.startswith(OPEN):
-            return await go_on(request)
-        if not await run_in_threadpool(served.asks_for_token):
-            if served.is_ours(request):
-                return await go_on(request)
-            return _refused(
-                403, "Forbidden", "this host name is not configured: set LAKECHIME_LINEAGE_URL"
-            )
-        access = await run_in_threadpool(served.access, request)
-        if access is not None:
-            request.state.access = access
-            try:
-                access.check(_scope(request))
-            except ForbiddenError as error:
-                return _refused(403, "Forbidden", str(error))
-            return await go_on(request)
-        scheme = 'Basic realm="lakechime"' if request.method == "GET" else "Bearer"
-        answer = _refused(
-            401,
-            "Unauthorized",
-            "send a token (LAKECHIME_API_TOKEN, or one of `lakechime token create`): Authorization: "
-            "Bearer, or as a browser's password",
-        )
-        answer.headers["WWW-Authenticate"] = scheme
-        return answer
-
-    app.add_middleware(ReadsToTheEnd)
-    for kind, status in STATUS.items():
-        app.add_exception_handler(kind, partial(_refusal, status))
-    app.add_exception_handler(RequestValidationError, _wrong_parameter)
-
-    @app.post("/lineage", tags=["lineage"])
+    @app.post(
+        "/lineage", tags=["lineage"], openapi_extra={"requestBody": body_of({"type": "object"})}
+    )
     async def take(request: Request) -> dict[str, Any]:
         """Take one document or a list of them, all or none: ours, or run events of OpenLineage."""
         sent = await json_of(request)
         documents = sent if isinstance(sent, list) else [sent]
         taken = await run_in_threadpool(lambda: served.ingest.take(documents, WAY))
-        return {
-            **{
-                name: getattr(taken, name) for name in ("documents", "repeated", "records", "reads")
-            },
-            "outside": taken.outside,
-        }
+        names = ("documents", "repeated", "records", "reads", "outside")
+        return {name: getattr(taken, name) for name in names}
 
     @app.get("/health", tags=["server"])
-    def health() -> dict[str, str]:
-        """Whether the server answers and reaches its store: 503 where it does not."""
+    async def health() -> dict[str, str]:
+        """Whether the server runs; it needs no token."""
+        return {"status": "ok"}
+
+    @app.get("/ready", tags=["server"])
+    def ready() -> dict[str, str]:
+        """Whether the store answers and has this program's version, else 503; it needs no token."""
         served.is_ready()
         return {"status": "ok"}
 
@@ -264,39 +351,24 @@ def build_app(served: Served) -> FastAPI:
     return app
 
 
+def body_of(schema: dict[str, Any]) -> dict[str, Any]:
+    """A body of one of these, or a list of them, for the OpenAPI document."""
+    several = {"anyOf": [schema, {"type": "array", "items": schema}]}
+    return {"required": True, "content": {JSON_TYPE: {"schema": several}}}
+
+
 async def json_of(request: Request) -> Any:
-    """The body as JSON, read no further than it may be long.
+    """The body as JSON.
 
     Raises:
         WrongTypeError: it is not said to be JSON. A page of another origin could send other types
             without asking first.
-        TooLargeError: it is longer.
         InvalidValueError: it is no JSON.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != JSON_TYPE:
         raise WrongTypeError(f"send Content-Type: {JSON_TYPE}")
-    said = request.headers.get("content-length", "0")
-    parts = bytearray()
-    if said.isdigit() and int(said) <= MAX_BYTES:
-        async for part in request.stream():
-            parts += part
-            if len(parts) > MAX_BYTES:
-                break
-        else:
-            return parsed(bytes(parts))
-    raise TooLargeError(
-        f"the body is longer than {MAX_BYTES:,} bytes; send fewer documents at a time"
-    )
-
-
-async def _refusal(status: int, _: Request, error: Exception) -> Response:
-    facts = (
-        {"field": error.field, "remedy": error.remedy}
-        if isinstance(error, InvalidValueError)
-        else {}
-    )
-    return _refused(status, type(error).__name__, str(error), **facts)
+    return parsed(await request.body())
 
 
 def _scope(request: Request) -> Scope:
@@ -306,15 +378,21 @@ def _scope(request: Request) -> Scope:
     return Scope.OPERATE if request.url.path.startswith("/triggers/") else Scope.REGISTER
 
 
-async def _wrong_parameter(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    name, remedy = str(first["loc"][-1]), f"is refused: {first['msg']}"
-    return await _refusal(400, _, InvalidValueError(name, first["input"], remedy))
-
-
-def _refused(status: int, kind: str, message: str, **facts: Any) -> JSONResponse:
-    return JSONResponse({"error": {"type": kind, "message": message, **facts}}, status_code=status)
+async def failed(_: Request, error: Exception) -> Response:
+    """The answer to a request that an error ended."""
+    if isinstance(error, HTTPException):
+        kind, status = HTTPStatus(error.status_code).phrase, error.status_code
+        body = {"error": {"type": kind, "message": error.detail}}
+        return JSONResponse(body, status, error.headers)
+    if isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        remedy = f"is refused: {first['msg']}"
+        error = InvalidValueError(str(first["loc"][-1]), first["input"], remedy)
+    status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    said = {"type": type(error).__name__, "message": str(error)}
+    if isinstance(error, InvalidValueError):
+        said |= {"field": error.field, "remedy": error.remedy}
+    return JSONResponse({"error": said}, status)
 
 
 def _password(encoded: str) -> str:

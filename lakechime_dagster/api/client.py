@@ -12,7 +12,13 @@ from http.client import HTTPException, HTTPResponse
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_random_exponential,
+)
 
 from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.events import DataChangeEvent, Position, from_json, to_json
@@ -20,11 +26,15 @@ from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 
 PAGE = 1000  # events of an answer
 MAX_WAIT = 10  # seconds between two attempts
+MAX_ASKED = 60  # of them that a server can add
+TOO_MANY = 429  # the status of an answer to one request too many
 Answer = TypeVar("Answer")
 
 
 class ServerUnreachableError(LakeChimeError):
-    """The server does not answer, or not now: the same request may succeed later."""
+    """The server does not answer, or not now: the same request may succeed after `wait` seconds."""
+
+    wait: float = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +178,7 @@ class Client:
         return Retrying(
             retry=retry_if_exception_type(ServerUnreachableError),
             stop=stop_after_attempt(self.attempts),
-            wait=wait_random_exponential(multiplier=0.2, max=MAX_WAIT),
+            wait=_pause,
             reraise=True,
         )(attempt)
 
@@ -183,7 +193,7 @@ class Client:
             return urllib.request.urlopen(request, timeout=self.timeout)
         except urllib.error.HTTPError as error:
             with error:
-                raise _refusal(error.code, error.read()) from None
+                raise _refusal(error) from None
 
 
 def _with_identity(event: DataChangeEvent) -> dict[str, Any]:
@@ -219,11 +229,22 @@ def _asked_for(query: EventQuery) -> str:
     return urlencode([*pairs, *(("tag", f"{name}={value}") for name, value in query.tags.items())])
 
 
-def _refusal(status: int, body: bytes) -> LakeChimeError:
+def _pause(state: RetryCallState) -> float:
+    """Seconds until the next attempt: those that the server asks for, and some at random."""
+    error = state.outcome and state.outcome.exception()
+    asked = error.wait if isinstance(error, ServerUnreachableError) else 0
+    return asked + wait_random_exponential(multiplier=0.2, max=MAX_WAIT)(state)
+
+
+def _refusal(answer: urllib.error.HTTPError) -> LakeChimeError:
     """The error of an answer; what the server cannot do now may succeed later."""
     try:
-        said = json.loads(body)["error"]
+        said = json.loads(answer.read())["error"]["message"]
     except (ValueError, KeyError, TypeError):
-        said = {"message": f"the server answers with status {status}"}
-    kind = ServerUnreachableError if status >= 500 else LakeChimeError
-    return kind(said["message"])
+        said = f"the server answers with status {answer.code}"
+    if answer.code != TOO_MANY and answer.code < 500:
+        return LakeChimeError(said)
+    error = ServerUnreachableError(said)
+    seconds = answer.headers.get("Retry-After", "")
+    error.wait = min(int(seconds), MAX_ASKED) if seconds.isdigit() else 0
+    return error

@@ -20,6 +20,7 @@ from lakechime_dagster.dce.events import (
     from_json,
     to_json,
 )
+from lakechime_dagster.dce.partitions import YEAR_10000
 from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.errors import InvalidValueError
 
@@ -90,6 +91,9 @@ Cluster = Annotated[str | None, Query(description="Of this data platform; of all
 TagPairs = Annotated[
     list[str], Query(alias="tag", description="`name=value`; all must be on one event.")
 ]
+Moment = Annotated[
+    int | None, Query(ge=0, lt=YEAR_10000, description="In milliseconds since the epoch.")
+]
 After = Annotated[str | None, Query(description="After the event at this position.")]
 
 
@@ -119,12 +123,14 @@ def event_routes(store: DCEStore, cluster: str) -> APIRouter:
             str | None, Query(description='A JSON array of values, as `["2013-01-01", 5]`.')
         ] = None,
         tag: TagPairs = (),  # type: ignore[assignment]
-        since: Annotated[int | None, Query(description="Registered at or after, ms.")] = None,
-        until: Annotated[int | None, Query(description="Registered before, ms.")] = None,
+        since: Moment = None,
+        until: Moment = None,
         after: After = None,
         limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 1000,
     ) -> dict[str, Any]:
-        """The events for which every condition holds, oldest first."""
+        """The events for which every condition holds, oldest first; those that were registered at
+        `since` or later, and before `until`.
+        """
         events = store.fetch(
             EventQuery(
                 table=table,

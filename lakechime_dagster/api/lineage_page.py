@@ -1,13 +1,12 @@
 """The lineage page: the neighbourhood of a table, drawn and as a list."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Query, Response
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi import APIRouter, Query
+from fastapi.responses import FileResponse, HTMLResponse
 
 from lakechime_dagster.errors import NotFoundError
 from lakechime_dagster.governance.changes import ChangeState
@@ -31,17 +30,6 @@ FILES = {
     "icon.svg": "image/svg+xml",
     **dict.fromkeys(SCRIPTS, "text/javascript"),
 }
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'self'"
-)
-HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",
-}
 MAX_TABLES, MAX_DEPTH, MAX_NAMES, MAX_READERS, MAX_REASONS, MAX_CHANGES = 150, 20, 20, 20, 20, 20
 READERS_UNKNOWN = "readers outside this lake, as no audit log is configured"
 
@@ -52,46 +40,36 @@ def lineage_page(ask: Ask) -> APIRouter:
     """The routes of the page. Of a name that nobody knows the answer is 404 with the nearest
     ones.
     """
-    router = APIRouter(default_response_class=JSONResponse)
+    router = APIRouter(prefix="/lineage", tags=["lineage"])
 
-    @router.get("/lineage")
-    def page() -> Response:
-        return FileResponse(
-            FOLDER / "lineage.html", media_type="text/html; charset=utf-8", headers=HEADERS
-        )
+    @router.get("", response_class=HTMLResponse)
+    def page() -> FileResponse:
+        """The page."""
+        return FileResponse(FOLDER / "lineage.html", media_type="text/html; charset=utf-8")
 
-    @router.get("/lineage/page/{name}")
-    def file(name: str) -> Response:
+    @router.get("/page/{name}", include_in_schema=False)
+    def file(name: str) -> FileResponse:
         if name not in FILES:
-            return _unknown(f"the page has no file {name!r}")
-        return FileResponse(
-            FOLDER / name, media_type=f"{FILES[name]}; charset=utf-8", headers=HEADERS
-        )
+            raise NotFoundError(f"the page has no file {name!r}")
+        return FileResponse(FOLDER / name, media_type=f"{FILES[name]}; charset=utf-8")
 
-    @router.get("/lineage/around")
-    def around(table: str, up: Depth = 1, down: Depth = 1) -> Response:
-        try:
-            return JSONResponse(around_json(ask(), table, up, down), headers=HEADERS)
-        except NotFoundError as error:
-            return _unknown(str(error))
+    @router.get("/around")
+    def around(table: str, up: Depth = 1, down: Depth = 1) -> dict[str, Any]:
+        """What is around a table or a column, as the page draws it."""
+        return around_json(ask(), table, up, down)
 
-    @router.get("/lineage/way")
-    def way(source: str, target: str) -> Response:
-        try:
-            lineage = ask()
-            edges = lineage.path(lineage.ref(source), lineage.ref(target))
-        except NotFoundError as error:
-            return _unknown(str(error))
-        links = (
-            None
-            if edges is None
-            else [_link(edge.source, edge.target, edge.kinds) for edge in edges]
-        )
-        return JSONResponse({"edges": links}, headers=HEADERS)
+    @router.get("/way")
+    def way(source: str, target: str) -> dict[str, Any]:
+        """A shortest way between two columns or tables; null where there is none."""
+        lineage = ask()
+        edges = lineage.path(lineage.ref(source), lineage.ref(target))
+        links = edges and [_link(edge.source, edge.target, edge.kinds) for edge in edges]
+        return {"edges": links}
 
-    @router.get("/lineage/names")
-    def names(like: str = "") -> Response:
-        return JSONResponse({"names": ask().names(like, MAX_NAMES)}, headers=HEADERS)
+    @router.get("/names")
+    def names(like: str = "") -> dict[str, Any]:
+        """The names that begin or continue like this."""
+        return {"names": ask().names(like, MAX_NAMES)}
 
     return router
 
@@ -122,7 +100,7 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[st
             "tags": ["stale"] if lineage.is_stale(facts[one.table]) else [],
             "gap": _gap(gaps.get(one.table)),
             "personal": tags.get(one.table, []),
-            "readers": [_reader(who) for who in readers.get(one.table, [])[:MAX_READERS]],
+            "readers": readers.get(one.table, [])[:MAX_READERS],
             "more_readers": max(0, len(readers.get(one.table, [])) - MAX_READERS),
             "planned": changes.get(one.table, []),
         }
@@ -141,53 +119,28 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[st
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableReader:
-    """Who reads a table without writing any, by which columns, the last time at `last_ms`; without
-    columns these are unknown.
+def readers_of(platform: Platform, tables: Collection[str]) -> dict[str, list[dict[str, Any]]]:
+    """By table who reads it without writing any, the last one first, and by which columns, as far
+    as they are known.
     """
-
-    consumer: Consumer
-    columns: tuple[str, ...]
-    last_ms: int
-    is_active: bool
-    owners: tuple[str, ...]
-    link: str
-
-
-def readers_of(platform: Platform, tables: Collection[str]) -> dict[str, list[TableReader]]:
-    """By table who reads it, the last one first."""
-    now, found = platform.store.now(), dict[tuple[str, Consumer], TableReader]()
+    now = platform.store.now()
+    found: dict[str, dict[Consumer, dict[str, Any]]] = {}
     for one in SqlReads(platform.store.engine).of_tables(tables):  # the last one first
         (ref,) = one.refs
-        before = found.get(key := (ref.table, one.consumer))
-        columns = {*(before.columns if before else ()), *([ref.column] if ref.column else [])}
-        last = before.last_ms if before else one.at_ms
-        found[key] = TableReader(
-            consumer=one.consumer,
-            columns=tuple(sorted(columns)),
-            last_ms=last,
-            is_active=now - last <= ACTIVE_MS,
-            owners=one.owners,
-            link=one.link,
-        )
-    by_table: dict[str, list[TableReader]] = {}
-    for (table, _), one in found.items():
-        by_table.setdefault(table, []).append(one)
-    return by_table
-
-
-def _reader(one: TableReader) -> dict[str, Any]:
-    return {
-        "kind": one.consumer.kind,
-        "name": one.consumer.name,
-        "namespace": one.consumer.namespace,
-        "columns": list(one.columns),
-        "last": _said(one.last_ms),
-        "active": one.is_active,
-        "owners": list(one.owners),
-        "link": one.link,
-    }
+        reader = found.setdefault(ref.table, {}).setdefault(
+            one.consumer,
+            {
+                "kind": one.consumer.kind,
+                "name": one.consumer.name,
+                "namespace": one.consumer.namespace,
+                "columns": [],
+                "last": _said(one.at_ms),
+                "active": now - one.at_ms <= ACTIVE_MS,
+            },
+        ) | {"owners": list(one.owners), "link": one.link}
+        columns = {*reader["columns"], *([ref.column] if ref.column else [])}
+        found[ref.table][one.consumer] = reader | {"columns": sorted(columns)}
+    return {table: [*readers.values()] for table, readers in found.items()}
 
 
 def _gap(one: Gap | None) -> dict[str, Any] | None:
@@ -267,9 +220,3 @@ def _link(source: Any, target: Any, kinds: tuple[str, ...]) -> dict[str, Any]:
 
 def _said(moment: int | None) -> str:
     return "" if moment is None else f"{from_milliseconds(moment):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _unknown(message: str) -> JSONResponse:
-    return JSONResponse(
-        {"error": {"type": "NotFoundError", "message": message}}, status_code=404, headers=HEADERS
-    )

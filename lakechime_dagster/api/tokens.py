@@ -4,12 +4,13 @@ import hashlib
 import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from lakechime_dagster.api.access import Access, Scope
-from lakechime_dagster.dce.engine import now_ms, reading, writing
+from lakechime_dagster.dce.engine import insert_if_absent, now_ms, reading, writing
 from lakechime_dagster.dce.partitions import checked_text
 from lakechime_dagster.dce.schema import DOCUMENT, metadata
 from lakechime_dagster.errors import InvalidValueError, NotFoundError
@@ -61,22 +62,17 @@ class Tokens:
             checked_text("table", pattern)
         secret = secrets.token_urlsafe(32)
         with writing(self._engine) as connection:
-            known = connection.execute(
-                sa.select(token_table.c.name).where(token_table.c.name == name)
-            ).first()
-            if known is not None:
-                raise InvalidValueError("name", name, "is taken; choose another")
-            connection.execute(
-                sa.insert(token_table).values(
-                    name=name,
-                    hash=_hashed(secret),
-                    scopes=sorted(scopes),
-                    tables=list(tables),
-                    created_ts=now_ms(connection),
-                    created_by=by.who,
-                    reason=by.reason,
-                )
+            made = insert_if_absent(connection, token_table).values(
+                name=name,
+                hash=_hashed(secret),
+                scopes=sorted(scopes),
+                tables=list(tables),
+                created_ts=now_ms(connection),
+                created_by=by.who,
+                reason=by.reason,
             )
+            if not connection.execute(made).rowcount:
+                raise InvalidValueError("name", name, "is taken; choose another")
         return secret
 
     def revoke(self, name: str, by: By, *, dry_run: bool = False) -> None:
@@ -85,18 +81,16 @@ class Tokens:
         Raises:
             NotFoundError: there is none of that name.
         """
+        this = token_table.c.name == name
         with writing(self._engine) as connection:
-            known = connection.execute(
-                sa.select(token_table.c.name).where(token_table.c.name == name)
-            ).first()
-            if known is None:
+            if connection.execute(sa.select(token_table).where(this)).first() is None:
                 raise NotFoundError(
                     f"there is no token {name!r}; `lakechime token show` lists them"
                 )
             if not dry_run:
                 connection.execute(
                     sa.update(token_table)
-                    .where(token_table.c.name == name, token_table.c.revoked_ts.is_(None))
+                    .where(this, token_table.c.revoked_ts.is_(None))
                     .values(revoked_ts=now_ms(connection), revoked_by=by.who)
                 )
 
@@ -112,20 +106,20 @@ class Tokens:
 
     def any_valid(self) -> bool:
         """Whether a token exists that is not revoked."""
-        query = sa.select(token_table.c.name).where(token_table.c.revoked_ts.is_(None)).limit(1)
-        with reading(self._engine) as connection:
-            return connection.execute(query).first() is not None
+        return self._valid() is not None
 
     def access(self, secret: str) -> Access | None:
         """What a secret lets its bearer do; None of one that is unknown or revoked."""
-        query = sa.select(token_table.c.name, token_table.c.scopes, token_table.c.tables).where(
-            token_table.c.hash == _hashed(secret), token_table.c.revoked_ts.is_(None)
-        )
-        with reading(self._engine) as connection:
-            row = connection.execute(query).first()
+        row = self._valid(token_table.c.hash == _hashed(secret))
         if row is None:
             return None
         return Access(row.name, frozenset(map(Scope, row.scopes)), tuple(row.tables))
+
+    def _valid(self, *where: sa.ColumnElement[bool]) -> sa.Row[Any] | None:
+        """A token that is not revoked."""
+        query = sa.select(token_table).where(token_table.c.revoked_ts.is_(None), *where).limit(1)
+        with reading(self._engine) as connection:
+            return connection.execute(query).first()
 
 
 def _hashed(secret: str) -> str:

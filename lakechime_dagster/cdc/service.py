@@ -24,11 +24,12 @@ from lakechime_dagster.cdc.state import (
 from lakechime_dagster.cdc.values import decoded
 from lakechime_dagster.cdc.wire import key_text
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
-from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError
+from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError, LakeChimeError
 from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.formats.delta_rows import DeltaRows, append_once, known, row_is, texts
 from lakechime_dagster.runtime.platform import Platform, ends_of_blocked
 from lakechime_dagster.tables.cdc import STATE, CDCTable
+from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.names import DELETED_AT
 from lakechime_dagster.triggers.consumers import ConsumerId, ConsumerState, Execution
 from lakechime_dagster.triggers.interventions import By, Interventions
@@ -340,3 +341,16 @@ def confirm_epoch(replica: Replica, subscription: Subscription, epochs: Epochs, 
     )
     Interventions(ledger).resume(row, by, ends=ends_of_blocked(replica.platform, subscription, row))
     return epoch if is_new else epochs.opened[epochs.asks]
+
+
+def check_rebuild(platform: Platform, lake: Lake, name: str) -> None:
+    """Refuse to rebuild a CDC table of which the bronze table holds no message: it would be empty.
+
+    Raises:
+        LakeChimeError: saying so.
+    """
+    table = next((one for one in lake.tables if one.name == name), None)
+    if isinstance(table, CDCTable) and not Replica(platform, table).bronze.count():
+        raise LakeChimeError(
+            f"{table.bronze.name} holds no message, so that {name} would be empty; nothing was done"
+        )

@@ -174,7 +174,7 @@ def subscription_known(
     """The subscription as the ledger keeps it; one that is declared but new is activated, in a dry
     run only imagined.
     """
-    from lakechime_dagster.runtime.explain import inactive
+    from lakechime_dagster.runtime.sources import inactive
 
     if (known := platform.ledger.subscription(name)) is not None:
         return known

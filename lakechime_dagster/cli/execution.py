@@ -1,6 +1,6 @@
 """`lakechime execution`: what was claimed, by which runs, and what to do when one is stuck."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,7 +18,6 @@ from lakechime_dagster.cli.common import (
     print_json,
     print_list,
     print_table,
-    record,
     say,
     when,
     would,
@@ -65,6 +64,7 @@ def show(
     """List executions, newest claim first, or show one: what it reads, its attempts and their
     errors.
     """
+    from lakechime_dagster.runtime.explain import execution_summary
     from lakechime_dagster.triggers.consumers import ExecutionState
 
     ledger = (platform := open_platform()).ledger
@@ -78,7 +78,7 @@ def show(
         )
     wanted = ExecutionState(state.value.upper()) if state else None
     executions = [
-        _document(one)
+        execution_summary(one)
         for one in ledger.executions(subscription=subscription, state=wanted, limit=limit)
     ]
     facts = "execution_id trigger key number state attempt cause claimed_ts reason"
@@ -86,8 +86,10 @@ def show(
 
 
 def _show(platform: "Platform", execution_id: str, as_json: bool) -> None:
-    execution = _found(platform, execution_id)
-    document, attempts = _document(execution), platform.ledger.attempts(execution_id)
+    from lakechime_dagster.runtime.explain import execution_summary, found_execution
+
+    execution = found_execution(platform, execution_id)
+    document, attempts = execution_summary(execution), platform.ledger.attempts(execution_id)
     if as_json:
         print_json({"execution": document, "attempts": attempts})
         return
@@ -112,6 +114,7 @@ def retry(
     as_json: Json = False,
 ) -> None:
     """Launch the next attempt of an open execution at once, also where its consumer is blocked."""
+    from lakechime_dagster.runtime.explain import execution_summary
     from lakechime_dagster.triggers.interventions import Interventions
 
     platform = open_platform(dry_run=dry_run)
@@ -131,7 +134,7 @@ def retry(
     )
     answer(
         as_json,
-        {"execution": _document(following), "attempt": attempt, "dry_run": dry_run},
+        {"execution": execution_summary(following), "attempt": attempt, "dry_run": dry_run},
         sentence,
     )
 
@@ -145,6 +148,7 @@ def skip(
     as_json: Json = False,
 ) -> None:
     """Give up an open execution: its consumer continues after its range, which is not processed."""
+    from lakechime_dagster.runtime.explain import execution_summary, found_execution
     from lakechime_dagster.triggers.interventions import Interventions
 
     platform = open_platform(dry_run=dry_run)
@@ -152,26 +156,19 @@ def skip(
     execution = _open(platform, execution_id)
     if not dry_run:
         Interventions(platform.ledger).skip(execution, by)
-    now = execution if dry_run else _found(platform, execution_id)
+    now = execution if dry_run else found_execution(platform, execution_id)
     sentence = (
         f"{_named(execution)} {would(dry_run)} skipped; its consumer continues after "
         f"{execution.end.position}"
     )
-    answer(as_json, {"execution": _document(now), "dry_run": dry_run}, sentence)
-
-
-def _found(platform: "Platform", execution_id: str) -> "Execution":
-    execution = platform.ledger.execution(execution_id)
-    if execution is None:
-        raise NotFoundError(
-            f"there is no execution {execution_id!r}; `lakechime execution show` lists them"
-        )
-    return execution
+    answer(as_json, {"execution": execution_summary(now), "dry_run": dry_run}, sentence)
 
 
 def _open(platform: "Platform", execution_id: str) -> "Execution":
     """An execution that can still be acted on."""
-    execution = _found(platform, execution_id)
+    from lakechime_dagster.runtime.explain import found_execution
+
+    execution = found_execution(platform, execution_id)
     if execution.completed_ts is not None:
         raise ConsumerConflictError(
             f"execution {execution_id} is {execution.state.value.lower()} already; nothing was "
@@ -182,19 +179,3 @@ def _open(platform: "Platform", execution_id: str) -> "Execution":
 
 def _named(execution: "Execution") -> str:
     return f"execution {execution.number} of {execution.consumer.subscription} {execution.consumer.key}".strip()
-
-
-def _document(execution: "Execution") -> dict[str, Any]:
-    facts = (
-        "attempt run_id partition_key claimed_ts completed_ts lease_until next_attempt_ts version "
-        "reason state cause"
-    )
-    return record(execution, "execution_id", number=execution.number) | record(
-        execution,
-        facts,
-        trigger=execution.consumer.subscription,
-        key=execution.consumer.key,
-        start=execution.start.to_json(),
-        end=execution.end.to_json(),
-        ranges=[record(one, "table start end") for one in execution.ranges().values()],
-    )

@@ -1,4 +1,4 @@
-"""`lakechime serve`: the lineage page, ingestion of lineage, and metrics."""
+"""`lakechime serve`: the HTTP server."""
 
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -16,9 +16,9 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port to serve at.")] = 9465,
 ) -> None:
-    """Serve /events (register, fetch, follow), /triggers (explain, pause, resume), the lineage
-    page, POST /lineage for SQL documents and OpenLineage run events, and /metrics for Prometheus,
-    until Ctrl-C.
+    """Serve /events (register, fetch, follow), /triggers (explain, pause, resume, replay),
+    /executions, /tables, the lineage page, POST /lineage for SQL documents and OpenLineage run
+    events, and /metrics for Prometheus, until Ctrl-C.
     """
     with needs("`lakechime serve`", extra="api"):
         from lakechime_dagster.api.app import (
@@ -31,8 +31,9 @@ def serve(
         )
         from lakechime_dagster.api.events import event_routes
         from lakechime_dagster.api.lineage_page import lineage_page
+        from lakechime_dagster.api.operations import operation_routes
         from lakechime_dagster.api.tokens import Tokens
-        from lakechime_dagster.api.triggers import trigger_routes
+    from lakechime_dagster.dce.upgrade import check
     from lakechime_dagster.lineage.ingest import LineageIngest
     from lakechime_dagster.lineage.service import AskedLineage
     from lakechime_dagster.silver.metrics import measures
@@ -52,11 +53,12 @@ def serve(
         token=token,
         tokens=tokens,
         is_public=not is_loopback(host),
-        is_ready=platform.store.head,
+        is_ready=lambda: check(platform.store.engine),
+        rate=platform.settings.api_rate,
         routers=(
             page,
             event_routes(platform.store, platform.settings.cluster),
-            trigger_routes(platform, lambda: subscriptions),
+            operation_routes(platform, lake, lambda: subscriptions),
         ),
         hosts=_hosts(platform.settings),
     )

@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typing_extensions import assert_never
 
 from lakechime_dagster.cli import common
 from lakechime_dagster.cli.common import (
@@ -32,14 +31,13 @@ from lakechime_dagster.cli.common import (
     say,
     would_be,
 )
-from lakechime_dagster.dce.events import TableFormat, to_json
+from lakechime_dagster.dce.events import to_json
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import LakeChimeError, NotFoundError, TableAbsentError
 
 if TYPE_CHECKING:
-    from lakechime_dagster.dce.contract import TableRecord
     from lakechime_dagster.formats.changes import ChangeLog
-    from lakechime_dagster.runtime.maintenance import Dropped, Kept
+    from lakechime_dagster.runtime.maintenance import Kept
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.tables.events import EventGroup
     from lakechime_dagster.tables.lake import Lake, Table, Target
@@ -49,7 +47,8 @@ if TYPE_CHECKING:
 app = typer.Typer(name="table", help="Tables: show, reconcile with their logs, maintain, drop.")
 
 LISTED = (
-    "name cluster role format levels events last_event_ts captured_up_to dropped_ts dropped_until"
+    "name cluster role format levels events last_event_ts captured_by captured_up_to lag_commits "
+    "lag_seconds dropped_ts dropped_until"
 )
 
 
@@ -64,45 +63,32 @@ def show(
 ) -> None:
     """List the tables that are declared, recorded or dropped, or show one: its declaration, its
     events, and its log.
+
+    Capture is behind the log by `lag_commits`, of which the oldest was made `lag_seconds` ago; both
+    are empty while capture has not begun, and of a Hive table.
     """
+    from lakechime_dagster.runtime.explain import known_tables
+    from lakechime_dagster.silver.requests import type_tables
+
     platform = open_platform()
     ours = platform.settings.cluster
     lake = lake_or_empty(platform.settings)
-    tables = lake.tables
-    declared = {(ours, table.name): table for table in tables}
-    groups = {(ours, each): group for each, group in _type_tables(platform, lake).items()}
-    records = {(record.cluster, record.name): record for record in platform.store.tables()}
-    dropped = {(ours, each): one for each, one in _dropped(platform).items()}
-    keys = sorted({*records, *declared, *dropped}, key=lambda key: key[::-1])
+    wanted = ours if name is not None and cluster is None else cluster
+    documents = known_tables(platform, lake, type_tables(platform, lake), name=name, cluster=wanted)
+    for one in documents:
+        if one["problem"]:
+            note(f"warning: {one['problem']}")
     if name is None:
-        documents = [
-            _document(
-                platform,
-                key[1],
-                key[0],
-                declared.get(key),
-                records.get(key),
-                dropped.get(key),
-                groups.get(key),
-            )
-            for key in keys
-            if cluster in (None, key[0])
-        ]
         print_list(as_json, "tables", documents, LISTED, empty="no table")
         return
-    key = (ours if cluster is None else cluster, name)
-    table = declared.get(key)
-    if key not in keys:
+    if not documents:
         where = "" if cluster in (None, ours) else f" of cluster {cluster!r}"
         raise NotFoundError(
             f"no table {name!r}{where} is declared, and no event is recorded of it; `lakechime "
             f"table show` lists the tables"
         )
-    document = _document(
-        platform, name, key[0], table, records.get(key), dropped.get(key), groups.get(key)
-    ) | _declaration(table, tables)
-    if key[0] == ours:
-        document |= _log_facts(platform, name, table)
+    table = next((one for one in lake.tables if wanted == ours and one.name == name), None)
+    document = documents[0] | _declaration(table, lake.tables)
     if as_json:
         print_json({"table": document})
     else:
@@ -151,93 +137,6 @@ def reconcile(
         raise typer.Exit(1)
 
 
-def _dropped(platform: "Platform") -> "dict[str, Dropped]":
-    """The tables that were dropped and can still be restored; not those that exist again."""
-    from lakechime_dagster.formats.files import has_folder
-    from lakechime_dagster.runtime.maintenance import BESIDE, dropped_tables
-
-    beside = tuple(suffix for suffix in BESIDE if suffix)
-    found = dropped_tables(platform).items()
-    return {
-        name: one
-        for name, one in found
-        if not name.endswith(beside) and not has_folder(platform.location(name))
-    }
-
-
-def _type_tables(platform: "Platform", lake: "Lake") -> dict[str, str]:
-    """The event group of each table that holds a type of events of the lake's streams."""
-    from lakechime_dagster.silver.requests import types_of
-
-    return {
-        one.known.table: group.name for group in lake.groups for one in types_of(platform, group)
-    }
-
-
-def _document(
-    platform: "Platform",
-    name: str,
-    cluster: str,
-    table: "Table | None",
-    known: "TableRecord | None",
-    dropped: "Dropped | None",
-    group: str | None,
-) -> dict[str, Any]:
-    """A table as JSON; `group` is the event group that loads it as the table of a type."""
-    from lakechime_dagster.formats.files import has_folder
-
-    is_away = (
-        table is None
-        and cluster == platform.settings.cluster
-        and not has_folder(platform.location(name))
-    )
-    dropped_ts = known.dropped_ts if known is not None and is_away else None
-    levels = table.levels if table else known.levels if known else None
-    if table is None and (dropped or dropped_ts is not None):
-        role = "dropped"
-    elif table is None and group is not None:
-        role = "type"
-    else:
-        role = _role(table)
-    return {
-        "name": name,
-        "cluster": cluster,
-        "role": role,
-        "group": group,
-        "format": table.format if table else TableFormat.DELTA if group else None,
-        "levels": levels.as_dict() if levels else {},
-        "events": known.events if known else 0,
-        "last_event_ts": known and known.last_event_ts,
-        "captured_up_to": known and known.seen,
-        "table_uid": known and known.table_uid,
-        "dropped_ts": dropped_ts,
-        "dropped_until": dropped and dropped.until,
-        "kept_in": dropped and dropped.folder,
-    }
-
-
-def _role(table: "Table | None") -> str:
-    from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
-    from lakechime_dagster.tables.events import EventTable
-    from lakechime_dagster.tables.tables import LakeTable, SourceTable
-
-    match table:
-        case None:
-            return "not declared"
-        case SourceTable():
-            return "source"
-        case LakeTable():
-            return "computed"
-        case BronzeTable():
-            return "bronze"
-        case CDCTable():
-            return "CDC"
-        case EventTable():
-            return "events"
-        case _:
-            assert_never(table)
-
-
 def _declaration(table: "Table | None", tables: "tuple[Table, ...]") -> dict[str, Any]:
     from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
     from lakechime_dagster.tables.events import EventTable
@@ -262,24 +161,6 @@ def _declaration(table: "Table | None", tables: "tuple[Table, ...]") -> dict[str
     if isinstance(table, LakeTable):
         facts |= record(table, "inputs keys refresh", trigger=table.trigger and str(table.trigger))
     return facts
-
-
-def _log_facts(platform: "Platform", name: str, table: "Table | None") -> dict[str, Any]:
-    """Where the log is and what its newest snapshot is; a log that cannot be read must not hide
-    what is declared and known.
-    """
-    known = None if table is None else (table.format, table.location, table.levels)
-    log = platform.change_log(name, *known) if known else platform.log(name)
-    if log is None:
-        return {}
-    newest = None
-    try:
-        newest = log.newest
-    except TableAbsentError:
-        pass
-    except LakeChimeError as error:
-        note(f"warning: {one_line(str(error))}")
-    return {"location": log.shown_location, "version": newest}
 
 
 def _logs(platform: "Platform", names: list[str]) -> "list[tuple[ChangeLog, PartitionLevels]]":
@@ -377,7 +258,9 @@ def drop(
 
 def _check_not_in_use(platform: "Platform", name: str, lake: "Lake") -> None:
     """Refuse what the lake has, or what holds a table that it has."""
-    types = _type_tables(platform, lake)
+    from lakechime_dagster.silver.requests import type_tables
+
+    types = type_tables(platform, lake)
     if name in types:
         raise LakeChimeError(
             f"{name} holds a type of event group {types[name]}, which continues from its "

@@ -1,6 +1,5 @@
 """`lakechime trigger`: why a trigger fires or does not, and what a person does to it."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -35,10 +34,8 @@ from lakechime_dagster.errors import LakeChimeError, NotFoundError
 
 if TYPE_CHECKING:
     from lakechime_dagster.runtime.platform import Platform
-    from lakechime_dagster.triggers.consumers import Checkpoint
-    from lakechime_dagster.triggers.interventions import By, CheckpointAt
-    from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
-    from lakechime_dagster.triggers.subscription import Subscription
+    from lakechime_dagster.runtime.sources import Moved
+    from lakechime_dagster.triggers.registry import ConsumerRow
     from lakechime_dagster.triggers.triggers import StartFrom
 
 app = typer.Typer(
@@ -48,8 +45,6 @@ app = typer.Typer(
 Name = Annotated[
     str, typer.Argument(help="The trigger's name, as `lakechime trigger show` lists it.")
 ]
-# consumers as they were, each with its new checkpoint
-Moved = Sequence[tuple["ConsumerRow", "Checkpoint"]]
 
 
 @app.command()
@@ -207,13 +202,15 @@ def seek(
     `--to beginning` rebuilds the target: of a CDC table from all messages of its bronze table,
     without asking the database.
     """
+    from lakechime_dagster.runtime import sources
+
     where = _start_from(to)
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
     subscription = subscription_declared(name, module, manual=True)
-    if to == "beginning":
-        _check_bronze(platform, name, module)
-    moved = sought(platform, subscription, where, by, key=key, dry_run=dry_run)
+    if to == "beginning" and module is None:
+        _check_rebuild(platform, name)
+    moved = sources.seek(platform, subscription, where, by, key=key, dry_run=dry_run)
     sentence = f"{count(len(moved), 'consumer')} of {name} {would(dry_run)} moved"
     _moved({"trigger": name, "dry_run": dry_run}, moved, sentence, as_json)
 
@@ -251,111 +248,15 @@ def forget(
     )
 
 
-def _check_bronze(platform: "Platform", name: str, module: str | None) -> None:
-    """Refuse to rebuild a CDC table of which the bronze table holds no message: it would be
-    empty.
-    """
-    if module is not None:
-        return
-    from lakechime_dagster.cdc.service import Replica
-    from lakechime_dagster.tables.cdc import CDCTable
+def _check_rebuild(platform: "Platform", name: str) -> None:
+    """Refuse to rebuild a CDC table of the lake of which no message is left."""
+    from lakechime_dagster.cdc.service import check_rebuild
 
     try:
-        tables = declared_lake(platform.settings).tables
+        lake = declared_lake(platform.settings)
     except LakeChimeError:  # of a project that has triggers and no lake
         return
-    table = next(
-        (table for table in tables if table.name == name and isinstance(table, CDCTable)), None
-    )
-    if isinstance(table, CDCTable) and not Replica(platform, table).bronze.count():
-        raise LakeChimeError(
-            f"{table.bronze.name} holds no message, so that {name} would be empty; nothing was done"
-        )
-
-
-def sought(
-    platform: "Platform",
-    subscription: "Subscription",
-    where: "StartFrom",
-    by: "By",
-    *,
-    key: str | None = None,
-    dry_run: bool = False,
-) -> Moved:
-    """Move the checkpoint of the consumer of a key, or of all; the consumers as they were, each
-    with its new checkpoint.
-    """
-    from lakechime_dagster.runtime.explain import inactive
-    from lakechime_dagster.runtime.sources import checkpoint_at as checkpoint_found
-    from lakechime_dagster.triggers.interventions import Interventions
-
-    _check_consumers(platform, subscription, key)
-    imagined = (
-        (platform.ledger.subscription(subscription.name) or inactive(platform, subscription))
-        if dry_run
-        else None
-    )
-    row = imagined or platform.evaluator.activate(subscription)
-    checkpoint_at = checkpoint_found(platform, subscription, where)
-    moved = _first_consumer(platform, subscription, row, checkpoint_at, dry_run)
-    return moved or Interventions(platform.ledger).seek(
-        row, key, by, checkpoint_at, dry_run=dry_run
-    )
-
-
-def _check_consumers(platform: "Platform", subscription: "Subscription", key: str | None) -> None:
-    """Refuse to move a consumer that does not exist, before anything is written."""
-    row = platform.ledger.subscription(subscription.name)
-    keys = {
-        *(platform.ledger.consumers(row) if row else {}),
-        *([] if subscription.is_partitioned else [""]),
-    }
-    if key is not None and key not in keys:
-        raise NotFoundError(
-            f"{subscription.name} has no consumer {key!r}; `lakechime trigger show "
-            f"{subscription.name}` lists its consumers"
-        )
-    if not keys:
-        raise LakeChimeError(
-            f"{subscription.name} has no consumer yet: nothing was claimed, so there is nothing to "
-            f"move"
-        )
-
-
-def _first_consumer(
-    platform: "Platform",
-    subscription: "Subscription",
-    row: "SubscriptionRow",
-    checkpoint_at: "CheckpointAt",
-    dry_run: bool,
-) -> Moved:
-    """The one consumer of a snapshot trigger, which can be moved before anything was claimed:
-    created, in a dry run only imagined.
-    """
-    from lakechime_dagster.dce.engine import reading
-    from lakechime_dagster.runtime.platform import ask_target
-    from lakechime_dagster.triggers.consumers import ConsumerId, ConsumerState
-    from lakechime_dagster.triggers.registry import ConsumerRow
-
-    if subscription.is_partitioned or platform.ledger.consumers(row):
-        return []
-    consumer_id = ConsumerId(platform.ledger.deployment, subscription.name)
-    committed = ask_target(platform.target_of(subscription))(consumer_id)
-    if not dry_run:
-        platform.ledger.ensure_consumer(row, "", committed)
-        return []
-    consumer = ConsumerRow(
-        consumer_id=0,
-        key="",
-        state=ConsumerState.ACTIVE,
-        state_reason="",
-        completed=committed.commit_metadata.number if committed else 0,
-        checkpoint=committed.commit_metadata.end if committed else row.start,
-        fired=committed is not None,
-        created_ts=row.activated_ts,
-    )
-    with reading(platform.ledger.engine) as connection:
-        return [(consumer, checkpoint_at(connection, consumer))]
+    check_rebuild(platform, lake, name)
 
 
 def _snapshots(consumer: "ConsumerRow") -> str:
@@ -388,13 +289,11 @@ def _start_from(text: str) -> "StartFrom":
     return StartFrom(from_milliseconds(common.milliseconds("--to", text)).isoformat())
 
 
-def _moved(document: dict[str, Any], moved: Moved, sentence: str, as_json: bool) -> None:
+def _moved(document: dict[str, Any], moved: "Moved", sentence: str, as_json: bool) -> None:
     """Which consumers were moved from where to where."""
-    moves = [
-        {"key": one.key, "before": one.checkpoint.to_json(), "after": after.to_json()}
-        for one, after in moved
-    ]
-    answer(as_json, document | {"consumers": moves}, sentence)
+    from lakechime_dagster.runtime.sources import moves
+
+    answer(as_json, document | {"consumers": moves(moved)}, sentence)
     if moved and not as_json:
         rows = [
             [one.key or "(one)", one.checkpoint.position, after.position] for one, after in moved

@@ -339,7 +339,7 @@ def from_json(wire: object) -> DataChangeEvent:
         raise InvalidValueError(
             "event field", unknown[0], f"is unknown; the fields are {', '.join(WIRE_FIELDS[1:])}"
         )
-    if "table" not in wire:
+    if wire.get("table") is None:
         raise InvalidValueError("table", shown(None), "is missing; name the table that changed")
     given = {name: wire[name] for name in WIRE_FIELDS[1:] if wire.get(name) is not None}
     return DataChangeEvent(**given)

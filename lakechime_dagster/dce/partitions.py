@@ -71,13 +71,16 @@ def shortened(text: str, limit: int) -> str:
     return kept if len(kept) <= limit else f"{kept[: limit - 1].rstrip()}…"
 
 
+YEAR_10000 = 253_402_300_800_000  # in milliseconds since the epoch
+
+
 def checked_milliseconds(field: str, value: object) -> int:
     """The value itself, if it is a time in milliseconds since the epoch between 1970 and 9999."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidValueError(
             field, value, "is not a whole number; give milliseconds since the epoch"
         )
-    if not 0 <= value < 253_402_300_800_000:
+    if not 0 <= value < YEAR_10000:
         raise InvalidValueError(
             field, value, "is not a time between 1970 and 9999; give milliseconds since the epoch"
         )

@@ -1,19 +1,22 @@
-"""Subscriptions that read a message source: whether they fire, what blocks them, and their
-checkpoints.
+"""Subscriptions that read a message source: whether they fire, and what blocks them; and how a
+person moves the checkpoints of any subscription.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.runtime.platform import Platform, ends_of_blocked
+from lakechime_dagster.dce.engine import reading
+from lakechime_dagster.errors import LakeChimeError, NotFoundError
+from lakechime_dagster.runtime.platform import Platform, ask_target, ends_of_blocked
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.sources.files import OpenSource
 from lakechime_dagster.sources.source import open_source
-from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerState, SourceLag
+from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerId, ConsumerState, SourceLag
 from lakechime_dagster.triggers.decision import ConsumerView, Decision, Firing, source_rests
 from lakechime_dagster.triggers.interventions import By, CheckpointAt, Interventions
-from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
+from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow, declared
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
 
@@ -182,3 +185,104 @@ def checkpoint_at(platform: Platform, subscription: Subscription, where: StartFr
         return replace(consumer.checkpoint, offsets=end, has_more=False)
 
     return checkpoint
+
+
+Moved = Sequence[tuple[ConsumerRow, Checkpoint]]  # consumers as they were, each with its new one
+
+
+def seek(
+    platform: Platform,
+    subscription: Subscription,
+    where: StartFrom,
+    by: By,
+    *,
+    key: str | None = None,
+    dry_run: bool = False,
+) -> Moved:
+    """Move the checkpoint of the consumer of a key, or of all: back to replay events, forward to
+    leave them out. Returns the consumers as they were, each with its new checkpoint.
+
+    Raises:
+        LakeChimeError: there is nothing to move, or a source is not read again.
+        ConsumerConflictError: a consumer has an open execution.
+    """
+    _check_consumers(platform, subscription, key)
+    imagined = (
+        (platform.ledger.subscription(subscription.name) or inactive(platform, subscription))
+        if dry_run
+        else None
+    )
+    row = imagined or platform.evaluator.activate(subscription)
+    found = checkpoint_at(platform, subscription, where)
+    moved = _first_consumer(platform, subscription, row, found, dry_run)
+    return moved or Interventions(platform.ledger).seek(row, key, by, found, dry_run=dry_run)
+
+
+def _check_consumers(platform: Platform, subscription: Subscription, key: str | None) -> None:
+    """Refuse to move a consumer that does not exist, before anything is written."""
+    row = platform.ledger.subscription(subscription.name)
+    keys = {
+        *(platform.ledger.consumers(row) if row else {}),
+        *([] if subscription.is_partitioned else [""]),
+    }
+    if key is not None and key not in keys:
+        raise NotFoundError(
+            f"{subscription.name} has no consumer {key!r}; `lakechime trigger show "
+            f"{subscription.name}` lists its consumers"
+        )
+    if not keys:
+        raise LakeChimeError(
+            f"{subscription.name} has no consumer yet: nothing was claimed, so there is nothing to "
+            f"move"
+        )
+
+
+def _first_consumer(
+    platform: Platform,
+    subscription: Subscription,
+    row: SubscriptionRow,
+    checkpoint_at: CheckpointAt,
+    dry_run: bool,
+) -> Moved:
+    """The one consumer of a snapshot trigger, which can be moved before anything was claimed:
+    created, in a dry run only imagined.
+    """
+    if subscription.is_partitioned or platform.ledger.consumers(row):
+        return []
+    consumer_id = ConsumerId(platform.ledger.deployment, subscription.name)
+    committed = ask_target(platform.target_of(subscription))(consumer_id)
+    if not dry_run:
+        platform.ledger.ensure_consumer(row, "", committed)
+        return []
+    consumer = ConsumerRow(
+        consumer_id=0,
+        key="",
+        state=ConsumerState.ACTIVE,
+        state_reason="",
+        completed=committed.commit_metadata.number if committed else 0,
+        checkpoint=committed.commit_metadata.end if committed else row.start,
+        fired=committed is not None,
+        created_ts=row.activated_ts,
+    )
+    with reading(platform.ledger.engine) as connection:
+        return [(consumer, checkpoint_at(connection, consumer))]
+
+
+def inactive(platform: Platform, subscription: Subscription) -> SubscriptionRow:
+    """The row that a subscription would get, were it activated now."""
+    return SubscriptionRow(
+        subscription_id=0,
+        deployment=platform.ledger.deployment,
+        name=subscription.name,
+        **declared(subscription),
+        activated_ts=platform.store.now(),
+        start=platform.evaluator.start_of(subscription),
+    )
+
+
+def moves(moved: Moved) -> list[dict[str, Any]]:
+    """Which consumers were moved from where to where, as JSON."""
+    return [
+        {"key": one.key, "before": one.checkpoint.to_json(), "after": after.to_json()}
+        for one, after in moved
+    ]

@@ -10,6 +10,7 @@ from lakechime_dagster.silver.results import GroupResult
 from lakechime_dagster.silver.schema import NOWHERE, KnownType, TypeCheckpoint
 from lakechime_dagster.silver.store import LeftType, Requests, SqlEventTypes
 from lakechime_dagster.tables.events import EventGroup
+from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.triggers.consumers import Execution, ExecutionState
 from lakechime_dagster.triggers.ledger import Ledger
 from lakechime_dagster.triggers.schedule import from_milliseconds
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 def event_types(platform: Platform) -> SqlEventTypes:
     """What is known of the types of events in this deployment."""
     return SqlEventTypes(platform.store.engine, platform.ledger.deployment)
+
+
+def type_tables(platform: Platform, lake: Lake) -> dict[str, str]:
+    """The event group of each table that holds a type of events of the lake's streams."""
+    return {
+        one.known.table: group.name for group in lake.groups for one in types_of(platform, group)
+    }
 
 
 def event_requests(platform: Platform) -> Requests:

@@ -387,9 +387,15 @@ class Ledger(Registry):
         *,
         subscription: str | None = None,
         state: ExecutionState | None = None,
+        after: str | None = None,
         limit: int = 50,
     ) -> list[Execution]:
-        """Executions of the deployment, newest claim first."""
+        """Executions of the deployment, newest claim first; those that follow `after`, the id of
+        one, where it is given.
+
+        Raises:
+            NotFoundError: there is no such one.
+        """
         query = EXECUTIONS.where(lc_subscription.c.deployment == self.deployment)
         query = (
             query.where(lc_subscription.c.name == subscription)
@@ -401,6 +407,11 @@ class Ledger(Registry):
             lc_execution.c.claimed_ts.desc(), lc_execution.c.execution_id
         ).limit(limit)
         with reading(self.engine) as connection:
+            if after is not None:
+                ts, last = lc_execution.c.claimed_ts, self._execution(connection, after)
+                follows = lc_execution.c.execution_id > after
+                is_later = sa.or_(ts < last.claimed_ts, sa.and_(ts == last.claimed_ts, follows))
+                newest = newest.where(is_later)
             return [execution_from(row) for row in connection.execute(newest)]
 
     def open_executions(self, *subscriptions: SubscriptionRow) -> list[Execution]:

@@ -17,6 +17,7 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.api.app import Served, bound, build_app, build_server, check_address
 from lakechime_dagster.api.tokens import Tokens
+from lakechime_dagster.dce.upgrade import VERSION_TABLE, check
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage.ingest import LineageIngest
 from lakechime_dagster.lineage.store import LineageStandings, SqlReads
@@ -100,6 +101,7 @@ def serving(
     tokens: Tokens | None = None,
     *,
     is_public: bool = False,
+    rate: int = 0,
 ) -> Iterator[Client]:
     ingest = LineageIngest(World(engine).platform(Path("nowhere")), LAKE)
     empty = Measures(types=(), groups=(), consumers={}, ticked_ts=None, now=0, lags=())
@@ -113,6 +115,8 @@ def serving(
                 is_public=is_public,
                 routers=routers,
                 hosts=HOSTS,
+                is_ready=lambda: check(engine),
+                rate=rate,
             )
         )
     )
@@ -254,6 +258,17 @@ def test_with_a_token_nothing_but_the_metrics_answers_without_it(sqlite_engine: 
         assert client.send(make_document(), token=TOKEN).status == 200
         assert client.send(b"", method="GET", token=TOKEN).document == "a page"
         assert "lakechime_consumers" in client.send(b"", method="GET", path="/metrics/").document
+
+
+@pytest.mark.several_connections
+def test_a_server_is_ready_while_its_store_has_this_version(sqlite_engine: Engine) -> None:
+    with serving(sqlite_engine, TOKEN) as client:
+        assert client.send(b"", method="GET", path="/ready").status == 200
+        with sqlite_engine.begin() as connection:
+            connection.exec_driver_sql(f"DELETE FROM {VERSION_TABLE}")
+        answer = client.send(b"", method="GET", path="/ready")
+        assert (answer.status, answer.document["error"]["type"]) == (503, "StoreVersionError")
+        assert client.send(b"", method="GET", path="/health").status == 200
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_a_table_of_another_cluster_is_not_the_declared_one(lakechime: Cli) -> N
     assert tables == {("", "source"), ("eu", "not declared")}
     shown = lakechime("table", "show", "bronze.flights", "--cluster", "eu", "--json").json["table"]
     assert (shown["role"], shown["events"], shown["levels"]) == ("not declared", 1, {})
-    assert {"location", "owner", "readers"}.isdisjoint(shown)
+    assert (shown["location"], "owner" in shown, "readers" in shown) == (None, False, False)
     assert lakechime("table", "show", "bronze.flights", "--cluster", "us").code == 3
 
 
@@ -142,6 +142,8 @@ def test_show_reports_declaration_store_and_log(lakechime: Cli, orders: Path) ->
     write(orders, rows((DAY, 3, 3, "x")))
     known = lakechime("table", "show", "bronze.orders", "--json").json["table"]
     assert (known["version"], known["captured_up_to"], known["location"]) == ("2", "1", str(orders))
+    assert (known["captured_by"], known["lag_commits"]) == ("log", 1)
+    assert known["lag_seconds"] >= 0
     declared = lakechime("table", "show", "silver.flights", "--json").json["table"]
     assert (declared["inputs"], declared["version"]) == (["bronze.flights", "bronze.weather"], None)
     assert declared["readers"] == ["gold.route_hour", "gold.airline_scorecard"]

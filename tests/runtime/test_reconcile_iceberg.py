@@ -16,8 +16,10 @@ from lakechime_dagster.dce.events import DataChangeEvent, RegisteredEvent, Snaps
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.formats.iceberg import IcebergLog
+from lakechime_dagster.runtime.explain import known_tables
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.reconcile import reconcile, reconcile_table
+from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.consumers import Execution
@@ -180,3 +182,22 @@ def test_polls_at_any_moment_register_each_snapshot_of_each_partition_once_and_i
         for one in reversed(on_main)
         if one is not None
     ]
+
+
+def test_a_table_shows_how_many_snapshots_are_not_captured(
+    platform: Platform, ice: IcebergWorld
+) -> None:
+    table, lake = ice.create(BY_DAY), Lake("ice", [ICE, NEW])
+    table.append(rows(1))
+
+    def lags() -> list[object]:
+        return [
+            (one["captured_by"], one["lag_commits"]) for one in known_tables(platform, lake, {})
+        ]
+
+    assert lags() == [(None, None), (None, None)]
+    reconcile(platform, [ICE])
+    assert lags() == [("log", 0), (None, None)]
+    table.append(rows(2, 3))
+    table.append(rows(3))
+    assert lags() == [("log", 2), (None, None)]
