@@ -28,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from typing_extensions import Self
 
 from lakechime_dagster.dce.contract import NamedTable
+from lakechime_dagster.dce.events import WantedTags
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, needs, shown
 from lakechime_dagster.runtime.asset_keys import asset_key
@@ -78,6 +79,7 @@ def _condition(
     *,
     levels: Mapping[str, str] | None = None,
     cluster: str = "",
+    tags: WantedTags | None = None,
 ) -> PartitionCondition:
     """Partitions that must be there.
 
@@ -88,10 +90,11 @@ def _condition(
         levels: The types of its levels, such as `{day: date}`, of a table that no file of this
             project declares.
         cluster: The data platform of the table, where there are several.
+        tags: What is demanded of its events, in addition to the tags of the trigger.
     """
     return PartitionCondition.of(
         table, partitions, None if levels is None else PartitionLevels.of(levels), cluster
-    )
+    ).with_tags(tags or {})
 
 
 def _file(path: str) -> Path:

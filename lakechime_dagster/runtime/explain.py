@@ -46,7 +46,6 @@ def explain(platform: Platform, subscription: Subscription, at_ms: int | None = 
         keys = [firing.partition for firing in decision.firings if firing.partition]
         found = _of_keys(
             platform,
-            subscription,
             keys or _oldest_missing(platform, subscription.trigger, fired, at_ms),
             decision.through,
         )
@@ -98,11 +97,11 @@ def inactive(platform: Platform, subscription: Subscription) -> SubscriptionRow:
 def _of_tables(
     platform: Platform, subscription: Subscription, after: Position, through: Position
 ) -> Iterator[RegisteredEvent]:
-    for table in subscription.trigger.tables:
+    for (cluster, table), tags in subscription.wanted:
         query = EventQuery(
             table=table,
-            cluster=subscription.cluster,
-            tags=subscription.trigger.tags,
+            cluster=cluster,
+            tags=tags,
             only_new=True,
             after=after,
             through=through,
@@ -119,14 +118,14 @@ def _oldest_missing(
 
 
 def _of_keys(
-    platform: Platform, subscription: Subscription, keys: list[PartitionKey], through: Position
+    platform: Platform, keys: list[PartitionKey], through: Position
 ) -> Iterator[RegisteredEvent]:
     for atom in dict.fromkeys(atom for key in keys for atom in key.atoms):
         query = EventQuery(
             table=atom.table,
             cluster=atom.cluster,
             partition=_partition(atom),
-            tags=subscription.trigger.tags,
+            tags=atom.tags,
             through=through,
         )
         yield from platform.store.fetch(query)

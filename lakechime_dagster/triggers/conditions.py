@@ -3,10 +3,11 @@
 import datetime as dt
 import itertools
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from lakechime_dagster.dce.events import NO_CONDITIONS, TagConditions, WantedTags
 from lakechime_dagster.dce.partitions import (
     LevelType,
     PartitionLevels,
@@ -25,19 +26,31 @@ LevelSpec = Any  # a literal, a tick, hours_of a tick, or several of the first t
 
 @dataclass(frozen=True)
 class TableName:
-    """A bare table name where a declared table could stand."""
+    """A bare table name where a declared table could stand.
+
+    Attributes:
+        name: The table's name.
+        cluster: Its data platform, where there are several.
+        tags: What a snapshot trigger demands of its events, in addition to the tags of the trigger,
+            whose conditions of the same keys they replace.
+    """
 
     name: str
     cluster: str = ""
+    tags: WantedTags = field(default_factory=TagConditions)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tags", TagConditions(self.tags))
 
 
 @dataclass(frozen=True)
 class Atom:
-    """One partition of one table, by its canonical text."""
+    """One partition of one table, by its canonical text, with what is demanded of its tags."""
 
     table: str
     canonical: str
     cluster: str = ""
+    tags: TagConditions = NO_CONDITIONS
 
     def __str__(self) -> str:
         return f"{self.table}{self.canonical.replace(',', ', ')}"
@@ -46,13 +59,14 @@ class Atom:
 @dataclass(frozen=True)
 class PartitionCondition:
     """The partitions of a table that must be there: per level a literal, a tick, or several of them
-    (all must be).
+    (all must be), each with an event that meets the conditions on tags.
     """
 
     table: str
     specs: tuple[tuple[str, LevelSpec], ...]
     levels: PartitionLevels = PartitionLevels()
     cluster: str = ""
+    tags: TagConditions = NO_CONDITIONS
 
     @classmethod
     def of(
@@ -101,6 +115,12 @@ class PartitionCondition:
         """This condition on the table of a cluster, where it names none itself."""
         return self if self.cluster else replace(self, cluster=cluster)
 
+    def with_tags(self, tags: WantedTags) -> "PartitionCondition":
+        """This condition where the events of this table must meet these conditions on tags too, such
+        as `{"rows": {">=": 100}}`; of a key that the trigger demands too, these alone.
+        """
+        return replace(self, tags=self.tags.merged(tags))
+
     def atoms(self, moment: dt.datetime, zone: str) -> tuple[Atom, ...]:
         """The partitions at a tick, in order, each once."""
         return _atoms(self, moment, zone)
@@ -123,7 +143,7 @@ class PartitionCondition:
 
     def __str__(self) -> str:
         shown = ", ".join(f"{name}={_shown(spec)}" for name, spec in self.specs)
-        return f"{self.table}({shown})"
+        return f"{self.table}({shown})" + (f" with {self.tags}" if self.tags else "")
 
     def _values(self, moment: dt.datetime, zone: str) -> list[tuple[str, list[Any]]]:
         kinds = dict(zip(self.levels.names, self.levels.types, strict=True))
@@ -157,7 +177,7 @@ def _atoms(condition: PartitionCondition, moment: dt.datetime, zone: str) -> tup
         )
     levels = condition.levels or None
     return tuple(
-        Atom(condition.table, canonical_partition(row, levels), condition.cluster)
+        Atom(condition.table, canonical_partition(row, levels), condition.cluster, condition.tags)
         for row in itertools.product(*values)
     )
 

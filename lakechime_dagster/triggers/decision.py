@@ -247,11 +247,9 @@ def decide_partition(
         elif not evidence.fired:
             end = _deadline(trigger, evidence.key, activated_ms)
             if end is not None and end < now:
-                expired.append(
-                    f"{text} expired at {_shown_time(end)}: {_missing(trigger, evidence)}"
-                )
+                expired.append(f"{text} expired at {_shown_time(end)}: {_missing(evidence)}")
             else:
-                waiting.append(f"{text}: {_missing(trigger, evidence)}")
+                waiting.append(f"{text}: {_missing(evidence)}")
     done = sum(evidence.fired and not evidence.consumer.open for evidence in keys)
     counts = ", ".join(
         [f"{done} of {len(keys)} keys fired"]
@@ -352,7 +350,7 @@ def _launchable(
     return tuple(chosen), tuple(refused)
 
 
-def _missing(trigger: PartitionTrigger, evidence: KeyEvidence) -> str:
+def _missing(evidence: KeyEvidence) -> str:
     """What a key lacks, first partition named: "47 of 48 partitions; bronze.weather[…, 5] lacks tag
     complete=true".
     """
@@ -361,8 +359,8 @@ def _missing(trigger: PartitionTrigger, evidence: KeyEvidence) -> str:
     atom, state = next((atom, state) for atom, state in states if not state.available)
     if state.dropped:
         lack = "was dropped"
-    elif state.seen and trigger.tags:
-        lack = f"lacks tag {', '.join(f'{key}={value}' for key, value in trigger.tags.items())}"
+    elif state.seen and atom.tags:
+        lack = f"lacks tag {atom.tags}"
     else:
         lack = "has no event yet"
     newest = f" (its newest partition is {state.newest})" if state.newest else ""
@@ -383,8 +381,8 @@ def _deadline(
 def _nothing(trigger: SnapshotTrigger, waiting: Sequence[Waiting]) -> str:
     unmatched = sum(table.unmatched for table in waiting)
     tables = ", ".join(table.table for table in waiting) or ", ".join(trigger.tables)
-    if unmatched and trigger.tags:
-        wanted = ", ".join(f"{key}={value}" for key, value in trigger.tags.items())
+    wanted = " or ".join(dict.fromkeys(str(one.tags) for one in trigger.watched if one.tags))
+    if unmatched and wanted:
         return f"{_events(unmatched)} of {tables} arrived, none with {wanted}"
     return f"nothing new in {tables}"
 

@@ -234,7 +234,7 @@ class Registry:
             # what was looked through for another declaration must be looked at again
             values = {
                 **declared(subscription),
-                "tag_keys": sorted(subscription.trigger.tags),
+                "tag_keys": sorted({key for _, tags in subscription.wanted for key in tags}),
                 **nothing_looked(connection),
             }
             update = sa.update(lc_subscription).where(
@@ -441,14 +441,10 @@ def remember_atoms(connection: Connection, consumer_id: int, atoms: Sequence[Ato
     connection.execute(
         sa.delete(lc_consumer_partition).where(lc_consumer_partition.c.consumer_id == consumer_id)
     )
-    if atoms:
+    if atoms:  # of which two may differ in their tags alone
+        partitions = dict.fromkeys((one.cluster, one.table, one.canonical) for one in atoms)
         rows = [
-            {
-                "consumer_id": consumer_id,
-                "cluster": one.cluster,
-                "table_name": one.table,
-                "partition_key": one.canonical,
-            }
-            for one in atoms
+            {"cluster": cluster, "table_name": table, "partition_key": canonical}
+            for cluster, table, canonical in partitions
         ]
         connection.execute(sa.insert(lc_consumer_partition).values(consumer_id=consumer_id), rows)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakechime_dagster.dce.events import Tags
+from lakechime_dagster.dce.events import TagConditions, Tags
 from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, checked_text, typed_value
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.triggers.consumers import DeclaredSource
@@ -96,17 +96,19 @@ class Subscription:
         return tuple(dict.fromkeys((*self.trigger.tables, *self.reads)))
 
     @property
-    def woken_by(self) -> tuple[tuple[str, str], ...]:
-        """Cluster and name of every table of the trigger: a condition's in the cluster that it
-        names.
+    def wanted(self) -> tuple[tuple[tuple[str, str], TagConditions], ...]:
+        """Cluster and name of every table of the trigger, with what it demands of the tags of their
+        events.
         """
-        if isinstance(self.trigger, PartitionTrigger):
-            return tuple(
-                dict.fromkeys(
-                    (condition.cluster, condition.table) for condition in self.trigger.conditions
-                )
-            )
-        return tuple((self.cluster, table) for table in self.trigger.tables)
+        return tuple(
+            ((one.cluster or self.cluster, one.name), TagConditions(one.tags))
+            for one in self.trigger.watched
+        )
+
+    @property
+    def woken_by(self) -> tuple[tuple[str, str], ...]:
+        """Cluster and name of every table of the trigger."""
+        return tuple(dict.fromkeys(table for table, _ in self.wanted))
 
     @property
     def watched(self) -> tuple[tuple[str, str], ...]:
@@ -120,16 +122,16 @@ class Subscription:
         """The tags of its commits: what a partition trigger demanded of its inputs holds for its
         output.
         """
-        return self.trigger.tags if self.is_partitioned else Tags()
+        return self.trigger.tags.equal if self.is_partitioned else Tags()
 
     def wakes(self, other: "Subscription", cluster: str) -> bool:
         """Whether each commit of its target, a table of that cluster, fires another subscription,
         or lets a fired key of that fire again.
         """
-        is_woken_again = (cluster, self.target) in other.woken_by and (
-            other.refires or not other.is_partitioned
+        return (other.refires or not other.is_partitioned) and any(
+            table == (cluster, self.target) and tags.fit(self.commit_tags)
+            for table, tags in other.wanted
         )
-        return is_woken_again and self.commit_tags.carries(other.trigger.tags)
 
     def partition_of(self, key: PartitionKey) -> tuple[object, ...] | None:
         """The target's partition that a partition key stands for, None when the key does not name

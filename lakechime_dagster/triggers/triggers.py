@@ -2,13 +2,13 @@
 
 import datetime as dt
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.contract import NamedTable
-from lakechime_dagster.dce.events import Position, Tags
+from lakechime_dagster.dce.events import Position, TagConditions, WantedTags
 from lakechime_dagster.dce.partitions import MAX_NAME, canonical_json, checked_text
 from lakechime_dagster.errors import DeclarationError, InvalidValueError, shown
 from lakechime_dagster.triggers.conditions import Atom, PartitionCondition, TableName
@@ -63,8 +63,9 @@ class PartitionKey:
 
 @dataclass(frozen=True, init=False)
 class PartitionTrigger:
-    """Fires once per key when all partitions of all conditions are there, each with all tags on one
-    event.
+    """Fires once per key when all partitions of all conditions are there, each with an event that
+    meets all conditions on tags: those of the trigger, and of the partitions themselves, which
+    replace the trigger's of the same keys.
 
     `late` decides what a change in a partition of a fired key does. `deadline` ends the wait for a
     key, counted from the tick or the activation of the subscription, whichever is later. At most
@@ -73,7 +74,7 @@ class PartitionTrigger:
 
     conditions: tuple[PartitionCondition, ...]
     every: Schedule
-    tags: Tags
+    tags: TagConditions
     late: Late
     deadline: dt.timedelta | None
     max_in_flight: int
@@ -84,7 +85,7 @@ class PartitionTrigger:
         conditions: PartitionCondition | Iterable[PartitionCondition],
         every: Schedule,
         *,
-        tags: Mapping[str, str] | None = None,
+        tags: WantedTags | None = None,
         late: Late | str = Late.IGNORE,
         deadline: dt.timedelta | None = None,
         max_in_flight: int = 4,
@@ -109,13 +110,22 @@ class PartitionTrigger:
                 "PartitionTrigger", "late", f"{late!r} is none of {', '.join(Late)}"
             ) from None
         _duration("PartitionTrigger", "deadline", deadline)
-        values = (several, every, Tags(tags), policy, deadline, max_in_flight, StartFrom())
+        wanted = TagConditions(tags)
+        several = tuple(replace(one, tags=wanted.merged(one.tags)) for one in several)
+        values = (several, every, wanted, policy, deadline, max_in_flight, StartFrom())
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
             object.__setattr__(self, name, value)
 
     @property
     def tables(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(condition.table for condition in self.conditions))
+
+    @property
+    def watched(self) -> tuple[TableName, ...]:
+        """The tables that it waits for, with what it demands of the tags of their events."""
+        return tuple(
+            dict.fromkeys(TableName(one.table, one.cluster, one.tags) for one in self.conditions)
+        )
 
     def in_cluster(self, cluster: str) -> "PartitionTrigger":
         """This trigger on the tables of a cluster, where a condition names none itself; its keys
@@ -178,7 +188,7 @@ class PartitionTrigger:
     def __str__(self) -> str:
         what = " and ".join(map(str, self.conditions))
         again = ", again when one of them changes later" if self.late is Late.REFIRE else ""
-        return f"{what}{_with_tags(self.tags)}, {self.every}{again}"
+        return f"{what}, {self.every}{again}"
 
 
 @dataclass(frozen=True, init=False)
@@ -189,13 +199,13 @@ class SnapshotTrigger:
     With `every`, an event waits for the first tick at or after its registration; without it the
     trigger fires as events arrive. `wait_after_last` waits until no matching event has arrived for
     this time. `max_wait` after the first event it fires, whatever it still waits for. Tags decide
-    when it fires; the range is everything up to the newest matching event. `cluster` is that of the
-    tables, "" if they name none.
+    when it fires; the range is everything up to the newest matching event. A `TableName` may demand
+    tags of its own. `cluster` is that of the tables, "" if they name none.
     """
 
-    tables: tuple[str, ...]
+    watched: tuple[TableName, ...]
     every: Schedule | None
-    tags: Tags
+    tags: TagConditions
     wait_after_last: dt.timedelta | None
     max_wait: dt.timedelta | None
     start_from: StartFrom
@@ -204,26 +214,23 @@ class SnapshotTrigger:
 
     def __init__(
         self,
-        tables: str | NamedTable | Iterable[str | NamedTable] = (),
+        tables: str | TableName | NamedTable | Iterable[str | TableName | NamedTable] = (),
         every: Schedule | None = None,
         *,
-        tags: Mapping[str, str] | None = None,
+        tags: WantedTags | None = None,
         wait_after_last: dt.timedelta | None = None,
         max_wait: dt.timedelta | None = None,
         start_from: str = "beginning",
         changed: str | int = "any",
     ) -> None:
+        wanted = TagConditions(tags)
         several = (
             tuple(tables)
             if isinstance(tables, Iterable) and not isinstance(tables, str)
             else (tables,)
         )
-        names = tuple(
-            dict.fromkeys(checked_text("table", getattr(table, "name", table)) for table in several)
-        )
-        clusters = sorted(
-            {table.cluster if isinstance(table, TableName) else "" for table in several}
-        )
+        watched = {one.name: one for one in (_watched(table, wanted) for table in several)}
+        clusters = sorted({one.cluster for one in watched.values()})
         if len(clusters) > 1:
             named = " and ".join(map(repr, clusters))
             raise DeclarationError(
@@ -235,7 +242,7 @@ class SnapshotTrigger:
             _schedule("SnapshotTrigger", every)
         _duration("SnapshotTrigger", "wait_after_last", wait_after_last)
         _duration("SnapshotTrigger", "max_wait", max_wait)
-        if not _is_so_many(changed, len(names)):
+        if not _is_so_many(changed, len(watched)):
             raise DeclarationError(
                 "SnapshotTrigger",
                 "changed",
@@ -248,9 +255,9 @@ class SnapshotTrigger:
                 "bounds wait_after_last or changed, which are not given; give one of them too",
             )
         values = (
-            names,
+            tuple(watched.values()),
             every,
-            Tags(tags),
+            wanted,
             wait_after_last,
             max_wait,
             StartFrom(start_from),
@@ -259,6 +266,10 @@ class SnapshotTrigger:
         )
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
             object.__setattr__(self, name, value)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.watched)
 
     @property
     def needed(self) -> int:
@@ -283,12 +294,17 @@ class SnapshotTrigger:
 
     def __str__(self) -> str:
         between = {"any": " or ", "all": " and "}.get(str(self.changed), ", ")
-        what = between.join(self.tables) or "its inputs"
+        of_all = all(one.tags == self.tags for one in self.watched)
+        what = between.join(
+            one.name if of_all else f"{one.name}{_with_tags(one.tags)}" for one in self.watched
+        )
+        what = what or "its inputs"
         if between == ", ":
             what = f"{self.changed} of {what}"
         pace = f", {self.every}" if self.every else ", as events arrive"
         wait = f", {self.wait_after_last} after the last one" if self.wait_after_last else ""
-        return f"a change of {what}{_with_tags(self.tags)}{pace}{wait}"
+        tags = _with_tags(self.tags) if of_all else ""
+        return f"a change of {what}{tags}{pace}{wait}"
 
 
 Trigger = PartitionTrigger | SnapshotTrigger
@@ -317,5 +333,13 @@ def _duration(declared: str, field: str, value: dt.timedelta | None) -> None:
         raise DeclarationError(declared, field, f"{shown(value)} {remedy}")
 
 
-def _with_tags(tags: Tags) -> str:
-    return f" with {', '.join(f'{key}={value}' for key, value in tags.items())}" if tags else ""
+def _watched(table: object, tags: TagConditions) -> TableName:
+    """A table as a trigger waits for it, with what it demands of its tags."""
+    name = checked_text("table", getattr(table, "name", table))
+    if not isinstance(table, TableName):
+        return TableName(name, tags=tags)
+    return replace(table, tags=tags.merged(table.tags))
+
+
+def _with_tags(tags: WantedTags) -> str:
+    return f" with {tags}" if tags else ""
