@@ -11,7 +11,7 @@ from lakechime_dagster.dce.events import Position, RegisteredEvent, to_json
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.sources import ask
-from lakechime_dagster.triggers.conditions import Atom
+from lakechime_dagster.triggers.conditions import Atom, TagsFrom
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.interventions import Intervention, Interventions
 from lakechime_dagster.triggers.progress import SubscriptionOverview
@@ -46,6 +46,7 @@ def explain(platform: Platform, subscription: Subscription, at_ms: int | None = 
         keys = [firing.partition for firing in decision.firings if firing.partition]
         found = _of_keys(
             platform,
+            subscription,
             keys or _oldest_missing(platform, subscription.trigger, fired, at_ms),
             decision.through,
         )
@@ -118,14 +119,14 @@ def _oldest_missing(
 
 
 def _of_keys(
-    platform: Platform, keys: list[PartitionKey], through: Position
+    platform: Platform, subscription: Subscription, keys: list[PartitionKey], through: Position
 ) -> Iterator[RegisteredEvent]:
     for atom in dict.fromkeys(atom for key in keys for atom in key.atoms):
         query = EventQuery(
             table=atom.table,
             cluster=atom.cluster,
             partition=_partition(atom),
-            tags=atom.tags,
+            tags=atom.tags if subscription.tags_from is TagsFrom.EVENT else {},
             through=through,
         )
         yield from platform.store.fetch(query)

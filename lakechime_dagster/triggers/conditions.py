@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from lakechime_dagster.dce.events import NO_CONDITIONS, TagConditions, WantedTags
+from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.dce.events import NO_CONDITIONS, Position, TagConditions, WantedTags
 from lakechime_dagster.dce.partitions import (
     LevelType,
     PartitionLevels,
@@ -22,6 +23,29 @@ from lakechime_dagster.triggers.schedule import HoursOf, Tick
 
 MAX_PARTITIONS = 10_000  # of one condition at one tick
 LevelSpec = Any  # a literal, a tick, hours_of a tick, or several of the first two
+
+
+class TagsFrom(StrEnum):
+    """The tags of a partition that conditions are compared with."""
+
+    EVENT = "event"  # all conditions must hold of one of its events
+    UNION = "union"  # those of all its events, of a key the newest value
+    LATEST = "latest"  # those of its latest event
+
+    def merged(self, versions: Iterable[tuple[Position, Mapping[str, str]]]) -> dict[str, str]:
+        """The tags of a partition from its events in commit order, each with the position where it
+        was registered first: an amendment is a later version of that event, and brings the tags
+        that differ.
+        """
+        known: dict[Position, Mapping[str, str]] = {}
+        tags: dict[str, str] = {}
+        for event, given in versions:
+            before = known.get(event, {})
+            tags |= {key: value for key, value in given.items() if before.get(key) != value}
+            known[event] = given
+        if self is TagsFrom.LATEST:
+            return dict(known[max(known)])
+        return tags
 
 
 @dataclass(frozen=True)

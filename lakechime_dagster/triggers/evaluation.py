@@ -525,7 +525,7 @@ class Evaluator:
             known = [consumers[key.text] for key in keys if key.text in consumers]
             since = min((one.checkpoint.position for one in known if one.fired), default=through)
             late = evidence.late_consumers(connection, row.subscription_id, since, through)
-            pending, _ = _pending(connection, keys, consumers, through)
+            pending, _ = _pending(connection, subscription, keys, consumers, through)
         complete = [key for key, missing in pending if missing is None]
         return [*complete, *(key for key in keys if key.text in late)]
 
@@ -620,7 +620,7 @@ class Evaluator:
     ) -> Decision:
         through, consumers, views = moment.through, moment.consumers, moment.views
         keys = trigger.keys(from_milliseconds(moment.now))
-        pending, states = _pending(connection, keys, consumers, through)
+        pending, states = _pending(connection, subscription, keys, consumers, through)
         absent = [missing for _, missing in pending if missing is not None]
         unseen = [atom for atom in absent if atom not in states]
         for atom, newest in evidence.newest_partitions(connection, unseen[:SHOWN]).items():
@@ -726,6 +726,7 @@ def _questions(subscription: Subscription, since: Position) -> list[evidence.Que
 
 def _pending(
     connection: Connection,
+    subscription: Subscription,
     keys: Sequence[PartitionKey],
     consumers: Mapping[str, ConsumerRow],
     through: Position,
@@ -735,7 +736,7 @@ def _pending(
     """
     pending = [key for key in keys if not (key.text in consumers and consumers[key.text].fired)]
     atoms = [atom for key in pending for atom in key.atoms]
-    states = evidence.atom_states(connection, atoms, through)
+    states = evidence.atom_states(connection, atoms, subscription.tags_from, through)
     available = {atom for atom, state in states.items() if state.available}
     return [
         (key, next((a for a in key.atoms if a not in available), None)) for key in pending

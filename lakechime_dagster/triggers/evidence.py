@@ -32,7 +32,7 @@ from lakechime_dagster.dce.queries import (
     table_ids,
 )
 from lakechime_dagster.dce.schema import HISTORY, dce_event, dce_table, lc_consumer_partition
-from lakechime_dagster.triggers.conditions import Atom
+from lakechime_dagster.triggers.conditions import Atom, TagsFrom
 from lakechime_dagster.triggers.decision import AtomState, Waiting
 from lakechime_dagster.triggers.schema import lc_consumer
 
@@ -239,10 +239,10 @@ def _waiting_of(question: Question, rows: Sequence[sa.Row[Any]]) -> Waiting:
 
 
 def atom_states(
-    connection: Connection, atoms: Sequence[Atom], through: Position
+    connection: Connection, atoms: Sequence[Atom], tags_from: TagsFrom, through: Position
 ) -> dict[Atom, AtomState]:
-    """What is known of each partition: there with an event that meets its conditions on tags, only
-    seen, dropped, or (absent) nothing.
+    """What is known of each partition: there with tags that meet its conditions, only seen, dropped,
+    or (absent) nothing.
 
     Searches the whole history, compacted events too.
     """
@@ -255,11 +255,46 @@ def atom_states(
     states: dict[Atom, AtomState] = {}
     for (table_id, tags), partitions in alike.items():
         for chunk in slices(list(partitions), PARAMETERS):
-            states |= {
-                partitions[key]: state
-                for key, state in _states(connection, table_id, chunk, tags, through)
-            }
+            found = (
+                _states(connection, table_id, chunk, tags, through)
+                if tags_from is TagsFrom.EVENT
+                else _merged_states(connection, table_id, chunk, tags, tags_from, through)
+            )
+            states |= {partitions[key]: state for key, state in found}
     return states
+
+
+def _merged_states(
+    connection: Connection,
+    table_id: int,
+    keys: Sequence[str],
+    tags: TagConditions,
+    tags_from: TagsFrom,
+    through: Position,
+) -> Iterator[tuple[str, AtomState]]:
+    """The same where the tags are those of several events, which Python merges and compares."""
+    rows: list[sa.Row[Any]] = []
+    for event in HISTORY:
+        is_gone = sa.or_(is_delete(event), is_dropped(through, event)).label("is_gone")
+        places = (event.c.tx_id, event.c.seq, event.c.amends_tx, event.c.amends_seq)
+        query = sa.select(event.c.partition_key, event.c.tags, *places, is_gone).where(
+            event.c.table_id == table_id,
+            event.c.partition_key.in_(keys),
+            is_through(through, event),
+        )
+        rows += connection.execute(query).all()
+    rows.sort(key=lambda row: (row.partition_key, row.tx_id, row.seq))
+    for key, several in itertools.groupby(rows, key=lambda row: row.partition_key):
+        there = [(_first_position(row), row.tags) for row in several if not row.is_gone]
+        available = bool(there) and tags.fit(tags_from.merged(there))
+        yield key, AtomState(available=available, seen=True, dropped=not there)
+
+
+def _first_position(row: sa.Row[Any]) -> Position:
+    """Where an event, or the one that it amends, was registered."""
+    if row.amends_seq is None:
+        return Position(row.tx_id, row.seq)
+    return Position(row.amends_tx, row.amends_seq)
 
 
 def _states(

@@ -23,7 +23,7 @@ from lakechime_dagster.dce.queries import (
 from lakechime_dagster.dce.schema import HISTORY, dce_table, lc_consumer_partition
 from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
 from lakechime_dagster.triggers import requests
-from lakechime_dagster.triggers.conditions import Atom
+from lakechime_dagster.triggers.conditions import Atom, TagsFrom
 from lakechime_dagster.triggers.consumers import (
     Cause,
     Checkpoint,
@@ -575,13 +575,17 @@ def events_of(
 def _news(
     connection: Connection, subscription: Subscription, event: sa.FromClause
 ) -> Iterator[sa.ColumnElement[bool]]:
-    """Whether the event says something new of a table to the subscription's trigger."""
+    """Whether the event says something new of a table to the subscription's trigger; where tags are
+    those of several events, each of them does.
+    """
     alike: dict[TagConditions, list[TableKey]] = {}
     for table, tags in subscription.wanted:
         alike.setdefault(tags, []).append(table)
     name = sa.tuple_(dce_table.c.cluster, dce_table.c.name)
     for tags, tables in alike.items():
-        yield sa.and_(name.in_(tables), is_new(connection.dialect.name, tags, event))
+        new = is_new(connection.dialect.name, tags, event)
+        is_one = subscription.tags_from is TagsFrom.EVENT
+        yield sa.and_(name.in_(tables), new if is_one else sa.true())
 
 
 def _fires_again(connection: Connection, subscription: Subscription, execution: Execution) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lakechime_dagster.dce.events import TagConditions, Tags
 from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, checked_text, typed_value
 from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.triggers.conditions import TagsFrom
 from lakechime_dagster.triggers.consumers import DeclaredSource
 from lakechime_dagster.triggers.decision import Firing
 from lakechime_dagster.triggers.triggers import Late, PartitionKey, PartitionTrigger, Trigger
@@ -84,6 +85,12 @@ class Subscription:
     @property
     def is_partitioned(self) -> bool:
         return isinstance(self.trigger, PartitionTrigger)
+
+    @property
+    def tags_from(self) -> TagsFrom:
+        """Which tags its conditions are compared with."""
+        trigger = self.trigger
+        return trigger.tags_from if isinstance(trigger, PartitionTrigger) else TagsFrom.EVENT
 
     @property
     def refires(self) -> bool:

@@ -5,13 +5,14 @@ import hashlib
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.contract import NamedTable
 from lakechime_dagster.dce.events import Position, TagConditions, WantedTags
 from lakechime_dagster.dce.partitions import MAX_NAME, canonical_json, checked_text
 from lakechime_dagster.errors import DeclarationError, InvalidValueError, shown
-from lakechime_dagster.triggers.conditions import Atom, PartitionCondition, TableName
+from lakechime_dagster.triggers.conditions import Atom, PartitionCondition, TableName, TagsFrom
 from lakechime_dagster.triggers.schedule import Schedule, to_milliseconds, wall_clock
 
 
@@ -63,9 +64,13 @@ class PartitionKey:
 
 @dataclass(frozen=True, init=False)
 class PartitionTrigger:
-    """Fires once per key when all partitions of all conditions are there, each with an event that
-    meets all conditions on tags: those of the trigger, and of the partitions themselves, which
-    replace the trigger's of the same keys.
+    """Fires once per key when all partitions of all conditions are there, each with tags that meet
+    all conditions on tags: those of the trigger, and of the partitions themselves, which replace
+    the trigger's of the same keys.
+
+    `tags_from` says which tags a partition has: those of one event (`event`, the default), which
+    must meet all conditions alone; those of all its events together, the newest value of a key
+    (`union`); or those of its latest event (`latest`).
 
     `late` decides what a change in a partition of a fired key does. `deadline` ends the wait for a
     key, counted from the tick or the activation of the subscription, whichever is later. At most
@@ -75,6 +80,7 @@ class PartitionTrigger:
     conditions: tuple[PartitionCondition, ...]
     every: Schedule
     tags: TagConditions
+    tags_from: TagsFrom
     late: Late
     deadline: dt.timedelta | None
     max_in_flight: int
@@ -86,6 +92,7 @@ class PartitionTrigger:
         every: Schedule,
         *,
         tags: WantedTags | None = None,
+        tags_from: TagsFrom | str = TagsFrom.EVENT,
         late: Late | str = Late.IGNORE,
         deadline: dt.timedelta | None = None,
         max_in_flight: int = 4,
@@ -103,16 +110,11 @@ class PartitionTrigger:
             )
         if not isinstance(max_in_flight, int) or max_in_flight < 1:
             raise DeclarationError("PartitionTrigger", "max_in_flight", "must be at least 1")
-        try:
-            policy = Late(late)
-        except ValueError:
-            raise DeclarationError(
-                "PartitionTrigger", "late", f"{late!r} is none of {', '.join(Late)}"
-            ) from None
+        policy, merge = (_one_of("late", late, Late), _one_of("tags_from", tags_from, TagsFrom))
         _duration("PartitionTrigger", "deadline", deadline)
         wanted = TagConditions(tags)
         several = tuple(replace(one, tags=wanted.merged(one.tags)) for one in several)
-        values = (several, every, wanted, policy, deadline, max_in_flight, StartFrom())
+        values = (several, every, wanted, merge, policy, deadline, max_in_flight, StartFrom())
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
             object.__setattr__(self, name, value)
 
@@ -188,7 +190,8 @@ class PartitionTrigger:
     def __str__(self) -> str:
         what = " and ".join(map(str, self.conditions))
         again = ", again when one of them changes later" if self.late is Late.REFIRE else ""
-        return f"{what}, {self.every}{again}"
+        of = {TagsFrom.UNION: ", tags of all events", TagsFrom.LATEST: ", tags of the latest event"}
+        return f"{what}{of.get(self.tags_from, '')}, {self.every}{again}"
 
 
 @dataclass(frozen=True, init=False)
@@ -308,6 +311,18 @@ class SnapshotTrigger:
 
 
 Trigger = PartitionTrigger | SnapshotTrigger
+
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+def _one_of(field: str, value: str, choices: type[Choice]) -> Choice:
+    try:
+        return choices(value)
+    except ValueError:
+        raise DeclarationError(
+            "PartitionTrigger", field, f"{value!r} is none of {', '.join(choices)}"
+        ) from None
 
 
 def _schedule(declared: str, every: Schedule) -> Schedule:

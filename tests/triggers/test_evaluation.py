@@ -119,6 +119,44 @@ def test_tags_decide_when_and_commits_between_are_read_too(world: World) -> None
     assert snapshots(one(world.fire(subscription))) == {"bronze.orders": (None, "1")}
 
 
+@pytest.mark.parametrize(
+    ("tags_from", "fires"), [("event", False), ("union", True), ("latest", False)]
+)
+def test_tags_of_several_events_add_up_where_a_trigger_says_so(
+    world: World, tags_from: str, fires: bool
+) -> None:
+    trigger = PartitionTrigger(
+        PartitionCondition.of("bronze.orders", {"day": tick("-1d")}),
+        every(days=1, start="2013-01-02", until="2013-01-02"),
+        tags={"complete": "true", "rows": {">=": 100}},
+        tags_from=tags_from,
+    )
+    subscription = a_subscription(trigger=trigger)
+    world.change(version=0, partition=["2013-01-01"], tags={"complete": "true", "rows": "9"})
+    assert not world.decide(subscription).fires
+    world.change(version=1, partition=["2013-01-01"], tags={"rows": "100"})
+    assert world.decide(subscription).fires == fires
+    if fires:
+        handed = events_of(world.engine, subscription, one(world.fire(subscription)))
+        assert [event.event.snapshot_id for event in handed] == ["0", "1"]
+
+
+def test_an_amendment_of_an_earlier_event_brings_only_what_it_adds(world: World) -> None:
+    trigger = PartitionTrigger(
+        PartitionCondition.of("bronze.orders", {"day": tick("-1d")}),
+        every(days=1, start="2013-01-02", until="2013-01-02"),
+        tags={"state": "final", "audited": "true"},
+        tags_from="union",
+    )
+    subscription = a_subscription(trigger=trigger)
+    day: dict[str, Any] = {"partition": ["2013-01-01"]}
+    world.change(version=0, tags={"state": "draft"}, **day)
+    world.change(version=1, tags={"state": "final"}, **day)
+    assert not world.decide(subscription).fires
+    world.change(version=0, tags={"state": "draft", "audited": "true"}, **day)
+    assert world.decide(subscription).fires
+
+
 def test_tags_match_by_equality_whatever_they_hold(world: World) -> None:
     for number, odd in enumerate(
         ["it's", 'quo"te', "back\\slash", "drei €", "a.b", "$[0]", "%", "100%_", "?", "{}"]

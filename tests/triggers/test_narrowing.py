@@ -17,7 +17,7 @@ from lakechime_dagster.dce.engine import reading, writing
 from lakechime_dagster.dce.events import OperationType, Position, RegisteredEvent, TagConditions
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import metadata
-from lakechime_dagster.triggers.conditions import Atom, PartitionCondition, TableName
+from lakechime_dagster.triggers.conditions import Atom, PartitionCondition, TableName, TagsFrom
 from lakechime_dagster.triggers.consumers import Checkpoint, Execution
 from lakechime_dagster.triggers.decision import (
     AtomState,
@@ -91,6 +91,11 @@ TRIGGERS = [
     partitioned("a", tags={"rows": {"exists": True}, "source": {"not in": ["y"]}}),
     PartitionTrigger(
         [on("a"), on("b").with_tags({"rows": {">": "9"}})], GRID, tags=NO_BACKFILL, late="refire"
+    ),
+    *(
+        partitioned("a", tags=tags, tags_from=tags_from)
+        for tags in ({"complete": "true", "rows": "9"}, NO_BACKFILL)
+        for tags_from in ("union", "latest")
     ),
 ]
 SUBSCRIPTIONS = [
@@ -305,7 +310,7 @@ def whole(
                 consumer=views.get(key.text, ConsumerView(checkpoint=row.start)),
                 fired=key.text in consumers and consumers[key.text].fired,
                 late_events=_late(every_event, key.atoms, consumers.get(key.text)),
-                atoms={atom: _state(every_event, atom) for atom in key.atoms},
+                atoms={atom: _state(every_event, atom, trigger.tags_from) for atom in key.atoms},
             )
             for key in trigger.keys(dt.datetime.fromtimestamp(now / 1000, dt.timezone.utc))
         ]
@@ -357,7 +362,7 @@ def _is_first(
     return not any(tags.fit(one.event.tags) for one in versions)
 
 
-def _state(every_event: Sequence[RegisteredEvent], atom: Atom) -> AtomState:
+def _state(every_event: Sequence[RegisteredEvent], atom: Atom, tags_from: TagsFrom) -> AtomState:
     mine = [
         event
         for event in every_event
@@ -365,11 +370,34 @@ def _state(every_event: Sequence[RegisteredEvent], atom: Atom) -> AtomState:
     ]
     deletes = [event for event in mine if event.event.operation_type is OperationType.DELETE]
     drops = [event for event in deletes if event.amends is None]
-    matching = [event for event in mine if event not in deletes and atom.tags.fit(event.event.tags)]
-    return AtomState(
-        available=any(not any(_is_after(drop, one) for drop in drops) for one in matching),
-        seen=bool(mine),
-    )
+    there = [
+        event
+        for event in mine
+        if event not in deletes and not any(_is_after(drop, event) for drop in drops)
+    ]
+    if tags_from is TagsFrom.EVENT:
+        available = any(atom.tags.fit(event.event.tags) for event in there)
+    else:
+        available = bool(there) and atom.tags.fit(_tags(there, tags_from))
+    return AtomState(available=available, seen=bool(mine))
+
+
+def _tags(there: Sequence[RegisteredEvent], tags_from: TagsFrom) -> dict[str, str]:
+    """The tags of a partition: of a key the value that came last, with an event or amendment that
+    did not repeat it.
+    """
+    came: dict[str, tuple[Position, str]] = {}
+    newest: dict[Position, RegisteredEvent] = {}
+    for event in there:
+        first = event.amends or event.position
+        before = newest.get(first)
+        newest[first] = event
+        for key, value in event.event.tags.items():
+            if before is None or before.event.tags.get(key) != value:
+                came[key] = (event.position, value)
+    if tags_from is TagsFrom.LATEST:
+        return dict(newest[max(newest)].event.tags)
+    return {key: value for key, (_, value) in came.items()}
 
 
 def _is_after(drop: RegisteredEvent, other: RegisteredEvent) -> bool:
