@@ -60,14 +60,15 @@ def _duration(
     return dt.timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
 
 
-def _hours_of(tick: Tick, zone: str = "UTC") -> object:
+def _hours_of(tick: Tick, zone: str = "UTC", utc: bool = False) -> object:
     """The hours of a day.
 
     Args:
         tick: The day, such as "-1d".
         zone: Whose hours, such as America/New_York.
+        utc: The hours of UTC in which that day lies, for levels that vary together.
     """
-    return hours_of(tick, zone)
+    return hours_of(tick, zone, utc)
 
 
 Level = str | int | bool | Tick | HoursOf

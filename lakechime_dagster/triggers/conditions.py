@@ -2,6 +2,8 @@
 
 import datetime as dt
 import itertools
+import math
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -126,8 +128,11 @@ class PartitionCondition:
             raise DeclarationError(
                 table, "partitions", "names no level; give a value per partition level"
             )
-        for name in specs:
+        for name, spec in specs.items():
             checked_text("partition level name", name, limit=128)
+            if _is_utc(spec) and not declared:
+                remedy = "needs the types of the levels for hours of UTC; declare partitioned_by="
+                raise DeclarationError(table, "partitions", remedy)
         return cls(
             table,
             tuple((name, _frozen(f"{table}.{name}", spec)) for name, spec in specs.items()),
@@ -150,10 +155,15 @@ class PartitionCondition:
         return _atoms(self, moment, zone)
 
     def constants(self, moment: dt.datetime, zone: str) -> dict[str, Any]:
-        """The values of the levels that have a single one at this tick, typed."""
+        """The values of the levels that have a single one at this tick, typed; of a date level with
+        the hours of UTC in which a local day lies, that day.
+        """
         singles = {}
-        for name, values in self._values(moment, zone):
-            if len(values) == 1:
+        kinds = self.levels.as_dict()
+        for (name, values), (_, spec) in zip(self._values(moment, zone), self.specs, strict=True):
+            if _is_utc(spec) and kinds[name] == LevelType.DATE:
+                singles[name] = spec.date(moment, zone).isoformat()
+            elif len(values) == 1:
                 singles[name] = values[0]
         return singles
 
@@ -174,7 +184,7 @@ class PartitionCondition:
         resolved = []
         for name, spec in self.specs:
             several = spec if isinstance(spec, tuple) else (spec,)
-            values: dict[str, Any] = {}
+            values: dict[Any, Any] = {}
             for item in several:
                 for value in (
                     item.resolve(moment, zone)
@@ -182,28 +192,34 @@ class PartitionCondition:
                     else (_at(item, moment, zone),)
                 ):
                     typed = _typed(f"{self.table}.{name}", value, kinds.get(name))
-                    values[canonical_json(typed)] = typed
+                    # of hours of UTC each stays, since several levels vary together
+                    values[value if _is_utc(item) else canonical_json(typed)] = typed
             resolved.append((name, list(values.values())))
         return resolved
 
 
 @lru_cache(maxsize=100_000)
 def _atoms(condition: PartitionCondition, moment: dt.datetime, zone: str) -> tuple[Atom, ...]:
-    values = [value for _, value in condition._values(moment, zone)]
-    count = 1
-    for several in values:
-        count *= len(several)
+    together: dict[Any, list[dict[str, Any]]] = {}  # by what varies the values of its levels
+    for (name, values), (_, spec) in zip(
+        condition._values(moment, zone), condition.specs, strict=True
+    ):
+        which = spec if _is_utc(spec) else name
+        known = together.get(which) or [{} for _ in values]
+        together[which] = [row | {name: one} for row, one in zip(known, values, strict=True)]
+    count = math.prod(map(len, together.values()))
     if count > MAX_PARTITIONS:
         raise DeclarationError(
             condition.table,
             "partitions",
             f"asks for {count} partitions at once; ask for at most {MAX_PARTITIONS}",
         )
-    levels = condition.levels or None
-    return tuple(
-        Atom(condition.table, canonical_partition(row, levels), condition.cluster, condition.tags)
-        for row in itertools.product(*values)
+    levels, names = condition.levels or None, [name for name, _ in condition.specs]
+    texts = dict.fromkeys(
+        canonical_partition(tuple(row[name] for name in names), levels)
+        for row in (dict(ChainMap(*several)) for several in itertools.product(*together.values()))
     )
+    return tuple(Atom(condition.table, text, condition.cluster, condition.tags) for text in texts)
 
 
 def _frozen(field: str, spec: LevelSpec) -> LevelSpec:
@@ -239,11 +255,17 @@ def _at(item: LevelSpec, moment: dt.datetime, zone: str) -> object:
     return item.resolve(moment, zone) if isinstance(item, Tick) else item
 
 
+def _is_utc(spec: LevelSpec) -> bool:
+    return isinstance(spec, HoursOf) and spec.utc
+
+
 def _depends(spec: LevelSpec) -> bool:
     return isinstance(spec, Tick | HoursOf)
 
 
 def _typed(field: str, value: object, kind: LevelType | None) -> object:
+    if isinstance(value, dt.datetime) and kind is LevelType.INT:
+        return value.hour
     if isinstance(value, dt.datetime) and kind not in (LevelType.DATE, LevelType.TIMESTAMP):
         value = value.date().isoformat()
     if isinstance(value, dt.date) and kind is None:
@@ -253,7 +275,8 @@ def _typed(field: str, value: object, kind: LevelType | None) -> object:
 
 def _shown(spec: LevelSpec) -> str:
     if not isinstance(spec, tuple):
-        return "the hours of the day" if isinstance(spec, HoursOf) else str(spec)
+        hours = f"the {'UTC ' if _is_utc(spec) else ''}hours of the day"
+        return hours if isinstance(spec, HoursOf) else str(spec)
     if (
         len(spec) > 3
         and all(isinstance(value, int) for value in spec)
