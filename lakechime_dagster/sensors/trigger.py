@@ -55,8 +55,8 @@ def lakechime_sensor(
             table's commit, and each change is applied once. Without it the run's success completes
             it, and a run that dies after its effect is repeated (at least once).
         location: The location of that table, if it is not in the warehouse.
-        cluster: The cluster of the trigger's tables; by default the one that they name, else
-            LAKECHIME_CLUSTER.
+        cluster: The cluster of the trigger's tables; by default the only one that they name, else
+            LAKECHIME_CLUSTER. `ranges` name tables of other clusters `cluster:table`.
         default_status: Whether the sensor runs when it is new.
 
     Raises:
@@ -177,8 +177,9 @@ def _path(inputs: Mapping[str, Sequence[str]], start: str, end: str) -> list[str
 
 
 def _cluster_of(trigger: PartitionTrigger | SnapshotTrigger) -> str:
-    named = trigger.cluster if isinstance(trigger, SnapshotTrigger) else ""
-    return named or load_settings().cluster
+    named = {one.cluster for one in trigger.watched}
+    is_one = isinstance(trigger, SnapshotTrigger) and len(named) == 1
+    return (is_one and named.pop()) or load_settings().cluster
 
 
 def levels_of(trigger: PartitionTrigger) -> PartitionLevels:

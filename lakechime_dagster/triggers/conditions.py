@@ -59,14 +59,20 @@ class TableName:
         cluster: Its data platform, where there are several.
         tags: What a snapshot trigger demands of its events, in addition to the tags of the trigger,
             whose conditions of the same keys they replace.
+        is_optional: Of a snapshot trigger with `changed="all"`: whether `max_wait` ends the wait for
+            this table; without the others it never fires then.
     """
 
     name: str
     cluster: str = ""
     tags: WantedTags = field(default_factory=TagConditions)
+    is_optional: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tags", TagConditions(self.tags))
+
+    def __str__(self) -> str:
+        return f"{self.cluster}:{self.name}" if self.cluster else self.name
 
 
 @dataclass(frozen=True)

@@ -127,17 +127,25 @@ def decide_snapshot(
         return answer(False, _nothing(trigger, waiting))
     first_ts = min(table.first_ts or 0 for table in matching)
     last_ts = max(table.last_ts or 0 for table in matching)
-    unchanged = [table.table for table in waiting if not table.count]
+    unchanged = {
+        table.table: watched.is_optional
+        for table, watched in zip(waiting, trigger.watched, strict=False)
+        if not table.count
+    }
     if paced := _paced(trigger, now_ms, first_ts, last_ts, unchanged):
         return answer(False, f"{counted}; {paced}")
     return answer(True, _counted(total, matching, "arrived"))
 
 
 def _paced(
-    trigger: SnapshotTrigger, now_ms: int, first_ts: int, last_ts: int, unchanged: Sequence[str]
+    trigger: SnapshotTrigger,
+    now_ms: int,
+    first_ts: int,
+    last_ts: int,
+    unchanged: Mapping[str, bool],
 ) -> str:
     """Why events that wait since `first_ts`, the newest since `last_ts`, do not fire a trigger yet;
-    empty where they do.
+    empty where they do. Of the unchanged tables it is said whether they are optional.
     """
     if trigger.every is not None:
         now = from_milliseconds(now_ms)
@@ -145,7 +153,9 @@ def _paced(
         if tick is None or from_milliseconds(first_ts) > tick:
             return _next_tick(trigger.every, now, "the next tick is")
     quiet, waited = (dt.timedelta(milliseconds=now_ms - since) for since in (last_ts, first_ts))
-    if trigger.max_wait is not None and waited >= trigger.max_wait:
+    is_patient = trigger.max_wait is None or waited < trigger.max_wait
+    are_left_out = all(unchanged.values()) or not trigger.has_optional
+    if not is_patient and are_left_out:
         return ""
     if len(trigger.tables) - len(unchanged) < trigger.needed:
         return f"{', '.join(unchanged)} did not change yet"

@@ -24,6 +24,7 @@ from lakechime_dagster.triggers.consumers import (
     ConsumerRequests,
     ConsumerState,
     Execution,
+    source_name,
 )
 from lakechime_dagster.triggers.decision import (
     SHOWN,
@@ -430,7 +431,10 @@ class Evaluator:
         waiting = self.requests(row, firing.key)
         if waiting.waiting_for:
             return None
-        knows_all = all(table in known.checkpoint.sources for table in subscription.trigger.tables)
+        knows_all = all(
+            source_name(table, subscription.cluster) in known.checkpoint.sources
+            for table in subscription.woken_by
+        )
         end = replace(
             self.end_of(subscription, row, known, subscription.max_commits if knows_all else None),
             offsets=firing.offsets,
@@ -470,9 +474,8 @@ class Evaluator:
         with reading(self.engine) as connection:
             through = head_within(connection)
             if most is not None:
-                tables = [(subscription.cluster, table) for table in subscription.trigger.tables]
                 through = evidence.through_commits(
-                    connection, tables, consumer.checkpoint.position, through, most
+                    connection, subscription.woken_by, consumer.checkpoint.position, through, most
                 )
             # what any consumer of the subscription has seen already need not be searched again for
             # the newest snapshot
@@ -695,9 +698,8 @@ class Evaluator:
         """
         sources: dict[str, SnapshotCheckpoint] = {}
         wanted = {} if subscription.is_partitioned else dict(subscription.wanted)
-        for table in subscription.pinned:
+        for table, key in subscription.sources.items():
             stands = checkpoint.sources.get(table)
-            key = (subscription.cluster, table)
             tags = wanted.get(key, NO_CONDITIONS)
             since = after if stands is not None else Position.ORIGIN
             found = newest_snapshot(connection, key, tags, since, through)
@@ -721,7 +723,10 @@ def _check_past(connection: Connection, field: str, where: StartFrom) -> None:
 
 def _questions(subscription: Subscription, since: Position) -> list[evidence.Question]:
     """What a snapshot trigger asks of each table that it waits for."""
-    return [evidence.Question(table, since, tags) for table, tags in subscription.wanted]
+    return [
+        evidence.Question(table, since, tags, source_name(table, subscription.cluster))
+        for table, tags in subscription.wanted
+    ]
 
 
 def _pending(

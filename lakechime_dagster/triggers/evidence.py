@@ -106,6 +106,7 @@ class Question:
     table: TableKey
     after: Position
     tags: TagConditions = NO_CONDITIONS
+    name: str = ""  # of the table, in messages
 
 
 def waiting_events(
@@ -230,7 +231,7 @@ def through_commits(
 def _waiting_of(question: Question, rows: Sequence[sa.Row[Any]]) -> Waiting:
     matching = [row for row in rows if row.matches]
     return Waiting(
-        table=question.table[1],
+        table=question.name,
         count=sum(row.events for row in matching),
         first_ts=min((row.first_ts for row in matching), default=None),
         last_ts=max((row.last_ts for row in matching), default=None),

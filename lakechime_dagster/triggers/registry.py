@@ -56,6 +56,13 @@ class SubscriptionRow:
         return all(getattr(self, name) == value for name, value in declared(subscription).items())
 
     @property
+    def table_names(self) -> frozenset[str]:
+        """The names of its tables, in whatever cluster they are."""
+        return frozenset(
+            name for one in self.tables for name in (one, one.partition(":")[2]) if name
+        )
+
+    @property
     def blocked_sentence(self) -> str:
         return f"paused: {self.paused_reason}" if self.paused_ts is not None else ""
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lakechime_dagster.dce.events import TagConditions, Tags
 from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, checked_text, typed_value
-from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.triggers.conditions import TagsFrom
-from lakechime_dagster.triggers.consumers import DeclaredSource
+from lakechime_dagster.triggers.consumers import DeclaredSource, source_name
 from lakechime_dagster.triggers.decision import Firing
 from lakechime_dagster.triggers.triggers import Late, PartitionKey, PartitionTrigger, Trigger
 
@@ -31,8 +30,8 @@ class Subscription:
     `target` is the lake table that the subscription writes (at `location`, where that is not the
     warehouse's own), None for a subscription without one: it completes by run success and is
     at-least-once. `asset_keys` (as user strings) and `job` let a manual run find its subscription.
-    A partition that the trigger waits for is one of the subscription's `cluster`, unless its
-    condition names another. A subscription with a `source` reads it, and no table: its trigger only
+    A table that the trigger waits for is one of the subscription's `cluster`, unless it names
+    another. A subscription with a `source` reads it, and no table: its trigger only
     says how often the source is polled. `is_ordered_by_position` says that the source's messages
     carry their order, wherever they lie in it. A claim takes at most `max_commits` of the
     unpartitioned tables of a snapshot trigger, and the next one follows; None is all that arrived.
@@ -65,14 +64,6 @@ class Subscription:
         checked_text("cluster", self.cluster, limit=128, empty=True)
         if isinstance(self.trigger, PartitionTrigger):
             object.__setattr__(self, "trigger", self.trigger.in_cluster(self.cluster))
-        elif self.trigger.cluster not in ("", self.cluster):
-            problem = (
-                f"waits for tables of cluster {self.trigger.cluster!r}, but those of {self.name} "
-                f"are of {self.cluster!r}"
-            )
-            raise DeclarationError(
-                self.name, "trigger", f"{problem}; name the same cluster, or none"
-            )
 
     @property
     def condition(self) -> str:
@@ -98,9 +89,14 @@ class Subscription:
         return isinstance(self.trigger, PartitionTrigger) and self.trigger.late is Late.REFIRE
 
     @property
+    def sources(self) -> dict[str, tuple[str, str]]:
+        """Every table whose snapshot a claim freezes, cluster and name by `source_name`."""
+        return {source_name(table, self.cluster): table for table in self.watched}
+
+    @property
     def pinned(self) -> tuple[str, ...]:
-        """Every table whose snapshot a claim freezes."""
-        return tuple(dict.fromkeys((*self.trigger.tables, *self.reads)))
+        """What every table whose snapshot a claim freezes is called."""
+        return tuple(self.sources)
 
     @property
     def wanted(self) -> tuple[tuple[tuple[str, str], TagConditions], ...]:

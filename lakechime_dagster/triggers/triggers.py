@@ -203,7 +203,7 @@ class SnapshotTrigger:
     trigger fires as events arrive. `wait_after_last` waits until no matching event has arrived for
     this time. `max_wait` after the first event it fires, whatever it still waits for. Tags decide
     when it fires; the range is everything up to the newest matching event. A `TableName` may demand
-    tags of its own. `cluster` is that of the tables, "" if they name none.
+    tags of its own, and name the cluster of a table, also of several ones.
     """
 
     watched: tuple[TableName, ...]
@@ -213,7 +213,6 @@ class SnapshotTrigger:
     max_wait: dt.timedelta | None
     start_from: StartFrom
     changed: str | int
-    cluster: str
 
     def __init__(
         self,
@@ -232,15 +231,9 @@ class SnapshotTrigger:
             if isinstance(tables, Iterable) and not isinstance(tables, str)
             else (tables,)
         )
-        watched = {one.name: one for one in (_watched(table, wanted) for table in several)}
-        clusters = sorted({one.cluster for one in watched.values()})
-        if len(clusters) > 1:
-            named = " and ".join(map(repr, clusters))
-            raise DeclarationError(
-                "SnapshotTrigger",
-                "tables",
-                f"are of the clusters {named}; it waits for tables of one: name it for each",
-            )
+        watched = {
+            (one.cluster, one.name): one for one in (_watched(table, wanted) for table in several)
+        }
         if every is not None:
             _schedule("SnapshotTrigger", every)
         _duration("SnapshotTrigger", "wait_after_last", wait_after_last)
@@ -257,6 +250,14 @@ class SnapshotTrigger:
                 "max_wait",
                 "bounds wait_after_last or changed, which are not given; give one of them too",
             )
+        optional = [str(one) for one in watched.values() if one.is_optional]
+        if optional and (changed != "all" or max_wait is None or len(optional) == len(watched)):
+            raise DeclarationError(
+                "SnapshotTrigger",
+                "tables",
+                f"{optional[0]} is optional, which needs changed='all', max_wait= and a table that "
+                f"is not",
+            )
         values = (
             tuple(watched.values()),
             every,
@@ -265,7 +266,6 @@ class SnapshotTrigger:
             max_wait,
             StartFrom(start_from),
             changed,
-            "".join(clusters),
         )
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
             object.__setattr__(self, name, value)
@@ -273,6 +273,11 @@ class SnapshotTrigger:
     @property
     def tables(self) -> tuple[str, ...]:
         return tuple(one.name for one in self.watched)
+
+    @property
+    def has_optional(self) -> bool:
+        """Whether it waits for some table up to `max_wait` only."""
+        return any(one.is_optional for one in self.watched)
 
     @property
     def needed(self) -> int:
@@ -299,7 +304,10 @@ class SnapshotTrigger:
         between = {"any": " or ", "all": " and "}.get(str(self.changed), ", ")
         of_all = all(one.tags == self.tags for one in self.watched)
         what = between.join(
-            one.name if of_all else f"{one.name}{_with_tags(one.tags)}" for one in self.watched
+            str(one)
+            + (" (optional)" if one.is_optional else "")
+            + ("" if of_all else _with_tags(one.tags))
+            for one in self.watched
         )
         what = what or "its inputs"
         if between == ", ":

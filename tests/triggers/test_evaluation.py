@@ -24,11 +24,13 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import dce_event, metadata
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import StoreUnreachableError
-from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.conditions import PartitionCondition, TableName
 from lakechime_dagster.triggers.consumers import Cause, CommitMetadata, Committed, Execution
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.evaluation import Evaluator
 from lakechime_dagster.triggers.ledger import events_of
+from lakechime_dagster.triggers.progress import consumers_at, overview
+from lakechime_dagster.triggers.retention import needs
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
@@ -513,6 +515,41 @@ def test_a_key_that_fires_again_is_handed_changes_that_came_late_without_its_tag
     late = world.change(version=2, partition=["2013-01-01"])
     again = world.change(partition=["2013-01-01"], tags=COMPLETE)
     assert handed(world, subscription) == {"day=2013-01-01": [late, again]}
+
+
+def test_a_snapshot_trigger_waits_for_a_table_in_each_of_two_clusters(world: World) -> None:
+    both = [TableName("orders", cluster="eu"), TableName("orders", cluster="us"), "people"]
+    subscription = a_subscription("joined", trigger=SnapshotTrigger(both, changed=3), cluster="us")
+    sweep = Sweep(world.evaluator, [subscription])
+    world.change("orders", 1, cluster="eu")
+    world.change("people", 1, cluster="us")
+    world.change("orders", 5)
+    assert not world.decide(subscription).fires
+    assert "; orders did not change yet" in world.decide(subscription).sentence
+    sweep.decisions()
+    world.change("orders", 2, cluster="us")
+    assert sweep.decisions()["joined"].fires
+
+    execution = one(world.fire(subscription))
+
+    assert snapshots(execution) == {
+        "eu:orders": (None, "1"),
+        "orders": (None, "2"),
+        "people": (None, "1"),
+    }
+    handed = events_of(world.engine, subscription, execution)
+    assert [(event.event.cluster, event.event.table) for event in handed] == [
+        ("eu", "orders"),
+        ("us", "people"),
+        ("us", "orders"),
+    ]
+    assert {one.row.name: one.waiting for one in overview(world.ledger)} == {"joined": 3}
+    assert {need.table for need in needs(world.engine).values()} >= {"orders", "people"}
+    for cluster in ("eu", "us"):
+        (found,) = consumers_at(world.engine, "orders", cluster)
+        assert found.pinned is not None
+    world.ledger.complete(execution, None)
+    assert not world.decide(subscription).fires
 
 
 def test_a_snapshot_trigger_is_handed_the_changes_of_all_its_tables_in_its_cluster(
