@@ -208,12 +208,14 @@ def through_commits(
     through: Position,
     most: int,
 ) -> Position:
-    """The position up to which at most so many changes of data arrived after a checkpoint;
-    `through` where there are no more.
+    """The position up to which at most so many commits arrived after a checkpoint; `through` where
+    there are no more.
+
+    The events of a commit, one for each partition, count once; what has no snapshot counts alone.
     """
     ids = [table_id for table_id, _ in table_ids(connection, tables).values()]
     queries = [
-        sa.select(event.c.tx_id, event.c.seq).where(
+        sa.select(event.c.tx_id, event.c.seq, event.c.table_id, event.c.snapshot_id).where(
             event.c.table_id.in_(ids),
             changes_data(event),
             is_after(checkpoint, event),
@@ -222,10 +224,15 @@ def through_commits(
         for event in HISTORY
     ]
     found = sa.union_all(*queries).subquery()
-    first = connection.execute(
-        sa.select(found).order_by(found.c.tx_id, found.c.seq).limit(most + 1)
-    ).all()
-    return Position(first[-2].tx_id, first[-2].seq) if len(first) > most else through
+    ordered = sa.select(found).order_by(found.c.tx_id, found.c.seq)
+    commits = set[tuple[int, object]]()
+    last = checkpoint
+    for row in connection.execute(ordered.execution_options(yield_per=1_000)):
+        commits.add((row.table_id, row.snapshot_id or row.seq))
+        if len(commits) > most:
+            return last
+        last = Position(row.tx_id, row.seq)
+    return through
 
 
 def _waiting_of(question: Question, rows: Sequence[sa.Row[Any]]) -> Waiting:

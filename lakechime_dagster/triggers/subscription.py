@@ -34,7 +34,8 @@ class Subscription:
     another. A subscription with a `source` reads it, and no table: its trigger only
     says how often the source is polled. `is_ordered_by_position` says that the source's messages
     carry their order, wherever they lie in it. A claim takes at most `max_commits` of the
-    unpartitioned tables of a snapshot trigger, and the next one follows; None is all that arrived.
+    tables of a snapshot trigger, its own by default, and the next one follows; None is all that
+    arrived.
     The first claim takes all, as it rebuilds the target; a retry takes what was claimed, and all
     that arrived when a person resumes a BLOCKED consumer. One that `is_stream` appends each message
     of its source, or row of its table, once: it can be moved past what arrived, never back.
@@ -64,6 +65,8 @@ class Subscription:
         checked_text("cluster", self.cluster, limit=128, empty=True)
         if isinstance(self.trigger, PartitionTrigger):
             object.__setattr__(self, "trigger", self.trigger.in_cluster(self.cluster))
+        elif self.max_commits is None:
+            object.__setattr__(self, "max_commits", self.trigger.max_commits)
 
     @property
     def condition(self) -> str:

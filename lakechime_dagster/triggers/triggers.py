@@ -203,7 +203,9 @@ class SnapshotTrigger:
     trigger fires as events arrive. `wait_after_last` waits until no matching event has arrived for
     this time. `max_wait` after the first event it fires, whatever it still waits for. Tags decide
     when it fires; the range is everything up to the newest matching event. A `TableName` may demand
-    tags of its own, and name the cluster of a table, also of several ones.
+    tags of its own, and name the cluster of a table, also of several ones. An execution reads at
+    most `max_commits` of all its tables, and the next one follows; the first one reads all, as it
+    builds the target.
     """
 
     watched: tuple[TableName, ...]
@@ -213,6 +215,7 @@ class SnapshotTrigger:
     max_wait: dt.timedelta | None
     start_from: StartFrom
     changed: str | int
+    max_commits: int | None
 
     def __init__(
         self,
@@ -224,6 +227,7 @@ class SnapshotTrigger:
         max_wait: dt.timedelta | None = None,
         start_from: str = "beginning",
         changed: str | int = "any",
+        max_commits: int | None = None,
     ) -> None:
         wanted = TagConditions(tags)
         several = (
@@ -244,6 +248,8 @@ class SnapshotTrigger:
                 "changed",
                 f"{shown(changed)} is none of 'any', 'all', and a number of its tables from 1 on",
             )
+        if max_commits is not None and (not isinstance(max_commits, int) or max_commits < 1):
+            raise DeclarationError("SnapshotTrigger", "max_commits", "must be at least 1")
         if max_wait is not None and wait_after_last is None and changed == "any":
             raise DeclarationError(
                 "SnapshotTrigger",
@@ -266,6 +272,7 @@ class SnapshotTrigger:
             max_wait,
             StartFrom(start_from),
             changed,
+            max_commits,
         )
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
             object.__setattr__(self, name, value)
@@ -298,6 +305,7 @@ class SnapshotTrigger:
             max_wait=self.max_wait,
             start_from=self.start_from.where,
             changed=self.changed,
+            max_commits=self.max_commits,
         )
 
     def __str__(self) -> str:

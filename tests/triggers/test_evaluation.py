@@ -91,6 +91,22 @@ def test_a_claim_takes_so_many_commits_at_most_and_the_next_one_follows(world: W
     )
 
 
+def test_a_commit_of_several_partitions_is_never_divided(world: World) -> None:
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", max_commits=1))
+    world.change(version=0)
+    world.ledger.complete(one(world.fire(subscription)), None)
+    for version in (1, 2, 3):
+        for day in ("2013-01-01", "2013-01-02"):
+            world.change(version=version, partition=[day])
+    handed = []
+    while world.decide(subscription).fires:
+        execution = one(world.fire(subscription))
+        events = events_of(world.engine, subscription, execution)
+        handed.append((snapshots(execution)["bronze.orders"], len(events)))
+        world.ledger.complete(execution, None)
+    assert handed == [(("0", "1"), 2), (("1", "2"), 2), (("2", "3"), 2)]
+
+
 def test_any_of_the_tables_fires_and_each_has_its_range(world: World) -> None:
     subscription = a_subscription("joined", "bronze.orders", "bronze.items")
     world.change("bronze.orders", 0)
