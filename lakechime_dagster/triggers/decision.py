@@ -39,13 +39,25 @@ class Firing:
     has_more: bool = False
 
 
+@dataclass(frozen=True)
+class LackingKey:
+    """A partition key that does not fire, and why: `pending` until its partitions are there,
+    `expired` after its deadline, `blocked` where only a person can move it.
+    """
+
+    key: str
+    state: str
+    reason: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Decision:
     """What an evaluation found. `reasons` is never empty; the first sentence says most.
 
     `refused` would fire, could it be launched. `through` is the position up to which events were
     evaluated; `waits` says that events up to there may still fire the trigger later, so that they
-    must be evaluated again.
+    must be evaluated again. `lacking` are all keys of a partition trigger that have not fired, in
+    the order of their ticks.
     """
 
     trigger: str
@@ -56,6 +68,7 @@ class Decision:
     events: tuple[RegisteredEvent, ...] = ()
     through: Position = Position.ORIGIN
     waits: bool = False
+    lacking: tuple[LackingKey, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -213,6 +226,7 @@ class KeyEvidence:
 
 
 SHOWN = 3  # keys of which is said what they lack
+PENDING, EXPIRED, BLOCKED = "pending", "expired", "blocked"  # states of a key that does not fire
 
 
 def decide_partition(
@@ -234,9 +248,7 @@ def decide_partition(
     """
     now = from_milliseconds(now_ms)
     firings: list[Firing] = []
-    hindered: list[str] = []
-    waiting: list[str] = []
-    expired: list[str] = []
+    lacking: list[LackingKey] = []
     busy = 0
     # late events, requests, or an open execution, that a blocked consumer must not forget
     kept = False
@@ -246,7 +258,7 @@ def decide_partition(
         if consumer.open and not consumer.blocked:
             busy += 1
         elif hindrance and _is_wanted(trigger, evidence):
-            hindered.append(f"{text}: {hindrance}")
+            lacking.append(LackingKey(text, BLOCKED, hindrance))
             kept = kept or bool(consumer.open or consumer.requests.ids or evidence.late_events)
         elif reason := _reason(trigger, evidence):
             firings.append(
@@ -257,9 +269,15 @@ def decide_partition(
         elif not evidence.fired:
             end = _deadline(trigger, evidence.key, activated_ms)
             if end is not None and end < now:
-                expired.append(f"{text} expired at {_shown_time(end)}: {_missing(evidence)}")
+                why = f"expired at {_shown_time(end)}: {_missing(evidence)}"
+                lacking.append(LackingKey(text, EXPIRED, why))
             else:
-                waiting.append(f"{text}: {_missing(evidence)}")
+                lacking.append(LackingKey(text, PENDING, _missing(evidence)))
+    hindered, waiting = (
+        [f"{one.key}: {one.reason}" for one in lacking if one.state == state]
+        for state in (BLOCKED, PENDING)
+    )
+    expired = [f"{one.key} {one.reason}" for one in lacking if one.state == EXPIRED]
     done = sum(evidence.fired and not evidence.consumer.open for evidence in keys)
     counts = ", ".join(
         [f"{done} of {len(keys)} keys fired"]
@@ -271,7 +289,12 @@ def decide_partition(
     )
     if blocked:
         return Decision(
-            trigger=name, fires=False, reasons=(blocked, counts), through=through, waits=True
+            trigger=name,
+            fires=False,
+            reasons=(blocked, counts),
+            through=through,
+            waits=True,
+            lacking=tuple(lacking),
         )
     chosen, refused = _launchable(firings, max(0, trigger.max_in_flight - in_flight), accepts)
     left = len(firings) - len(chosen) - len(refused)
@@ -285,14 +308,14 @@ def decide_partition(
         if left
         else []
     )
-    lacking = _first([*hindered, *waiting])  # what only a person can move is said first
+    first = _first([*hindered, *waiting])  # what only a person can move is said first
     return Decision(
         trigger=name,
         fires=bool(chosen),
         reasons=(
             *(firing.reason for firing in chosen),
             *more,
-            *lacking,
+            *first,
             *reversed(expired[-SHOWN:]),
             counts,
         ),
@@ -300,6 +323,7 @@ def decide_partition(
         refused=refused,
         through=through,
         waits=bool(busy or firings or kept),
+        lacking=tuple(lacking),
     )
 
 
