@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         open_store,
     )
     from lakechime_dagster.runtime.spark import SPARK
-    from lakechime_dagster.sensors.trigger import lakechime_sensor
+    from lakechime_dagster.sensors.trigger import deadline_sensor, lakechime_sensor
     from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, Drift, SourceSchema, cdc_table
     from lakechime_dagster.tables.databases import (
         Canal,
@@ -120,6 +120,7 @@ __all__ = [
     "TriggerComponent",
     "build_definitions",
     "cdc_table",
+    "deadline_sensor",
     "event_group",
     "event_stream",
     "every",
@@ -187,6 +188,7 @@ _MODULES = {
     "TriggerComponent": "components",
     "build_definitions": "definitions",
     "cdc_table": "tables.cdc",
+    "deadline_sensor": "sensors.trigger",
     "event_group": "tables.events",
     "event_stream": "tables.events",
     "every": "triggers.schedule",

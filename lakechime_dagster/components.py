@@ -28,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from typing_extensions import Self
 
 from lakechime_dagster.dce.contract import NamedTable
+from lakechime_dagster.dce.events import WantedTags
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, needs, shown
 from lakechime_dagster.runtime.asset_keys import asset_key
@@ -59,14 +60,15 @@ def _duration(
     return dt.timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
 
 
-def _hours_of(tick: Tick, zone: str = "UTC") -> object:
+def _hours_of(tick: Tick, zone: str = "UTC", utc: bool = False) -> object:
     """The hours of a day.
 
     Args:
         tick: The day, such as "-1d".
         zone: Whose hours, such as America/New_York.
+        utc: The hours of UTC in which that day lies, for levels that vary together.
     """
-    return hours_of(tick, zone)
+    return hours_of(tick, zone, utc)
 
 
 Level = str | int | bool | Tick | HoursOf
@@ -78,6 +80,7 @@ def _condition(
     *,
     levels: Mapping[str, str] | None = None,
     cluster: str = "",
+    tags: WantedTags | None = None,
 ) -> PartitionCondition:
     """Partitions that must be there.
 
@@ -88,10 +91,11 @@ def _condition(
         levels: The types of its levels, such as `{day: date}`, of a table that no file of this
             project declares.
         cluster: The data platform of the table, where there are several.
+        tags: What is demanded of its events, in addition to the tags of the trigger.
     """
     return PartitionCondition.of(
         table, partitions, None if levels is None else PartitionLevels.of(levels), cluster
-    )
+    ).with_tags(tags or {})
 
 
 def _file(path: str) -> Path:

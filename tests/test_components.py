@@ -37,7 +37,7 @@ from lakechime_dagster.tables.names import Account
 from lakechime_dagster.tables.options import Asset, Storage, personal
 from lakechime_dagster.tables.sources import JsonLines, KafkaTopic, TableRows
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
-from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.conditions import PartitionCondition, TableName
 from lakechime_dagster.triggers.schedule import every, hours_of, tick
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
@@ -263,10 +263,11 @@ def test_a_trigger_in_yaml_is_the_one_in_python() -> None:
                                 "day": {"tick": {"offset": "-1d", "format": "%Y"}},
                                 "kind": ["a", 7],
                             },
+                            "tags": {"rows": {">=": 100}},
                         },
                     ],
                     "every": {"days": 1, "start": "2026-01-02"},
-                    "tags": {"complete": "true"},
+                    "tags": {"complete": "true", "cause": {"not in": ["backfill", "replay"]}},
                     "late": "refire",
                     "deadline": {"hours": 6},
                 }
@@ -282,12 +283,28 @@ def test_a_trigger_in_yaml_is_the_one_in_python() -> None:
             PartitionCondition.of(
                 "bronze.orders", orders, PartitionLevels.of({"day": "date", "hour": "int"})
             ),
-            PartitionCondition.of("bronze.rates", {"day": tick("-1d", "%Y"), "kind": ["a", 7]}),
+            PartitionCondition.of(
+                "bronze.rates", {"day": tick("-1d", "%Y"), "kind": ["a", 7]}
+            ).with_tags({"rows": {">=": 100}}),
         ],
         every(days=1, start="2026-01-02"),
-        tags={"complete": "true"},
+        tags={"complete": "true", "cause": {"not in": ["backfill", "replay"]}},
         late="refire",
         deadline=dt.timedelta(hours=6),
+    )
+
+
+def test_a_table_of_a_snapshot_trigger_in_yaml_may_demand_tags() -> None:
+    tables = ["a", {"name": "b", "tags": {"rows": {">=": 100}}}]
+    TriggerComponent.from_attributes_dict(
+        attributes={
+            "name": "features",
+            "job": "nightly",
+            "trigger": {"snapshot_trigger": {"tables": tables, "tags": {"complete": "true"}}},
+        }
+    )
+    assert declared_subscriptions()["features"].trigger == SnapshotTrigger(
+        ["a", TableName("b", tags={"rows": {">=": 100}})], tags={"complete": "true"}
     )
 
 

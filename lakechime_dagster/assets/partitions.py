@@ -339,11 +339,8 @@ def _move_alike(specs: Sequence[tuple[LevelType, LevelSpec]], zone: str) -> bool
     dates = {spec for kind, spec in specs if kind is LevelType.DATE}
     if not all(isinstance(spec, Tick) for spec in dates):
         return False
-    ticks = {
-        spec.day if isinstance(spec, HoursOf) else spec
-        for _, spec in specs
-        if isinstance(spec, Tick | HoursOf)
-    }
+    days = {spec.day if isinstance(spec, HoursOf) else spec for _, spec in specs}
+    ticks = {day for day in days if isinstance(day, Tick)}
     if len(ticks) == 1:
         return True
     if any(isinstance(spec, Tick) and spec.format not in PLAIN[kind] for kind, spec in specs):

@@ -1,5 +1,6 @@
 """`lakechime trigger`: why a trigger fires or does not, and what a person does to it."""
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -56,17 +57,22 @@ def show(
         str | None,
         typer.Option("--at", metavar="TIME", help="Whether it fired at this time, and why."),
     ] = None,
+    after_key: Annotated[
+        str | None,
+        typer.Option("--after-key", metavar="KEY", help="The next keys that lack something."),
+    ] = None,
     module: Module = None,
     as_json: Json = False,
 ) -> None:
-    """List the triggers, or show one: whether it fires and why, on which events that rests, its
-    consumers, and what people did to it.
+    """List the triggers, or show one: whether it fires and why, on which events that rests, which
+    partition keys are pending or expired and what they lack, its consumers, and what people did to
+    it.
     """
     from lakechime_dagster.runtime.explain import explained, trigger_summary
     from lakechime_dagster.triggers.progress import overview
 
-    if name is None and at is not None:
-        raise common.wrong("--at", "name the trigger")
+    if name is None and (at is not None or after_key is not None):
+        raise common.wrong("--at" if after_key is None else "--after-key", "name the trigger")
     at_ms = common.optional_milliseconds("--at", at)
     platform = open_platform()
     subscriptions = declared_or_none(module)
@@ -85,7 +91,9 @@ def show(
     problem = group_problem(name, module)
     if not subscription and not known and not problem:
         subscription_declared(name, module)
-    found = explained(platform, name, subscription, known, at_ms=at_ms, problem=problem)
+    found = explained(
+        platform, name, subscription, known, at_ms=at_ms, problem=problem, after_key=after_key
+    )
     if as_json:
         print_json(found.to_json())
         return
@@ -97,6 +105,12 @@ def show(
     if decision.events:
         say("")
         print_events(decision.events)
+    if found.keys:
+        say("")
+        keys = [[one.key, one.state, one.reason] for one in found.keys]
+        print_table(["key", "state", "reason"], keys, empty="")
+    if found.next_key:
+        say(f"more keys follow: --after-key {shlex.quote(found.next_key)}")
     say("")
     print_facts(found.trigger)
     say("")

@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lakechime_dagster.dce.events import Position, RegisteredEvent, SnapshotId, TableUid, Tags
+from lakechime_dagster.dce.events import (
+    Position,
+    RegisteredEvent,
+    SnapshotId,
+    TableUid,
+    TagConditions,
+    WantedTags,
+)
 from lakechime_dagster.dce.partitions import PartitionLevels, PartitionValue, checked_partition
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 
@@ -72,16 +79,17 @@ class Registration:
 class EventQuery:
     """Which events to fetch; every given condition must hold.
 
-    `partition` is compared by the table's declared levels. `tags` must all be on one event.
+    `partition` is compared by the table's declared levels. `tags` are conditions that one event must
+    meet all: by key its value, or a map of operators to values, as triggers have them.
     Positions: `after` exclusive, `through` inclusive. Times (`event_ts`, milliseconds): `since`
-    inclusive, `until` exclusive. `only_new` leaves out amendments of an event that carried the tags
-    before, and without tags whatever changes no data.
+    inclusive, `until` exclusive. `only_new` leaves out amendments of an event that met the conditions
+    before, and where those demand no tag whatever changes no data.
     """
 
     table: str | None = None
     cluster: str | None = None
     partition: tuple[PartitionValue, ...] | None = None
-    tags: Mapping[str, str] = field(default_factory=Tags)
+    tags: WantedTags = field(default_factory=TagConditions)
     after: Position | None = None
     through: Position | None = None
     since: int | None = None
@@ -91,9 +99,7 @@ class EventQuery:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "partition", checked_partition(self.partition))
-        object.__setattr__(
-            self, "tags", self.tags if isinstance(self.tags, Tags) else Tags(self.tags)
-        )
+        object.__setattr__(self, "tags", TagConditions(self.tags))
         if self.partition is not None and self.table is None:
             raise InvalidValueError(
                 "partition", list(self.partition), "needs its table; name the table too"

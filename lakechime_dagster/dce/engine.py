@@ -38,6 +38,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
+from lakechime_dagster.dce.events import fit_texts
 from lakechime_dagster.errors import (
     InvalidValueError,
     StoreUnreachableError,
@@ -198,6 +199,7 @@ def _prepare_sqlite(connection: Any, record: ConnectionPoolEntry) -> None:
         connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
+    connection.create_function("lakechime_fit", 2, fit_texts, deterministic=True)
 
 
 def _begin_sqlite(connection: Connection) -> None:

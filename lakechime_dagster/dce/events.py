@@ -3,9 +3,15 @@ order.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import itertools
+import json
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NewType, TypeVar
+from decimal import Decimal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, NewType, TypeVar, cast
 
 from typing_extensions import Self
 
@@ -68,6 +74,187 @@ class Tags(Mapping[str, str]):
         return Tags({**self._lookup, **other})
 
 
+NUMBER = r"-?[0-9]+(\.[0-9]+)?"  # the tags that are compared as numbers
+WantedTags = Mapping[str, str | Mapping[str, Any]]
+_ORDERED: Mapping[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_OPERATORS = ("=", "!=", "in", "not in", "exists", *_ORDERED)
+
+
+@dataclass(frozen=True, order=True)
+class TagCondition:
+    """What must hold of the tag of a key: `operator` and its values, of which `in` and `not in` have
+    several.
+
+    Both sides of `<`, `<=`, `>`, `>=` are compared as numbers where both are decimal numbers such as
+    -12.5, else as text by code points; other operators compare text. A tag that is not there is
+    different from every value, and meets no other condition.
+    """
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+
+    def fit(self, tags: Mapping[str, str]) -> bool:
+        """Whether it holds of an event with these tags."""
+        given = tags.get(self.key)
+        match self.operator:
+            case "in" | "=":
+                return given in self.values
+            case "not in" | "!=":
+                return given not in self.values
+            case "exists":
+                return (given is not None) == (self.values == ("true",))
+            case _:
+                return given is not None and _in_order(self.operator, given, self.values[0])
+
+    @property
+    def value(self) -> Any:
+        """The value as it is declared."""
+        if self.operator == "exists":
+            return self.values == ("true",)
+        return self.values if self.operator in ("in", "not in") else self.values[0]
+
+    def __str__(self) -> str:
+        match self.operator:
+            case "=":
+                return f"{self.key}={self.values[0]}"
+            case "exists":
+                return f"{self.key} {'exists' if self.values == ('true',) else 'is absent'}"
+            case _:
+                return f"{self.key} {self.operator} {', '.join(self.values)}"
+
+
+class TagConditions(Mapping[str, str | Mapping[str, Any]]):
+    """Conditions on the tags of one event, all of which must hold.
+
+    By key a text, which the tag must equal, or a map of operators to values, such as
+    `{"rows": {">=": 100}, "cause": {"!=": "backfill"}, "region": {"in": ["eu", "us"]}}`.
+    """
+
+    __slots__ = ("_given", "all")
+
+    def __init__(self, wanted: WantedTags | None = None) -> None:
+        if wanted is not None and not isinstance(wanted, Mapping):
+            raise InvalidValueError("tags", wanted, "is not a map; give the wanted value by key")
+        self.all = tuple(
+            sorted(
+                _condition(key, operator, value)
+                for key, spec in (wanted or {}).items()
+                for operator, value in _operators(key, spec)
+            )
+        )
+        self._given: dict[str, str | Mapping[str, Any]] = {}
+        for key, several in itertools.groupby(self.all, key=lambda one: one.key):
+            spec = {one.operator: one.value for one in several}
+            self._given[key] = spec["="] if list(spec) == ["="] else spec
+
+    def __getitem__(self, key: str) -> str | Mapping[str, Any]:
+        return self._given[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def __hash__(self) -> int:
+        return hash(self.all)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.all))
+
+    def __repr__(self) -> str:
+        return f"TagConditions({self._given!r})"
+
+    def __reduce__(self) -> tuple[type["TagConditions"], tuple[dict[str, Any]]]:
+        return (TagConditions, (self._given,))
+
+    def fit(self, tags: Mapping[str, str]) -> bool:
+        """Whether an event with these tags meets all of them."""
+        return all(one.fit(tags) for one in self.all)
+
+    def merged(self, other: WantedTags) -> "TagConditions":
+        """These conditions and the other's, which replace those of the same keys."""
+        return TagConditions({**self, **other})
+
+    @property
+    def equal(self) -> Tags:
+        """The tags that an event must have with just these values."""
+        return Tags({one.key: one.values[0] for one in self.all if one.operator == "="})
+
+    @property
+    def compared(self) -> list[dict[str, Any]]:
+        """All other conditions, as JSON has them."""
+        return [_as_json(one) for one in self.all if one.operator != "="]
+
+    def to_text(self) -> str:
+        """One line of JSON, which `fit_texts` reads."""
+        return canonical_json([_as_json(one) for one in self.all])
+
+
+NO_CONDITIONS = TagConditions()
+
+
+def fit_texts(tags: str, conditions: str) -> bool:
+    """Whether tags meet conditions, both as a store on SQLite has them."""
+    given = json.loads(tags)
+    return all(one.fit(given) for one in _parsed(conditions))
+
+
+@lru_cache(maxsize=1_000)
+def _parsed(text: str) -> tuple[TagCondition, ...]:
+    return tuple(
+        TagCondition(one["key"], one["operator"], tuple(one["values"])) for one in json.loads(text)
+    )
+
+
+def _as_json(one: TagCondition) -> dict[str, Any]:
+    return {"key": one.key, "operator": one.operator, "values": list(one.values)}
+
+
+def _operators(key: str, spec: object) -> list[tuple[str, object]]:
+    if not isinstance(spec, Mapping):
+        return [("=", spec)]
+    if not spec or any(operator not in _OPERATORS for operator in spec):
+        remedy = f"gives no operator that is known; they are {', '.join(_OPERATORS)}"
+        raise InvalidValueError(f"tags[{key!r}]", dict(spec), remedy)
+    return list(spec.items())
+
+
+def _condition(key: str, operator: str, value: object) -> TagCondition:
+    checked_text("tags key", key, limit=128)
+    field = f"tags[{key!r}]"
+    if operator == "exists":
+        if not isinstance(value, bool):
+            raise InvalidValueError(field, value, "is neither true nor false, as exists needs")
+        return TagCondition(key, operator, ("true" if value else "false",))
+    is_list = isinstance(value, list | tuple | set | frozenset)
+    if is_list != (operator in ("in", "not in")) or (is_list and not value):
+        remedy = "is no list of values" if operator in ("in", "not in") else "is no single value"
+        raise InvalidValueError(field, value, f"{remedy}, as the operator {operator} needs")
+    several: Any = value if is_list else (value,)
+    texts = (
+        format(Decimal(str(one)), "f")
+        if isinstance(one, int | float) and not isinstance(one, bool)
+        else one
+        for one in several
+    )
+    values = [checked_text(field, text, limit=4096, empty=True) for text in texts]
+    return TagCondition(key, operator, tuple(sorted(set(values))))
+
+
+def _in_order(operator: str, given: str, wanted: str) -> bool:
+    compare = _ORDERED[operator]
+    if all(re.fullmatch(NUMBER, text, re.ASCII) for text in (given, wanted)):
+        return compare(Decimal(given), Decimal(wanted))
+    return compare(given, wanted)
+
+
 MAX_SEQ = 2**63 - 1
 
 
@@ -125,6 +312,15 @@ class OperationType(StrEnum):
     UPDATE = "UPDATE"
 
 
+if TYPE_CHECKING:
+
+    class _AnyTags:
+        """A field that takes any map, and is `Tags`."""
+
+        def __get__(self, instance: object, owner: object) -> Tags: ...
+        def __set__(self, instance: object, value: Mapping[str, str]) -> None: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataChangeEvent:
     """A change of one partition (or of an unpartitioned table) by one commit.
@@ -146,7 +342,7 @@ class DataChangeEvent:
     snapshot_id: SnapshotId | None = None
     snapshot_ts: int | None = None
     prev_snapshot_id: SnapshotId | None = None
-    tags: Tags = field(default_factory=Tags)
+    tags: "_AnyTags" = field(default_factory=cast(Any, Tags))
     cluster: str = ""
     table_uid: TableUid | None = None
     event_key: str | None = None

@@ -8,15 +8,20 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     ColumnElement,
     Connection,
     FromClause,
+    Numeric,
     Row,
     Select,
     Table,
+    Text,
     and_,
     case,
     cast,
+    collate,
+    column,
     delete,
     exists,
     func,
@@ -31,6 +36,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.types import TypeEngine
 
 from lakechime_dagster.dce.contract import EventQuery, Seen
 from lakechime_dagster.dce.engine import (
@@ -42,6 +48,7 @@ from lakechime_dagster.dce.engine import (
     slices,
 )
 from lakechime_dagster.dce.events import (
+    NUMBER,
     DataChangeEvent,
     OperationType,
     Position,
@@ -49,6 +56,7 @@ from lakechime_dagster.dce.events import (
     SnapshotId,
     TableFormat,
     TableUid,
+    TagConditions,
     Tags,
     digest,
     revived,
@@ -392,26 +400,72 @@ def _is_dropped_by(drop: FromClause, event: FromClause, through: Position) -> Co
     )
 
 
-def carries(
-    dialect: str, tags: dict[str, str], event: FromClause = dce_event
+def fits(
+    dialect: str, conditions: TagConditions, event: FromClause = dce_event
 ) -> ColumnElement[bool]:
-    """Whether the event has all of these tags."""
-    if dialect == "postgresql":
-        return type_coerce(event.c.tags, JSONB).contains(tags)
-    return and_(true(), *(_has_tag(event, key, value) for key, value in tags.items()))
+    """Whether the tags of the event meet conditions."""
+    if not conditions:
+        return true()
+    if dialect == "sqlite":
+        return meets(event, literal(conditions.to_text()))
+    equal = type_coerce(event.c.tags, JSONB).contains(dict(conditions.equal))
+    return (
+        and_(equal, compares(event, literal(conditions.compared, JSONB)))
+        if conditions.compared
+        else equal
+    )
+
+
+def meets(event: FromClause, conditions: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Whether the tags of the event meet conditions in the text that they have, on SQLite."""
+    return func.lakechime_fit(event.c.tags, conditions, type_=Boolean)
+
+
+def compares(event: FromClause, compared: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Whether the tags of the event meet what `TagConditions.compared` says, on PostgreSQL."""
+    kinds: dict[str, TypeEngine[Any]] = {"key": Text(), "operator": Text(), "values": JSONB()}
+    wanted = (
+        func.jsonb_to_recordset(compared)
+        .table_valued(*(column(name, kind) for name, kind in kinds.items()))
+        .render_derived(name="wanted", with_types=True)
+    )
+    operator, values = wanted.c.operator, wanted.c["values"]
+    given: ColumnElement[str] = type_coerce(event.c.tags, JSONB).op("->>", return_type=Text())(
+        wanted.c.key
+    )
+    value: ColumnElement[str] = values[0].astext
+    is_in = values.contains(func.to_jsonb(given))
+    sides = (given, value)
+    are_numbers = and_(*(side.regexp_match(f"^{NUMBER}$") for side in sides))
+    numbers, texts = ([cast(one, Numeric) for one in sides], [collate(one, "C") for one in sides])
+    order = case(
+        (are_numbers, func.sign(numbers[0] - numbers[1])),
+        (texts[0] < texts[1], -1),
+        (texts[0] > texts[1], 1),
+        else_=0,
+    )
+    holds = case(
+        (operator == "exists", given.is_not(None) == (value == "true")),
+        (given.is_(None), operator.in_(["!=", "not in"])),
+        (operator == "in", is_in),
+        (operator.in_(["!=", "not in"]), not_(is_in)),
+        (operator == "<", order < 0),
+        (operator == "<=", order <= 0),
+        (operator == ">", order > 0),
+        else_=order >= 0,
+    )
+    return not_(exists(select(1).select_from(wanted).where(not_(holds))))
 
 
 def is_new(
-    dialect: str, tags: dict[str, str], event: FromClause = dce_event
+    dialect: str, conditions: TagConditions, event: FromClause = dce_event
 ) -> ColumnElement[bool]:
-    """Whether the event says something new to who asked for these tags; without tags only changes
-    of data do.
+    """Whether the event says something new to who asked for these tags; where an event without tags
+    meets the conditions, only changes of data do.
     """
-    return (
-        for_the_first_time(lambda event: carries(dialect, tags, event), event)
-        if tags
-        else changes_data(event)
-    )
+    if conditions.fit({}):
+        return and_(changes_data(event), fits(dialect, conditions, event))
+    return for_the_first_time(lambda event: fits(dialect, conditions, event), event)
 
 
 def for_the_first_time(
@@ -451,8 +505,8 @@ def matching(dialect: str, query: EventQuery, tables: dict[int, TableRow]) -> Se
         (query.through, lambda: is_through(query.through or Position.ORIGIN)),
         (query.since, lambda: dce_event.c.event_ts >= query.since),
         (query.until, lambda: dce_event.c.event_ts < query.until),
-        (query.tags or None, lambda: carries(dialect, dict(query.tags))),
-        (query.only_new or None, lambda: is_new(dialect, dict(query.tags))),
+        (query.tags or None, lambda: fits(dialect, TagConditions(query.tags))),
+        (query.only_new or None, lambda: is_new(dialect, TagConditions(query.tags))),
     ]
     for given, condition in conditions:
         if given is not None:
@@ -480,8 +534,3 @@ def _numbers(position: Position) -> tuple[ColumnElement[int], ColumnElement[int]
         literal(position.tx_id, dce_event.c.tx_id.type),
         literal(position.seq, dce_event.c.seq.type),
     )
-
-
-def _has_tag(event: FromClause, key: str, value: str) -> ColumnElement[bool]:
-    pairs = func.json_each(event.c.tags).table_valued("key", "value")
-    return exists(select(1).select_from(pairs).where(pairs.c.key == key, pairs.c.value == value))

@@ -20,6 +20,7 @@ from lakechime_dagster.dce.events import (
     SnapshotId,
     TableFormat,
     TableUid,
+    TagConditions,
 )
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.queries import (
@@ -263,7 +264,7 @@ def _records(
 def newest_snapshot(
     connection: Connection,
     table: TableKey,
-    tags: Mapping[str, str],
+    tags: TagConditions,
     checkpoint: Position,
     through: Position,
 ) -> tuple[SnapshotCheckpoint, TableFormat] | None:
@@ -284,7 +285,7 @@ def newest_snapshot(
     def is_vouched(event: sa.FromClause) -> sa.ColumnElement[bool]:
         if not tags:
             return is_after(checkpoint, event)
-        brings = is_new(connection.dialect.name, dict(tags), event)
+        brings = is_new(connection.dialect.name, tags, event)
         return sa.or_(
             sa.and_(is_after(checkpoint, event), brings),
             sa.false() if mark is None else is_through(mark, event),
@@ -364,7 +365,7 @@ def _of_table(
 def _newest_mark(
     connection: Connection,
     table_id: int,
-    tags: Mapping[str, str],
+    tags: TagConditions,
     checkpoint: Position,
     through: Position,
 ) -> Position | None:
@@ -377,7 +378,7 @@ def _newest_mark(
                 is_after(checkpoint, event),
                 is_through(through, event),
             )
-            .where(is_new(connection.dialect.name, dict(tags), event), sa.not_(changes_data(event)))
+            .where(is_new(connection.dialect.name, tags, event), sa.not_(changes_data(event)))
             for event in HISTORY
         )
     ).subquery()

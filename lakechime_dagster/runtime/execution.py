@@ -99,6 +99,7 @@ class RunningExecution:
             dict(zip(self.subscription.target_levels.names, partition, strict=True))
             for partition in self.fired_partitions
         ]
+        cause = {"cause": "backfill"} if execution.backfill else {}
         return CommitMetadata(
             consumer=execution.consumer,
             number=execution.number,
@@ -106,7 +107,7 @@ class RunningExecution:
             end=execution.end,
             execution_id=execution.execution_id,
             watermark=watermark,
-            tags=dict(self.subscription.commit_tags),
+            tags=dict(self.subscription.commit_tags) | cause,
             facts={FIRED: fired} if fired else {},
         )
 

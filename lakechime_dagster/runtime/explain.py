@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import assert_never
@@ -21,9 +21,9 @@ from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
 from lakechime_dagster.tables.events import EventTable
 from lakechime_dagster.tables.lake import Lake, Table
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
-from lakechime_dagster.triggers.conditions import Atom
+from lakechime_dagster.triggers.conditions import Atom, TagsFrom
 from lakechime_dagster.triggers.consumers import Execution
-from lakechime_dagster.triggers.decision import Decision
+from lakechime_dagster.triggers.decision import Decision, LackingKey
 from lakechime_dagster.triggers.interventions import Intervention, Interventions
 from lakechime_dagster.triggers.progress import SubscriptionOverview
 from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
@@ -34,6 +34,7 @@ from lakechime_dagster.triggers.triggers import PartitionKey, PartitionTrigger
 if TYPE_CHECKING:
     from lakechime_dagster.runtime.maintenance import Dropped
 
+MOST_KEYS = 100  # of a page
 MOST_EVENTS = 1_000  # of an explanation, oldest first
 SILENT_MS = 180_000  # ticks are noted once a minute
 NOT_ACTIVE = "not active yet: its sensor has not ticked in this deployment"
@@ -100,11 +101,11 @@ def _silence(row: SubscriptionRow, now: int) -> str:
 def _of_tables(
     platform: Platform, subscription: Subscription, after: Position, through: Position
 ) -> Iterator[RegisteredEvent]:
-    for table in subscription.trigger.tables:
+    for (cluster, table), tags in subscription.wanted:
         query = EventQuery(
             table=table,
-            cluster=subscription.cluster,
-            tags=subscription.trigger.tags,
+            cluster=cluster,
+            tags=tags,
             only_new=True,
             after=after,
             through=through,
@@ -128,7 +129,7 @@ def _of_keys(
             table=atom.table,
             cluster=atom.cluster,
             partition=_partition(atom),
-            tags=subscription.trigger.tags,
+            tags=atom.tags if subscription.tags_from is TagsFrom.EVENT else {},
             through=through,
         )
         yield from platform.store.fetch(query)
@@ -164,12 +165,16 @@ def trigger_summary(
 
 @dataclass(frozen=True, kw_only=True)
 class Explained:
-    """A trigger: what it reads and launches, whether it fires, its consumers, and what people did
-    to it, newest first.
+    """A trigger: what it reads and launches, whether it fires, a page of the keys that lack
+    something, its consumers, and what people did to it, newest first.
+
+    `next_key` is the last key of the page where more follow it.
     """
 
     trigger: Mapping[str, Any]
     decision: Decision
+    keys: tuple[LackingKey, ...]
+    next_key: str | None
     consumers: tuple[ConsumerRow, ...]
     interventions: tuple[Intervention, ...]
 
@@ -180,6 +185,8 @@ class Explained:
             "decision": "fire" if self.decision.fires else "not_yet",
             "reasons": self.decision.reasons,
             "events": [to_json(event) for event in self.decision.events],
+            "keys": [asdict(one) for one in self.keys],
+            "next_key": self.next_key,
             "consumers": [_consumer(one) for one in self.consumers],
             "interventions": self.interventions,
         }
@@ -193,9 +200,10 @@ def explained(
     *,
     at_ms: int | None = None,
     problem: str = "",
+    after_key: str | None = None,
 ) -> Explained:
     """Explain a trigger that is declared, recorded, or both; `problem` is what is wrong with its
-    declaration.
+    declaration. The page of keys begins after `after_key`.
 
     Raises:
         LakeChimeError: a past time cannot be explained; what stands in the way of knowing whether
@@ -210,12 +218,34 @@ def explained(
         "assets": found.asset_keys if found else (),
         "activated_ts": row and row.activated_ts,
     }
+    decision = _decision(platform, name, subscription, at_ms, problem)
+    keys, has_more = _page(decision.lacking, after_key)
     return Explained(
         trigger=about,
-        decision=_decision(platform, name, subscription, at_ms, problem),
+        decision=decision,
+        keys=keys,
+        next_key=keys[-1].key if has_more else None,
         consumers=tuple(platform.ledger.consumers(row).values()) if row else (),
         interventions=tuple(Interventions(platform.ledger).history(row)) if row else (),
     )
+
+
+def _page(
+    lacking: tuple[LackingKey, ...], after_key: str | None
+) -> tuple[tuple[LackingKey, ...], bool]:
+    """The keys after one, as many as a page holds, and whether there are more.
+
+    Raises:
+        NotFoundError: that key is none of them, such as one that has fired since.
+    """
+    first = 0
+    if after_key is not None:
+        keys = [one.key for one in lacking]
+        if after_key not in keys:
+            raise NotFoundError(f"no key {after_key!r} lacks anything; leave it out")
+        first = keys.index(after_key) + 1
+    end = first + MOST_KEYS
+    return lacking[first:end], len(lacking) > end
 
 
 def _decision(

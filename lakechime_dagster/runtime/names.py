@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 EXECUTION_TAG = "lakechime/execution"  # of a run: the id of its execution
 CONSUMER_TAG = "lakechime/consumer"  # of a run: its consumer, shortened
 CAUSE_TAG = "lakechime/cause"  # of a run: why its execution was claimed
+# of a run that a passed deadline launched: the trigger, the partition key, and what it lacks
+TRIGGER_TAG, KEY_TAG, LACKS_TAG = "lakechime/trigger", "lakechime/key", "lakechime/lacks"
 ATTEMPT_TAG = "lakechime/attempt"  # of a run: the attempt, from 1 on
 BACKFILL_TAG = "lakechime/backfill"  # of a run: the backfill that requested it
 # of runs that Dagster's own backfills launch; it counts what runs with it materialise

@@ -2,6 +2,7 @@
 one for many.
 """
 
+import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +12,11 @@ import dagster as dg
 
 from lakechime_dagster.dce.partitions import LevelType, PartitionLevels
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
-from lakechime_dagster.runtime.names import dagster_name, run_tags
+from lakechime_dagster.runtime.names import KEY_TAG, LACKS_TAG, TRIGGER_TAG, dagster_name, run_tags
 from lakechime_dagster.runtime.resource import declare_subscription, declared_subscriptions
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers.consumers import Execution
+from lakechime_dagster.triggers.decision import EXPIRED, LackingKey
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from lakechime_dagster.triggers.sweep import Sweep
 
 AssetJob = Any  # what `dg.define_asset_job` returns; its class has no public name
+DEADLINE_SECONDS = 30
+MOST_EXPIRED = 100  # requests of a tick
 INTERVAL_SECONDS = 1  # every turn of the daemon's loop; 5 would alias with its 5 seconds
 
 
@@ -55,8 +59,8 @@ def lakechime_sensor(
             table's commit, and each change is applied once. Without it the run's success completes
             it, and a run that dies after its effect is repeated (at least once).
         location: The location of that table, if it is not in the warehouse.
-        cluster: The cluster of the trigger's tables; by default the one that they name, else
-            LAKECHIME_CLUSTER.
+        cluster: The cluster of the trigger's tables; by default the only one that they name, else
+            LAKECHIME_CLUSTER. `ranges` name tables of other clusters `cluster:table`.
         default_status: Whether the sensor runs when it is new.
 
     Raises:
@@ -131,6 +135,66 @@ def lakechime_sensor(
     return subscription_sensor(launch, default_status)
 
 
+def deadline_sensor(
+    trigger: str,
+    job: dg.JobDefinition | AssetJob | str,
+    *,
+    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
+) -> dg.SensorDefinition:
+    """A sensor that launches a job, once for each partition key that passed the deadline of a
+    partition trigger without firing: to notify somebody, or to do without what is missing.
+
+    The run has the tags `lakechime/trigger`, `lakechime/key`, and `lakechime/lacks`, a sentence. A
+    key whose partitions arrive later fires all the same.
+
+    Args:
+        trigger: The name of a `lakechime_sensor` of this code location, or a computed table.
+        job: A job of the code location, or its name.
+        default_status: Whether the sensor runs when it is new.
+    """
+    launched: dict[str, Any] = {"job_name": job} if isinstance(job, str) else {"job": job}
+
+    @dg.sensor(
+        name=dagster_name(f"{trigger}__deadline"),
+        minimum_interval_seconds=DEADLINE_SECONDS,
+        default_status=default_status,
+        description=f"Launches a job for each key of {trigger} that passed its deadline.",
+        **launched,
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        try:
+            expired, deployment = _expired(trigger)
+        except LakeChimeError as error:
+            return dg.SensorResult(skip_reason=str(error))
+        known = set(json.loads(context.cursor or "[]"))
+        new = [one for one in expired if one.key not in known][:MOST_EXPIRED]
+        kept = [one.key for one in expired if one.key in known or one in new]
+        requests = [
+            dg.RunRequest(
+                run_key=json.dumps([deployment, trigger, one.key]),
+                tags={TRIGGER_TAG: trigger, KEY_TAG: one.key, LACKS_TAG: one.reason},
+            )
+            for one in new
+        ]
+        return dg.SensorResult(run_requests=requests, cursor=json.dumps(kept))
+
+    return sensor
+
+
+def _expired(trigger: str) -> tuple[list[LackingKey], str]:
+    """The keys of a trigger that passed their deadline, and the deployment."""
+    from lakechime_dagster.runtime.platform import open_platform
+
+    subscription = declared_subscriptions().get(trigger)
+    if subscription is None:
+        raise DeclarationError(trigger, "deadline", "is no trigger of this code location")
+    platform = open_platform()
+    row = platform.ledger.subscription(trigger)
+    decision = platform.evaluator.evaluate(subscription, row) if row is not None else None
+    lacking = decision.lacking if decision else ()
+    return [one for one in lacking if one.state == EXPIRED], platform.ledger.deployment
+
+
 def _check_ends(subscription: Subscription) -> None:
     """Refuse a subscription whose own commit would wake it again, by itself or by way of others of
     this code location.
@@ -177,8 +241,9 @@ def _path(inputs: Mapping[str, Sequence[str]], start: str, end: str) -> list[str
 
 
 def _cluster_of(trigger: PartitionTrigger | SnapshotTrigger) -> str:
-    named = trigger.cluster if isinstance(trigger, SnapshotTrigger) else ""
-    return named or load_settings().cluster
+    named = {one.cluster for one in trigger.watched}
+    is_one = isinstance(trigger, SnapshotTrigger) and len(named) == 1
+    return (is_one and named.pop()) or load_settings().cluster
 
 
 def levels_of(trigger: PartitionTrigger) -> PartitionLevels:

@@ -517,6 +517,14 @@ def ranges_between(start: Checkpoint, end: Checkpoint) -> dict[str, SnapshotRang
 COMMIT_METADATA_KEY = "userMetadata"  # where commits have it, which Delta's writers call so
 
 
+def source_name(table: tuple[str, str], own: str) -> str:
+    """What a subscription calls a table, given by cluster and name: by its name if it is of the
+    subscription's own cluster, else `cluster:name`.
+    """
+    cluster, name = table
+    return name if cluster == own else f"{cluster}:{name}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class CommitMetadata:
     """What every commit of a target says about the attempt that wrote it (Delta: `userMetadata`).

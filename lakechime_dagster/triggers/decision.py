@@ -39,13 +39,25 @@ class Firing:
     has_more: bool = False
 
 
+@dataclass(frozen=True)
+class LackingKey:
+    """A partition key that does not fire, and why: `pending` until its partitions are there,
+    `expired` after its deadline, `blocked` where only a person can move it.
+    """
+
+    key: str
+    state: str
+    reason: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Decision:
     """What an evaluation found. `reasons` is never empty; the first sentence says most.
 
     `refused` would fire, could it be launched. `through` is the position up to which events were
     evaluated; `waits` says that events up to there may still fire the trigger later, so that they
-    must be evaluated again.
+    must be evaluated again. `lacking` are all keys of a partition trigger that have not fired, in
+    the order of their ticks.
     """
 
     trigger: str
@@ -56,6 +68,7 @@ class Decision:
     events: tuple[RegisteredEvent, ...] = ()
     through: Position = Position.ORIGIN
     waits: bool = False
+    lacking: tuple[LackingKey, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -127,17 +140,25 @@ def decide_snapshot(
         return answer(False, _nothing(trigger, waiting))
     first_ts = min(table.first_ts or 0 for table in matching)
     last_ts = max(table.last_ts or 0 for table in matching)
-    unchanged = [table.table for table in waiting if not table.count]
+    unchanged = {
+        table.table: watched.is_optional
+        for table, watched in zip(waiting, trigger.watched, strict=False)
+        if not table.count
+    }
     if paced := _paced(trigger, now_ms, first_ts, last_ts, unchanged):
         return answer(False, f"{counted}; {paced}")
     return answer(True, _counted(total, matching, "arrived"))
 
 
 def _paced(
-    trigger: SnapshotTrigger, now_ms: int, first_ts: int, last_ts: int, unchanged: Sequence[str]
+    trigger: SnapshotTrigger,
+    now_ms: int,
+    first_ts: int,
+    last_ts: int,
+    unchanged: Mapping[str, bool],
 ) -> str:
     """Why events that wait since `first_ts`, the newest since `last_ts`, do not fire a trigger yet;
-    empty where they do.
+    empty where they do. Of the unchanged tables it is said whether they are optional.
     """
     if trigger.every is not None:
         now = from_milliseconds(now_ms)
@@ -145,7 +166,9 @@ def _paced(
         if tick is None or from_milliseconds(first_ts) > tick:
             return _next_tick(trigger.every, now, "the next tick is")
     quiet, waited = (dt.timedelta(milliseconds=now_ms - since) for since in (last_ts, first_ts))
-    if trigger.max_wait is not None and waited >= trigger.max_wait:
+    is_patient = trigger.max_wait is None or waited < trigger.max_wait
+    are_left_out = all(unchanged.values()) or not trigger.has_optional
+    if not is_patient and are_left_out:
         return ""
     if len(trigger.tables) - len(unchanged) < trigger.needed:
         return f"{', '.join(unchanged)} did not change yet"
@@ -203,6 +226,7 @@ class KeyEvidence:
 
 
 SHOWN = 3  # keys of which is said what they lack
+PENDING, EXPIRED, BLOCKED = "pending", "expired", "blocked"  # states of a key that does not fire
 
 
 def decide_partition(
@@ -224,9 +248,7 @@ def decide_partition(
     """
     now = from_milliseconds(now_ms)
     firings: list[Firing] = []
-    hindered: list[str] = []
-    waiting: list[str] = []
-    expired: list[str] = []
+    lacking: list[LackingKey] = []
     busy = 0
     # late events, requests, or an open execution, that a blocked consumer must not forget
     kept = False
@@ -236,7 +258,7 @@ def decide_partition(
         if consumer.open and not consumer.blocked:
             busy += 1
         elif hindrance and _is_wanted(trigger, evidence):
-            hindered.append(f"{text}: {hindrance}")
+            lacking.append(LackingKey(text, BLOCKED, hindrance))
             kept = kept or bool(consumer.open or consumer.requests.ids or evidence.late_events)
         elif reason := _reason(trigger, evidence):
             firings.append(
@@ -247,11 +269,15 @@ def decide_partition(
         elif not evidence.fired:
             end = _deadline(trigger, evidence.key, activated_ms)
             if end is not None and end < now:
-                expired.append(
-                    f"{text} expired at {_shown_time(end)}: {_missing(trigger, evidence)}"
-                )
+                why = f"expired at {_shown_time(end)}: {_missing(evidence)}"
+                lacking.append(LackingKey(text, EXPIRED, why))
             else:
-                waiting.append(f"{text}: {_missing(trigger, evidence)}")
+                lacking.append(LackingKey(text, PENDING, _missing(evidence)))
+    hindered, waiting = (
+        [f"{one.key}: {one.reason}" for one in lacking if one.state == state]
+        for state in (BLOCKED, PENDING)
+    )
+    expired = [f"{one.key} {one.reason}" for one in lacking if one.state == EXPIRED]
     done = sum(evidence.fired and not evidence.consumer.open for evidence in keys)
     counts = ", ".join(
         [f"{done} of {len(keys)} keys fired"]
@@ -263,7 +289,12 @@ def decide_partition(
     )
     if blocked:
         return Decision(
-            trigger=name, fires=False, reasons=(blocked, counts), through=through, waits=True
+            trigger=name,
+            fires=False,
+            reasons=(blocked, counts),
+            through=through,
+            waits=True,
+            lacking=tuple(lacking),
         )
     chosen, refused = _launchable(firings, max(0, trigger.max_in_flight - in_flight), accepts)
     left = len(firings) - len(chosen) - len(refused)
@@ -277,14 +308,14 @@ def decide_partition(
         if left
         else []
     )
-    lacking = _first([*hindered, *waiting])  # what only a person can move is said first
+    first = _first([*hindered, *waiting])  # what only a person can move is said first
     return Decision(
         trigger=name,
         fires=bool(chosen),
         reasons=(
             *(firing.reason for firing in chosen),
             *more,
-            *lacking,
+            *first,
             *reversed(expired[-SHOWN:]),
             counts,
         ),
@@ -292,6 +323,7 @@ def decide_partition(
         refused=refused,
         through=through,
         waits=bool(busy or firings or kept),
+        lacking=tuple(lacking),
     )
 
 
@@ -352,7 +384,7 @@ def _launchable(
     return tuple(chosen), tuple(refused)
 
 
-def _missing(trigger: PartitionTrigger, evidence: KeyEvidence) -> str:
+def _missing(evidence: KeyEvidence) -> str:
     """What a key lacks, first partition named: "47 of 48 partitions; bronze.weather[…, 5] lacks tag
     complete=true".
     """
@@ -361,8 +393,8 @@ def _missing(trigger: PartitionTrigger, evidence: KeyEvidence) -> str:
     atom, state = next((atom, state) for atom, state in states if not state.available)
     if state.dropped:
         lack = "was dropped"
-    elif state.seen and trigger.tags:
-        lack = f"lacks tag {', '.join(f'{key}={value}' for key, value in trigger.tags.items())}"
+    elif state.seen and atom.tags:
+        lack = f"lacks tag {atom.tags}"
     else:
         lack = "has no event yet"
     newest = f" (its newest partition is {state.newest})" if state.newest else ""
@@ -383,8 +415,8 @@ def _deadline(
 def _nothing(trigger: SnapshotTrigger, waiting: Sequence[Waiting]) -> str:
     unmatched = sum(table.unmatched for table in waiting)
     tables = ", ".join(table.table for table in waiting) or ", ".join(trigger.tables)
-    if unmatched and trigger.tags:
-        wanted = ", ".join(f"{key}={value}" for key, value in trigger.tags.items())
+    wanted = " or ".join(dict.fromkeys(str(one.tags) for one in trigger.watched if one.tags))
+    if unmatched and wanted:
         return f"{_events(unmatched)} of {tables} arrived, none with {wanted}"
     return f"nothing new in {tables}"
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.engine import among, now_ms, reading, writing
-from lakechime_dagster.dce.events import Position, TableFormat, version_of
+from lakechime_dagster.dce.events import NO_CONDITIONS, Position, TableFormat, version_of
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.dce.store import head_within, newest_snapshot, without_snapshot
 from lakechime_dagster.errors import ConsumerConflictError, DeclarationError, InvalidValueError
@@ -24,6 +24,7 @@ from lakechime_dagster.triggers.consumers import (
     ConsumerRequests,
     ConsumerState,
     Execution,
+    source_name,
 )
 from lakechime_dagster.triggers.decision import (
     SHOWN,
@@ -430,7 +431,10 @@ class Evaluator:
         waiting = self.requests(row, firing.key)
         if waiting.waiting_for:
             return None
-        knows_all = all(table in known.checkpoint.sources for table in subscription.trigger.tables)
+        knows_all = all(
+            source_name(table, subscription.cluster) in known.checkpoint.sources
+            for table in subscription.woken_by
+        )
         end = replace(
             self.end_of(subscription, row, known, subscription.max_commits if knows_all else None),
             offsets=firing.offsets,
@@ -470,9 +474,8 @@ class Evaluator:
         with reading(self.engine) as connection:
             through = head_within(connection)
             if most is not None:
-                tables = [(subscription.cluster, table) for table in subscription.trigger.tables]
                 through = evidence.through_commits(
-                    connection, tables, consumer.checkpoint.position, through, most
+                    connection, subscription.woken_by, consumer.checkpoint.position, through, most
                 )
             # what any consumer of the subscription has seen already need not be searched again for
             # the newest snapshot
@@ -525,8 +528,7 @@ class Evaluator:
             known = [consumers[key.text] for key in keys if key.text in consumers]
             since = min((one.checkpoint.position for one in known if one.fired), default=through)
             late = evidence.late_consumers(connection, row.subscription_id, since, through)
-            tags = subscription.trigger.tags
-            pending, _ = _pending(connection, keys, consumers, tags, through)
+            pending, _ = _pending(connection, subscription, keys, consumers, through)
         complete = [key for key, missing in pending if missing is None]
         return [*complete, *(key for key in keys if key.text in late)]
 
@@ -621,7 +623,7 @@ class Evaluator:
     ) -> Decision:
         through, consumers, views = moment.through, moment.consumers, moment.views
         keys = trigger.keys(from_milliseconds(moment.now))
-        pending, states = _pending(connection, keys, consumers, trigger.tags, through)
+        pending, states = _pending(connection, subscription, keys, consumers, through)
         absent = [missing for _, missing in pending if missing is not None]
         unseen = [atom for atom in absent if atom not in states]
         for atom, newest in evidence.newest_partitions(connection, unseen[:SHOWN]).items():
@@ -695,12 +697,12 @@ class Evaluator:
         where the consumer stands.
         """
         sources: dict[str, SnapshotCheckpoint] = {}
-        for table in subscription.pinned:
+        wanted = {} if subscription.is_partitioned else dict(subscription.wanted)
+        for table, key in subscription.sources.items():
             stands = checkpoint.sources.get(table)
-            is_tagged = not subscription.is_partitioned and table in subscription.trigger.tables
-            tags = subscription.trigger.tags if is_tagged else {}
+            tags = wanted.get(key, NO_CONDITIONS)
             since = after if stands is not None else Position.ORIGIN
-            found = newest_snapshot(connection, (subscription.cluster, table), tags, since, through)
+            found = newest_snapshot(connection, key, tags, since, through)
             chosen = stands if found is None else newer(stands, *found)
             if chosen is not None:
                 sources[table] = chosen
@@ -721,18 +723,17 @@ def _check_past(connection: Connection, field: str, where: StartFrom) -> None:
 
 def _questions(subscription: Subscription, since: Position) -> list[evidence.Question]:
     """What a snapshot trigger asks of each table that it waits for."""
-    trigger = subscription.trigger
     return [
-        evidence.Question((subscription.cluster, table), since, trigger.tags)
-        for table in trigger.tables
+        evidence.Question(table, since, tags, source_name(table, subscription.cluster))
+        for table, tags in subscription.wanted
     ]
 
 
 def _pending(
     connection: Connection,
+    subscription: Subscription,
     keys: Sequence[PartitionKey],
     consumers: Mapping[str, ConsumerRow],
-    tags: Mapping[str, str],
     through: Position,
 ) -> tuple[list[tuple[PartitionKey, Atom | None]], dict[Atom, AtomState]]:
     """The keys that have not fired, each with its first partition that is not available, and what
@@ -740,7 +741,7 @@ def _pending(
     """
     pending = [key for key in keys if not (key.text in consumers and consumers[key.text].fired)]
     atoms = [atom for key in pending for atom in key.atoms]
-    states = evidence.atom_states(connection, atoms, tags, through)
+    states = evidence.atom_states(connection, atoms, subscription.tags_from, through)
     available = {atom for atom, state in states.items() if state.available}
     return [
         (key, next((a for a in key.atoms if a not in available), None)) for key in pending

@@ -6,9 +6,8 @@ import datetime as dt
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,26 +15,26 @@ from sqlalchemy import Connection
 from sqlalchemy.dialects.postgresql import JSONB
 
 from lakechime_dagster.dce.engine import PARAMETERS, IsAfter, VisibleBelow, slices
-from lakechime_dagster.dce.events import Position, Tags
+from lakechime_dagster.dce.events import NO_CONDITIONS, Position, TagConditions
 from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.queries import (
     TableKey,
-    carries,
     changes_data,
+    compares,
+    fits,
     for_the_first_time,
     is_after,
     is_delete,
     is_drop,
     is_dropped,
     is_through,
+    meets,
     table_ids,
 )
 from lakechime_dagster.dce.schema import HISTORY, dce_event, dce_table, lc_consumer_partition
-from lakechime_dagster.triggers.conditions import Atom
+from lakechime_dagster.triggers.conditions import Atom, TagsFrom
 from lakechime_dagster.triggers.decision import AtomState, Waiting
 from lakechime_dagster.triggers.schema import lc_consumer
-
-NO_TAGS = Tags()
 
 
 def head_at(connection: Connection, time_ms: int) -> Position:
@@ -97,13 +96,17 @@ def held_back_events(connection: Connection) -> str:
     return f"{hidden} event{'' if hidden == 1 else 's'} held back by a database transaction{opened}"
 
 
+NOTHING = NO_CONDITIONS.to_text()
+
+
 @dataclass(frozen=True)
 class Question:
     """What waits of a table after a position for who asked for these tags."""
 
     table: TableKey
     after: Position
-    tags: Tags = NO_TAGS
+    tags: TagConditions = NO_CONDITIONS
+    name: str = ""  # of the table, in messages
 
 
 def waiting_events(
@@ -112,9 +115,9 @@ def waiting_events(
     """Per question the events in (after, through], compacted ones too: how many match, when they
     arrived, how many do not match.
 
-    Without tags only changes of data match: a marker says nothing to who did not ask for its tags.
-    An amendment of an event that had the tags before says nothing new. However many questions there
-    are, they are a few statements.
+    Where an event without tags meets the conditions only changes of data match: a marker says
+    nothing to who did not ask for its tags. An amendment of an event that met them before says
+    nothing new. However many questions there are, they are a few statements.
     """
     ids = table_ids(connection, list({question.table for question in questions}))
     known = [
@@ -136,38 +139,45 @@ def _counting(
     through: Position,
 ) -> sa.Select[Any]:
     """Events that each question asks for, by its number and by whether they match."""
-    if connection.dialect.name == "postgresql":
+    dialect = connection.dialect.name
+    if dialect == "postgresql":
         kinds = {
             "number": sa.Integer,
             "table_id": sa.BigInteger,
             "tx": sa.BigInteger,
             "seq": sa.BigInteger,
-            "tags": JSONB,
+            "asks": sa.Boolean,
+            "equal": JSONB,
+            "compared": JSONB,
         }
-        records = [dict(zip(kinds, _record(*one), strict=True)) for one in asked]
+        records = [dict(zip(kinds, _record(dialect, *one), strict=True)) for one in asked]
         function = sa.func.jsonb_to_recordset(
             sa.cast(sa.literal(json.dumps(records), sa.Text), JSONB)
         )
         names = [sa.column(name, kind) for name, kind in kinds.items()]
-        number, table_id, tx, seq, tags = (
+        number, table_id, tx, seq, asks, equal, compared = (
             function.table_valued(*names).render_derived(name="asked", with_types=True).c
         )
-        has_tags = tags != sa.cast(sa.literal("{}"), JSONB)
-        carries_them = partial(_contains, tags)
+
+        def fit(event: sa.FromClause) -> sa.ColumnElement[bool]:
+            is_equal = sa.cast(event.c.tags, JSONB).contains(equal)
+            return sa.and_(is_equal, sa.or_(compared.is_(None), compares(event, compared)))
     else:
         value = (
-            sa.func.json_each(json.dumps([_record(*one) for one in asked]))
+            sa.func.json_each(json.dumps([_record(dialect, *one) for one in asked]))
             .table_valued("value", name="asked")
             .c.value
         )
-        number, table_id, tx, seq, tags = (
-            sa.func.json_extract(value, f"$[{index}]") for index in range(5)
+        number, table_id, tx, seq, asks, conditions = (
+            sa.func.json_extract(value, f"$[{index}]") for index in range(6)
         )
-        has_tags = tags != "{}"
-        carries_them = partial(_has_all, tags)
+
+        def fit(event: sa.FromClause) -> sa.ColumnElement[bool]:
+            return sa.or_(conditions == NOTHING, meets(event, conditions))
+
     is_asked = sa.and_(IsAfter(event.c.tx_id, event.c.seq, tx, seq), is_through(through, event))
     matches = sa.case(
-        (has_tags, for_the_first_time(carries_them, event)), else_=changes_data(event)
+        (asks, for_the_first_time(fit, event)), else_=sa.and_(changes_data(event), fit(event))
     ).label("matches")
     first, last = (
         sa.func.min(event.c.event_ts).label("first_ts"),
@@ -176,35 +186,19 @@ def _counting(
     counts = sa.select(matches, sa.func.count().label("events"), first, last).where(
         event.c.table_id == table_id, is_asked
     )
-    if connection.dialect.name == "postgresql":
+    if dialect == "postgresql":
         # a plain join would read all events where there are not many
         per_question = counts.group_by(matches).lateral("found")
         return sa.select(number.label("number"), *per_question.c)
     return counts.add_columns(number.label("number")).group_by(matches, number)
 
 
-def _record(
-    number: int, table_id: int, question: Question
-) -> tuple[int, int, int, int, dict[str, str]]:
-    return number, table_id, question.after.tx_id, question.after.seq, dict(question.tags)
-
-
-def _contains(tags: sa.ColumnElement[Any], event: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Whether an event has all tags of a JSON map, on PostgreSQL."""
-    return sa.cast(event.c.tags, JSONB).contains(tags)
-
-
-def _has_all(tags: sa.ColumnElement[Any], event: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Whether an event has all tags of a JSON map, on SQLite."""
-    wanted = sa.func.json_each(tags).table_valued("key", "value", name="wanted")
-    given = sa.func.json_each(event.c.tags).table_valued("key", "value", name="given")
-    is_given = (
-        sa.select(1)
-        .select_from(given)
-        .where(given.c.key == wanted.c.key, given.c.value == wanted.c.value)
+def _record(dialect: str, number: int, table_id: int, question: Question) -> tuple[Any, ...]:
+    tags, after = question.tags, question.after
+    conditions = (
+        (dict(tags.equal), tags.compared or None) if dialect == "postgresql" else (tags.to_text(),)
     )
-    missing = sa.select(1).select_from(wanted).where(~sa.exists(is_given.correlate(wanted)))
-    return ~sa.exists(missing)
+    return number, table_id, after.tx_id, after.seq, not tags.fit({}), *conditions
 
 
 def through_commits(
@@ -214,12 +208,14 @@ def through_commits(
     through: Position,
     most: int,
 ) -> Position:
-    """The position up to which at most so many changes of data arrived after a checkpoint;
-    `through` where there are no more.
+    """The position up to which at most so many commits arrived after a checkpoint; `through` where
+    there are no more.
+
+    The events of a commit, one for each partition, count once; what has no snapshot counts alone.
     """
     ids = [table_id for table_id, _ in table_ids(connection, tables).values()]
     queries = [
-        sa.select(event.c.tx_id, event.c.seq).where(
+        sa.select(event.c.tx_id, event.c.seq, event.c.table_id, event.c.snapshot_id).where(
             event.c.table_id.in_(ids),
             changes_data(event),
             is_after(checkpoint, event),
@@ -228,16 +224,21 @@ def through_commits(
         for event in HISTORY
     ]
     found = sa.union_all(*queries).subquery()
-    first = connection.execute(
-        sa.select(found).order_by(found.c.tx_id, found.c.seq).limit(most + 1)
-    ).all()
-    return Position(first[-2].tx_id, first[-2].seq) if len(first) > most else through
+    ordered = sa.select(found).order_by(found.c.tx_id, found.c.seq)
+    commits = set[tuple[int, object]]()
+    last = checkpoint
+    for row in connection.execute(ordered.execution_options(yield_per=1_000)):
+        commits.add((row.table_id, row.snapshot_id or row.seq))
+        if len(commits) > most:
+            return last
+        last = Position(row.tx_id, row.seq)
+    return through
 
 
 def _waiting_of(question: Question, rows: Sequence[sa.Row[Any]]) -> Waiting:
     matching = [row for row in rows if row.matches]
     return Waiting(
-        table=question.table[1],
+        table=question.name,
         count=sum(row.events for row in matching),
         first_ts=min((row.first_ts for row in matching), default=None),
         last_ts=max((row.last_ts for row in matching), default=None),
@@ -246,33 +247,69 @@ def _waiting_of(question: Question, rows: Sequence[sa.Row[Any]]) -> Waiting:
 
 
 def atom_states(
-    connection: Connection, atoms: Sequence[Atom], tags: Mapping[str, str], through: Position
+    connection: Connection, atoms: Sequence[Atom], tags_from: TagsFrom, through: Position
 ) -> dict[Atom, AtomState]:
-    """What is known of each partition: there with all tags on one event, only seen, dropped, or
-    (absent) nothing.
+    """What is known of each partition: there with tags that meet its conditions, only seen, dropped,
+    or (absent) nothing.
 
     Searches the whole history, compacted events too.
     """
     ids = table_ids(connection, list({(atom.cluster, atom.table) for atom in atoms}))
-    by_table: dict[int, dict[str, Atom]] = {}
+    alike: dict[tuple[int, TagConditions], dict[str, Atom]] = {}
     for atom in atoms:
         if (atom.cluster, atom.table) in ids:
-            by_table.setdefault(ids[atom.cluster, atom.table][0], {})[atom.canonical] = atom
+            table_id, _ = ids[atom.cluster, atom.table]
+            alike.setdefault((table_id, atom.tags), {})[atom.canonical] = atom
     states: dict[Atom, AtomState] = {}
-    for table_id, partitions in by_table.items():
+    for (table_id, tags), partitions in alike.items():
         for chunk in slices(list(partitions), PARAMETERS):
-            states |= {
-                partitions[key]: state
-                for key, state in _states(connection, table_id, chunk, tags, through)
-            }
+            found = (
+                _states(connection, table_id, chunk, tags, through)
+                if tags_from is TagsFrom.EVENT
+                else _merged_states(connection, table_id, chunk, tags, tags_from, through)
+            )
+            states |= {partitions[key]: state for key, state in found}
     return states
+
+
+def _merged_states(
+    connection: Connection,
+    table_id: int,
+    keys: Sequence[str],
+    tags: TagConditions,
+    tags_from: TagsFrom,
+    through: Position,
+) -> Iterator[tuple[str, AtomState]]:
+    """The same where the tags are those of several events, which Python merges and compares."""
+    rows: list[sa.Row[Any]] = []
+    for event in HISTORY:
+        is_gone = sa.or_(is_delete(event), is_dropped(through, event)).label("is_gone")
+        places = (event.c.tx_id, event.c.seq, event.c.amends_tx, event.c.amends_seq)
+        query = sa.select(event.c.partition_key, event.c.tags, *places, is_gone).where(
+            event.c.table_id == table_id,
+            event.c.partition_key.in_(keys),
+            is_through(through, event),
+        )
+        rows += connection.execute(query).all()
+    rows.sort(key=lambda row: (row.partition_key, row.tx_id, row.seq))
+    for key, several in itertools.groupby(rows, key=lambda row: row.partition_key):
+        there = [(_first_position(row), row.tags) for row in several if not row.is_gone]
+        available = bool(there) and tags.fit(tags_from.merged(there))
+        yield key, AtomState(available=available, seen=True, dropped=not there)
+
+
+def _first_position(row: sa.Row[Any]) -> Position:
+    """Where an event, or the one that it amends, was registered."""
+    if row.amends_seq is None:
+        return Position(row.tx_id, row.seq)
+    return Position(row.amends_tx, row.amends_seq)
 
 
 def _states(
     connection: Connection,
     table_id: int,
     keys: Sequence[str],
-    tags: Mapping[str, str],
+    tags: TagConditions,
     through: Position,
 ) -> Iterator[tuple[str, AtomState]]:
     found: dict[str, AtomState] = {}
@@ -307,13 +344,13 @@ def _states(
 
 
 def _matches(
-    connection: Connection, event: sa.FromClause, tags: Mapping[str, str]
+    connection: Connection, event: sa.FromClause, tags: TagConditions
 ) -> sa.ColumnElement[bool]:
-    return sa.and_(carries(connection.dialect.name, dict(tags), event), sa.not_(is_delete(event)))
+    return sa.and_(fits(connection.dialect.name, tags, event), sa.not_(is_delete(event)))
 
 
 def _after_drops(
-    connection: Connection, table_id: int, key: str, tags: Mapping[str, str], through: Position
+    connection: Connection, table_id: int, key: str, tags: TagConditions, through: Position
 ) -> AtomState:
     """The state of a partition that was dropped at least once: whether something is there that no
     drop followed.

@@ -1,7 +1,7 @@
 """The ledger: what every consumer has consumed, and which execution is open in which run."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +9,10 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.engine import among, now_ms, reading, writing
-from lakechime_dagster.dce.events import RegisteredEvent
+from lakechime_dagster.dce.events import RegisteredEvent, TagConditions
 from lakechime_dagster.dce.partitions import storable
 from lakechime_dagster.dce.queries import (
+    TableKey,
     changes_data,
     event_of,
     is_after,
@@ -22,7 +23,7 @@ from lakechime_dagster.dce.queries import (
 from lakechime_dagster.dce.schema import HISTORY, dce_table, lc_consumer_partition
 from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
 from lakechime_dagster.triggers import requests
-from lakechime_dagster.triggers.conditions import Atom
+from lakechime_dagster.triggers.conditions import Atom, TagsFrom
 from lakechime_dagster.triggers.consumers import (
     Cause,
     Checkpoint,
@@ -572,19 +573,30 @@ def events_of(
     with reading(engine) as connection:
         fires_again = _fires_again(connection, subscription, execution)
         for event in HISTORY:
-            new = is_new(connection.dialect.name, dict(subscription.trigger.tags), event)
+            new = sa.or_(*_news(connection, subscription, event))
             if fires_again:
                 new = sa.or_(new, changes_data(event))
             query = select_events(event).where(is_after(start, event), is_through(end, event), new)
             if subscription.is_partitioned:
                 query = query.join(lc_consumer_partition, _is_partition_of(execution, event))
-            else:
-                query = query.where(
-                    dce_table.c.cluster == subscription.cluster,
-                    dce_table.c.name.in_(subscription.trigger.tables),
-                )
             found += map(event_of, connection.execute(query))
     return sorted(found, key=lambda one: one.position)
+
+
+def _news(
+    connection: Connection, subscription: Subscription, event: sa.FromClause
+) -> Iterator[sa.ColumnElement[bool]]:
+    """Whether the event says something new of a table to the subscription's trigger; where tags are
+    those of several events, each of them does.
+    """
+    alike: dict[TagConditions, list[TableKey]] = {}
+    for table, tags in subscription.wanted:
+        alike.setdefault(tags, []).append(table)
+    name = sa.tuple_(dce_table.c.cluster, dce_table.c.name)
+    for tags, tables in alike.items():
+        new = is_new(connection.dialect.name, tags, event)
+        is_one = subscription.tags_from is TagsFrom.EVENT
+        yield sa.and_(name.in_(tables), new if is_one else sa.true())
 
 
 def _fires_again(connection: Connection, subscription: Subscription, execution: Execution) -> bool:

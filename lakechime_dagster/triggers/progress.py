@@ -13,7 +13,7 @@ from lakechime_dagster.dce.events import Position
 from lakechime_dagster.dce.queries import changes_data, is_after, is_visible
 from lakechime_dagster.dce.schema import HISTORY, dce_table
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
-from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerId, ConsumerState
+from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerId, ConsumerState, source_name
 from lakechime_dagster.triggers.ledger import Ledger
 from lakechime_dagster.triggers.registry import (
     EXECUTIONS,
@@ -104,15 +104,17 @@ def _lags_of(connection: Connection, row: sa.Row) -> Iterator[ConsumerLag]:
 
 def _unread_in(event: sa.Table, row: sa.Row, consumed: Position) -> sa.Select[Any]:
     """The events of one table of the history that a consumer has not consumed."""
+    name = sa.case(  # as `source_name` says
+        (dce_table.c.cluster == row.cluster, dce_table.c.name),
+        else_=dce_table.c.cluster + ":" + dce_table.c.name,
+    )
     unread = (
-        sa.select(dce_table.c.name, event.c.snapshot_id, event.c.event_ts)
+        sa.select(name.label("name"), event.c.snapshot_id, event.c.event_ts)
         .join_from(event, dce_table, dce_table.c.table_id == event.c.table_id)
-        .where(dce_table.c.name.in_(row.tables), is_after(consumed, event), is_visible(event))
+        .where(name.in_(row.tables), is_after(consumed, event), is_visible(event))
     )
     if not row.tag_keys:  # an amendment matters only to a consumer that asks for tags
         unread = unread.where(changes_data(event))
-    if not row.is_partitioned:
-        unread = unread.where(dce_table.c.cluster == row.cluster)
     return unread
 
 
@@ -121,8 +123,6 @@ class SubscriptionOverview:
     """A subscription: its consumers, how many of them have an open execution or wait for a person.
 
     `waiting` counts the events of its tables that it has not consumed, as `consumer_lags` says.
-    Those of a partition trigger, whose conditions may name clusters of their own, are counted in
-    all clusters.
     """
 
     row: SubscriptionRow
@@ -182,15 +182,10 @@ def consumers_at(engine: Engine, table: str, cluster: str = "") -> list[Consumer
         return [
             found
             for subscription in subscriptions
-            if _is_at(subscription, table, cluster)
-            for found in _consumers(connection, subscription, table)
+            for name in [source_name((cluster, table), subscription.cluster)]
+            if name in (*subscription.tables, subscription.target)
+            for found in _consumers(connection, subscription, name)
         ]
-
-
-def _is_at(subscription: SubscriptionRow, table: str, cluster: str) -> bool:
-    """A partition trigger may wait for tables of other clusters."""
-    is_of_cluster = subscription.cluster == cluster or subscription.is_partitioned
-    return is_of_cluster and (table in subscription.tables or table == subscription.target)
 
 
 def _consumers(

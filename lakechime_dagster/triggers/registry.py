@@ -56,6 +56,13 @@ class SubscriptionRow:
         return all(getattr(self, name) == value for name, value in declared(subscription).items())
 
     @property
+    def table_names(self) -> frozenset[str]:
+        """The names of its tables, in whatever cluster they are."""
+        return frozenset(
+            name for one in self.tables for name in (one, one.partition(":")[2]) if name
+        )
+
+    @property
     def blocked_sentence(self) -> str:
         return f"paused: {self.paused_reason}" if self.paused_ts is not None else ""
 
@@ -234,7 +241,7 @@ class Registry:
             # what was looked through for another declaration must be looked at again
             values = {
                 **declared(subscription),
-                "tag_keys": sorted(subscription.trigger.tags),
+                "tag_keys": sorted({key for _, tags in subscription.wanted for key in tags}),
                 **nothing_looked(connection),
             }
             update = sa.update(lc_subscription).where(
@@ -441,14 +448,10 @@ def remember_atoms(connection: Connection, consumer_id: int, atoms: Sequence[Ato
     connection.execute(
         sa.delete(lc_consumer_partition).where(lc_consumer_partition.c.consumer_id == consumer_id)
     )
-    if atoms:
+    if atoms:  # of which two may differ in their tags alone
+        partitions = dict.fromkeys((one.cluster, one.table, one.canonical) for one in atoms)
         rows = [
-            {
-                "consumer_id": consumer_id,
-                "cluster": one.cluster,
-                "table_name": one.table,
-                "partition_key": one.canonical,
-            }
-            for one in atoms
+            {"cluster": cluster, "table_name": table, "partition_key": canonical}
+            for cluster, table, canonical in partitions
         ]
         connection.execute(sa.insert(lc_consumer_partition).values(consumer_id=consumer_id), rows)

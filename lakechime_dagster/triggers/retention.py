@@ -147,7 +147,7 @@ def needs(engine: Engine) -> dict[str, Need]:
     with reading(engine) as connection:
         for subscription in _subscriptions(connection):
             position = _subscription_needs_after(connection, subscription)
-            for table in subscription.tables:
+            for table in sorted(subscription.table_names):
                 if table not in found or position < found[table].position:
                     found[table] = Need(
                         table=table,
@@ -164,7 +164,9 @@ def needed_after(connection: Connection, table: str) -> Position | None:
     """
     hold_checkpoints(connection)
     readers = [
-        subscription for subscription in _subscriptions(connection) if table in subscription.tables
+        subscription
+        for subscription in _subscriptions(connection)
+        if table in subscription.table_names
     ]
     return min(
         (_subscription_needs_after(connection, subscription) for subscription in readers),

@@ -242,25 +242,59 @@ def tick(offset: str = "", format: str | None = None) -> Tick:  # noqa: A002 - t
 
 @dataclass(frozen=True)
 class HoursOf:
-    """The real hours of a day that depends on the tick."""
+    """The real hours of a day that may depend on the tick: local ones as numbers, or all hours of
+    UTC in which the day lies.
+    """
 
-    day: Tick
+    day: Tick | dt.date
     zone: str
+    utc: bool = False
 
-    def resolve(self, moment: dt.datetime, zone: str) -> tuple[int, ...]:
-        return real_hours(self.day.local(moment, zone).date(), self.zone)
+    def date(self, moment: dt.datetime, zone: str) -> dt.date:
+        """The local day."""
+        return self.day.local(moment, zone).date() if isinstance(self.day, Tick) else self.day
+
+    def resolve(self, moment: dt.datetime, zone: str) -> tuple[int, ...] | tuple[dt.datetime, ...]:
+        day = self.date(moment, zone)
+        return utc_hours(day, self.zone) if self.utc else real_hours(day, self.zone)
 
 
-def hours_of(day: Tick | dt.date | str, zone: str = "UTC") -> HoursOf | tuple[int, ...]:
+def hours_of(
+    day: Tick | dt.date | str, zone: str = "UTC", utc: bool = False
+) -> HoursOf | tuple[int, ...]:
     """The local hours that a day really has in a zone, in order: 23, 24 or 25 of them.
 
     A skipped hour is absent, a repeated one there twice (as partitions the two are one). For a day
     that depends on the tick the hours are found when the trigger is evaluated.
+
+    With `utc` they are the hours of UTC in which that local day lies, for partitions that are
+    labelled in UTC: given for the levels of date and hour alike, the two vary together, as in
+    `orders.partitions(day=hours, hour=hours)`. A day of a zone that is half an hour off has one
+    more.
     """
     checked_zone("zone", zone)
     if isinstance(day, Tick):
-        return HoursOf(day, zone)
-    return real_hours(wall_clock("day", day, zone).date(), zone)
+        return HoursOf(day, zone, utc)
+    date = wall_clock("day", day, zone).date()
+    return HoursOf(date, zone, utc) if utc else real_hours(date, zone)
+
+
+def _bounds(day: dt.date, zone: str) -> tuple[dt.datetime, dt.datetime]:
+    """The first moments of a local day and of the next one, in UTC."""
+    midnights = (
+        dt.datetime.combine(date, dt.time(), ZoneInfo(zone))
+        for date in (day, day + dt.timedelta(1))
+    )
+    start, end = (midnight.astimezone(dt.timezone.utc) for midnight in midnights)
+    return start, end
+
+
+def utc_hours(day: dt.date, zone: str) -> tuple[dt.datetime, ...]:
+    """The beginnings of the hours of UTC in which a local day lies, in order."""
+    start, end = _bounds(day, zone)
+    first = start.replace(minute=0, second=0)
+    hour = dt.timedelta(hours=1)
+    return tuple(first + n * hour for n in range(-((first - end) // hour)))
 
 
 def real_hours(day: dt.date, zone: str) -> tuple[int, ...]:
@@ -268,10 +302,7 @@ def real_hours(day: dt.date, zone: str) -> tuple[int, ...]:
     by which some zones put the clock.
     """
     info = ZoneInfo(zone)
-    start = dt.datetime.combine(day, dt.time(), info).astimezone(dt.timezone.utc)
-    end = dt.datetime.combine(day + dt.timedelta(days=1), dt.time(), info).astimezone(
-        dt.timezone.utc
-    )
+    start, end = _bounds(day, zone)
     halves = Counter(
         (start + n * HALF_HOUR).astimezone(info).hour for n in range((end - start) // HALF_HOUR)
     )

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakechime_dagster.dce.events import TableFormat, Tags
+from lakechime_dagster.dce.events import TableFormat, TagConditions, Tags
 from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, checked_text, typed_value
-from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.triggers.consumers import DeclaredSource
+from lakechime_dagster.triggers.conditions import TagsFrom
+from lakechime_dagster.triggers.consumers import DeclaredSource, source_name
 from lakechime_dagster.triggers.decision import Firing
 from lakechime_dagster.triggers.triggers import Late, PartitionKey, PartitionTrigger, Trigger
 
@@ -30,11 +30,12 @@ class Subscription:
     `target` is the lake table of a `target_format` that the subscription writes (at `location`,
     where that is not the warehouse's own), None for a subscription without one: it completes by run success and is
     at-least-once. `asset_keys` (as user strings) and `job` let a manual run find its subscription.
-    A partition that the trigger waits for is one of the subscription's `cluster`, unless its
-    condition names another. A subscription with a `source` reads it, and no table: its trigger only
+    A table that the trigger waits for is one of the subscription's `cluster`, unless it names
+    another. A subscription with a `source` reads it, and no table: its trigger only
     says how often the source is polled. `is_ordered_by_position` says that the source's messages
     carry their order, wherever they lie in it. A claim takes at most `max_commits` of the
-    unpartitioned tables of a snapshot trigger, and the next one follows; None is all that arrived.
+    tables of a snapshot trigger, its own by default, and the next one follows; None is all that
+    arrived.
     The first claim takes all, as it rebuilds the target; a retry takes what was claimed, and all
     that arrived when a person resumes a BLOCKED consumer. One that `is_stream` appends each message
     of its source, or row of its table, once: it can be moved past what arrived, never back.
@@ -65,14 +66,8 @@ class Subscription:
         checked_text("cluster", self.cluster, limit=128, empty=True)
         if isinstance(self.trigger, PartitionTrigger):
             object.__setattr__(self, "trigger", self.trigger.in_cluster(self.cluster))
-        elif self.trigger.cluster not in ("", self.cluster):
-            problem = (
-                f"waits for tables of cluster {self.trigger.cluster!r}, but those of {self.name} "
-                f"are of {self.cluster!r}"
-            )
-            raise DeclarationError(
-                self.name, "trigger", f"{problem}; name the same cluster, or none"
-            )
+        elif self.max_commits is None:
+            object.__setattr__(self, "max_commits", self.trigger.max_commits)
 
     @property
     def condition(self) -> str:
@@ -87,27 +82,40 @@ class Subscription:
         return isinstance(self.trigger, PartitionTrigger)
 
     @property
+    def tags_from(self) -> TagsFrom:
+        """Which tags its conditions are compared with."""
+        trigger = self.trigger
+        return trigger.tags_from if isinstance(trigger, PartitionTrigger) else TagsFrom.EVENT
+
+    @property
     def refires(self) -> bool:
         """Whether a late change fires a key again."""
         return isinstance(self.trigger, PartitionTrigger) and self.trigger.late is Late.REFIRE
 
     @property
+    def sources(self) -> dict[str, tuple[str, str]]:
+        """Every table whose snapshot a claim freezes, cluster and name by `source_name`."""
+        return {source_name(table, self.cluster): table for table in self.watched}
+
+    @property
     def pinned(self) -> tuple[str, ...]:
-        """Every table whose snapshot a claim freezes."""
-        return tuple(dict.fromkeys((*self.trigger.tables, *self.reads)))
+        """What every table whose snapshot a claim freezes is called."""
+        return tuple(self.sources)
+
+    @property
+    def wanted(self) -> tuple[tuple[tuple[str, str], TagConditions], ...]:
+        """Cluster and name of every table of the trigger, with what it demands of the tags of their
+        events.
+        """
+        return tuple(
+            ((one.cluster or self.cluster, one.name), TagConditions(one.tags))
+            for one in self.trigger.watched
+        )
 
     @property
     def woken_by(self) -> tuple[tuple[str, str], ...]:
-        """Cluster and name of every table of the trigger: a condition's in the cluster that it
-        names.
-        """
-        if isinstance(self.trigger, PartitionTrigger):
-            return tuple(
-                dict.fromkeys(
-                    (condition.cluster, condition.table) for condition in self.trigger.conditions
-                )
-            )
-        return tuple((self.cluster, table) for table in self.trigger.tables)
+        """Cluster and name of every table of the trigger."""
+        return tuple(dict.fromkeys(table for table, _ in self.wanted))
 
     @property
     def watched(self) -> tuple[tuple[str, str], ...]:
@@ -121,16 +129,16 @@ class Subscription:
         """The tags of its commits: what a partition trigger demanded of its inputs holds for its
         output.
         """
-        return self.trigger.tags if self.is_partitioned else Tags()
+        return self.trigger.tags.equal if self.is_partitioned else Tags()
 
     def wakes(self, other: "Subscription", cluster: str) -> bool:
         """Whether each commit of its target, a table of that cluster, fires another subscription,
         or lets a fired key of that fire again.
         """
-        is_woken_again = (cluster, self.target) in other.woken_by and (
-            other.refires or not other.is_partitioned
+        return (other.refires or not other.is_partitioned) and any(
+            table == (cluster, self.target) and tags.fit(self.commit_tags)
+            for table, tags in other.wanted
         )
-        return is_woken_again and self.commit_tags.carries(other.trigger.tags)
 
     def partition_of(self, key: PartitionKey) -> tuple[object, ...] | None:
         """The target's partition that a partition key stands for, None when the key does not name

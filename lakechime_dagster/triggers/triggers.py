@@ -2,16 +2,17 @@
 
 import datetime as dt
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.contract import NamedTable
-from lakechime_dagster.dce.events import Position, Tags
+from lakechime_dagster.dce.events import Position, TagConditions, WantedTags
 from lakechime_dagster.dce.partitions import MAX_NAME, canonical_json, checked_text
 from lakechime_dagster.errors import DeclarationError, InvalidValueError, shown
-from lakechime_dagster.triggers.conditions import Atom, PartitionCondition, TableName
+from lakechime_dagster.triggers.conditions import Atom, PartitionCondition, TableName, TagsFrom
 from lakechime_dagster.triggers.schedule import Schedule, to_milliseconds, wall_clock
 
 
@@ -63,8 +64,13 @@ class PartitionKey:
 
 @dataclass(frozen=True, init=False)
 class PartitionTrigger:
-    """Fires once per key when all partitions of all conditions are there, each with all tags on one
-    event.
+    """Fires once per key when all partitions of all conditions are there, each with tags that meet
+    all conditions on tags: those of the trigger, and of the partitions themselves, which replace
+    the trigger's of the same keys.
+
+    `tags_from` says which tags a partition has: those of one event (`event`, the default), which
+    must meet all conditions alone; those of all its events together, the newest value of a key
+    (`union`); or those of its latest event (`latest`).
 
     `late` decides what a change in a partition of a fired key does. `deadline` ends the wait for a
     key, counted from the tick or the activation of the subscription, whichever is later. At most
@@ -73,7 +79,8 @@ class PartitionTrigger:
 
     conditions: tuple[PartitionCondition, ...]
     every: Schedule
-    tags: Tags
+    tags: TagConditions
+    tags_from: TagsFrom
     late: Late
     deadline: dt.timedelta | None
     max_in_flight: int
@@ -84,7 +91,8 @@ class PartitionTrigger:
         conditions: PartitionCondition | Iterable[PartitionCondition],
         every: Schedule,
         *,
-        tags: Mapping[str, str] | None = None,
+        tags: WantedTags | None = None,
+        tags_from: TagsFrom | str = TagsFrom.EVENT,
         late: Late | str = Late.IGNORE,
         deadline: dt.timedelta | None = None,
         max_in_flight: int = 4,
@@ -102,20 +110,24 @@ class PartitionTrigger:
             )
         if not isinstance(max_in_flight, int) or max_in_flight < 1:
             raise DeclarationError("PartitionTrigger", "max_in_flight", "must be at least 1")
-        try:
-            policy = Late(late)
-        except ValueError:
-            raise DeclarationError(
-                "PartitionTrigger", "late", f"{late!r} is none of {', '.join(Late)}"
-            ) from None
+        policy, merge = (_one_of("late", late, Late), _one_of("tags_from", tags_from, TagsFrom))
         _duration("PartitionTrigger", "deadline", deadline)
-        values = (several, every, Tags(tags), policy, deadline, max_in_flight, StartFrom())
+        wanted = TagConditions(tags)
+        several = tuple(replace(one, tags=wanted.merged(one.tags)) for one in several)
+        values = (several, every, wanted, merge, policy, deadline, max_in_flight, StartFrom())
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
             object.__setattr__(self, name, value)
 
     @property
     def tables(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(condition.table for condition in self.conditions))
+
+    @property
+    def watched(self) -> tuple[TableName, ...]:
+        """The tables that it waits for, with what it demands of the tags of their events."""
+        return tuple(
+            dict.fromkeys(TableName(one.table, one.cluster, one.tags) for one in self.conditions)
+        )
 
     def in_cluster(self, cluster: str) -> "PartitionTrigger":
         """This trigger on the tables of a cluster, where a condition names none itself; its keys
@@ -178,7 +190,8 @@ class PartitionTrigger:
     def __str__(self) -> str:
         what = " and ".join(map(str, self.conditions))
         again = ", again when one of them changes later" if self.late is Late.REFIRE else ""
-        return f"{what}{_with_tags(self.tags)}, {self.every}{again}"
+        of = {TagsFrom.UNION: ", tags of all events", TagsFrom.LATEST: ", tags of the latest event"}
+        return f"{what}{of.get(self.tags_from, '')}, {self.every}{again}"
 
 
 @dataclass(frozen=True, init=False)
@@ -189,76 +202,89 @@ class SnapshotTrigger:
     With `every`, an event waits for the first tick at or after its registration; without it the
     trigger fires as events arrive. `wait_after_last` waits until no matching event has arrived for
     this time. `max_wait` after the first event it fires, whatever it still waits for. Tags decide
-    when it fires; the range is everything up to the newest matching event. `cluster` is that of the
-    tables, "" if they name none.
+    when it fires; the range is everything up to the newest matching event. A `TableName` may demand
+    tags of its own, and name the cluster of a table, also of several ones. An execution reads at
+    most `max_commits` of all its tables, and the next one follows; the first one reads all, as it
+    builds the target.
     """
 
-    tables: tuple[str, ...]
+    watched: tuple[TableName, ...]
     every: Schedule | None
-    tags: Tags
+    tags: TagConditions
     wait_after_last: dt.timedelta | None
     max_wait: dt.timedelta | None
     start_from: StartFrom
     changed: str | int
-    cluster: str
+    max_commits: int | None
 
     def __init__(
         self,
-        tables: str | NamedTable | Iterable[str | NamedTable] = (),
+        tables: str | TableName | NamedTable | Iterable[str | TableName | NamedTable] = (),
         every: Schedule | None = None,
         *,
-        tags: Mapping[str, str] | None = None,
+        tags: WantedTags | None = None,
         wait_after_last: dt.timedelta | None = None,
         max_wait: dt.timedelta | None = None,
         start_from: str = "beginning",
         changed: str | int = "any",
+        max_commits: int | None = None,
     ) -> None:
+        wanted = TagConditions(tags)
         several = (
             tuple(tables)
             if isinstance(tables, Iterable) and not isinstance(tables, str)
             else (tables,)
         )
-        names = tuple(
-            dict.fromkeys(checked_text("table", getattr(table, "name", table)) for table in several)
-        )
-        clusters = sorted(
-            {table.cluster if isinstance(table, TableName) else "" for table in several}
-        )
-        if len(clusters) > 1:
-            named = " and ".join(map(repr, clusters))
-            raise DeclarationError(
-                "SnapshotTrigger",
-                "tables",
-                f"are of the clusters {named}; it waits for tables of one: name it for each",
-            )
+        watched = {
+            (one.cluster, one.name): one for one in (_watched(table, wanted) for table in several)
+        }
         if every is not None:
             _schedule("SnapshotTrigger", every)
         _duration("SnapshotTrigger", "wait_after_last", wait_after_last)
         _duration("SnapshotTrigger", "max_wait", max_wait)
-        if not _is_so_many(changed, len(names)):
+        if not _is_so_many(changed, len(watched)):
             raise DeclarationError(
                 "SnapshotTrigger",
                 "changed",
                 f"{shown(changed)} is none of 'any', 'all', and a number of its tables from 1 on",
             )
+        if max_commits is not None and (not isinstance(max_commits, int) or max_commits < 1):
+            raise DeclarationError("SnapshotTrigger", "max_commits", "must be at least 1")
         if max_wait is not None and wait_after_last is None and changed == "any":
             raise DeclarationError(
                 "SnapshotTrigger",
                 "max_wait",
                 "bounds wait_after_last or changed, which are not given; give one of them too",
             )
+        optional = [str(one) for one in watched.values() if one.is_optional]
+        if optional and (changed != "all" or max_wait is None or len(optional) == len(watched)):
+            raise DeclarationError(
+                "SnapshotTrigger",
+                "tables",
+                f"{optional[0]} is optional, which needs changed='all', max_wait= and a table that "
+                f"is not",
+            )
         values = (
-            names,
+            tuple(watched.values()),
             every,
-            Tags(tags),
+            wanted,
             wait_after_last,
             max_wait,
             StartFrom(start_from),
             changed,
-            "".join(clusters),
+            max_commits,
         )
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
             object.__setattr__(self, name, value)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.watched)
+
+    @property
+    def has_optional(self) -> bool:
+        """Whether it waits for some table up to `max_wait` only."""
+        return any(one.is_optional for one in self.watched)
 
     @property
     def needed(self) -> int:
@@ -279,19 +305,40 @@ class SnapshotTrigger:
             max_wait=self.max_wait,
             start_from=self.start_from.where,
             changed=self.changed,
+            max_commits=self.max_commits,
         )
 
     def __str__(self) -> str:
         between = {"any": " or ", "all": " and "}.get(str(self.changed), ", ")
-        what = between.join(self.tables) or "its inputs"
+        of_all = all(one.tags == self.tags for one in self.watched)
+        what = between.join(
+            str(one)
+            + (" (optional)" if one.is_optional else "")
+            + ("" if of_all else _with_tags(one.tags))
+            for one in self.watched
+        )
+        what = what or "its inputs"
         if between == ", ":
             what = f"{self.changed} of {what}"
         pace = f", {self.every}" if self.every else ", as events arrive"
         wait = f", {self.wait_after_last} after the last one" if self.wait_after_last else ""
-        return f"a change of {what}{_with_tags(self.tags)}{pace}{wait}"
+        tags = _with_tags(self.tags) if of_all else ""
+        return f"a change of {what}{tags}{pace}{wait}"
 
 
 Trigger = PartitionTrigger | SnapshotTrigger
+
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+def _one_of(field: str, value: str, choices: type[Choice]) -> Choice:
+    try:
+        return choices(value)
+    except ValueError:
+        raise DeclarationError(
+            "PartitionTrigger", field, f"{value!r} is none of {', '.join(choices)}"
+        ) from None
 
 
 def _schedule(declared: str, every: Schedule) -> Schedule:
@@ -317,5 +364,13 @@ def _duration(declared: str, field: str, value: dt.timedelta | None) -> None:
         raise DeclarationError(declared, field, f"{shown(value)} {remedy}")
 
 
-def _with_tags(tags: Tags) -> str:
-    return f" with {', '.join(f'{key}={value}' for key, value in tags.items())}" if tags else ""
+def _watched(table: object, tags: TagConditions) -> TableName:
+    """A table as a trigger waits for it, with what it demands of its tags."""
+    name = checked_text("table", getattr(table, "name", table))
+    if not isinstance(table, TableName):
+        return TableName(name, tags=tags)
+    return replace(table, tags=tags.merged(table.tags))
+
+
+def _with_tags(tags: WantedTags) -> str:
+    return f" with {tags}" if tags else ""

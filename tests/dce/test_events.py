@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from lakechime_dagster.dce.events import (
     DataChangeEvent,
     Position,
+    TagConditions,
     Tags,
     from_json,
     to_json,
@@ -92,6 +94,49 @@ def test_merged_tags_carry_what_was_added_and_what_it_left(
     assert merged.carries(other)
     assert merged.carries({key: value for key, value in one.items() if key not in other})
     assert merged == {**one, **other}
+
+
+@pytest.mark.parametrize(
+    ("condition", "meet_it", "do_not"),
+    [
+        ("eu", ["eu"], ["us", "EU", None]),
+        ({"!=": "backfill"}, ["replay", "", None], ["backfill"]),
+        ({"in": ["eu", "us"]}, ["eu", "us"], ["e", None]),
+        ({"not in": ["eu", "us"]}, ["e", None], ["eu", "us"]),
+        ({"exists": True}, ["", "eu"], [None]),
+        ({"exists": False}, [None], ["", "eu"]),
+        ({">=": 100}, ["100", "100.0", "1000", "0100"], ["99.9", "-100", None]),
+        ({"<": 0.5}, ["0.49999999999999999999", "-1", "0"], ["0.5", "1", None]),
+        ({">": "2013-01-02"}, ["2013-01-03", "2014"], ["2013-01-02", "2013-01-01", "1", None]),
+        ({">=": 3, "<": 12}, ["3", "11.5"], ["2", "12", None]),
+    ],
+)
+def test_a_condition_holds_of_the_tags_that_meet_it_and_of_no_other(
+    condition: Any, meet_it: list[str | None], do_not: list[str | None]
+) -> None:
+    conditions = TagConditions({"key": condition})
+
+    for value in (*meet_it, *do_not):
+        tags = {"other": "x"} | ({} if value is None else {"key": value})
+        assert conditions.fit(tags) == (value in meet_it), value
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [True, {}, {"~": "x"}, {"in": "eu"}, {"in": []}, {"<": ["1"]}, {"exists": "yes"}, {"=": None}],
+)
+def test_a_condition_that_is_none_is_refused_naming_the_tag(wrong: Any) -> None:
+    with pytest.raises(InvalidValueError, match="tags"):
+        TagConditions({"rows": wrong})
+
+
+def test_conditions_are_what_they_were_declared_as() -> None:
+    declared = {"complete": "true", "rows": {">=": "3", "<": "12"}, "late": {"exists": False}}
+    conditions = TagConditions(declared)
+
+    assert dict(conditions) == declared
+    assert conditions == TagConditions(conditions) == pickle.loads(pickle.dumps(conditions))
+    assert hash(conditions) == hash(TagConditions(dict(reversed(declared.items()))))
 
 
 @given(maps)

@@ -2,16 +2,23 @@
 that holds events back.
 """
 
+import datetime as dt
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from lakechime_dagster.dce.engine import TransactionId, writing
-from lakechime_dagster.runtime.explain import NOT_ACTIVE, SILENT_MS, explain
+from lakechime_dagster.errors import NotFoundError
+from lakechime_dagster.runtime.explain import MOST_KEYS, NOT_ACTIVE, SILENT_MS, explain, explained
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.triggers.triggers import SnapshotTrigger
+from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.decision import LackingKey
+from lakechime_dagster.triggers.progress import overview
+from lakechime_dagster.triggers.schedule import every, tick
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.support.world import World, a_subscription
 
 
@@ -41,6 +48,44 @@ def test_a_subscription_that_is_to_start_now_is_not_said_to_fire_for_what_was_th
         (),
         ("nothing new in bronze.orders", NOT_ACTIVE),
     )
+
+
+def test_all_keys_that_expired_or_wait_are_shown_page_by_page(
+    world: World, platform: Platform
+) -> None:
+    def keys_of(name: str, **fields: Any) -> list[LackingKey]:
+        trigger = PartitionTrigger(
+            PartitionCondition.of("bronze.orders", {"day": tick("-1d")}),
+            every(days=1, start="2013-01-02", until="2013-09-01"),
+            **fields,
+        )
+        subscription = a_subscription(name, trigger=trigger)
+        row = platform.evaluator.activate(subscription)
+        while platform.store.now() <= row.activated_ts:
+            pass
+        known = next(one for one in overview(platform.ledger) if one.row.name == name)
+        found, after = list[LackingKey](), None
+        while True:
+            page = explained(platform, name, subscription, known, after_key=after)
+            assert len(page.keys) <= MOST_KEYS
+            found += page.keys
+            if page.next_key is None:
+                return found
+            after = page.next_key
+
+    world.change("bronze.orders", 0, partition=["2013-01-03"])
+    days = [f"day={dt.date(2013, 1, 1) + dt.timedelta(n)}" for n in range(243) if n != 2]
+    expired, pending = keys_of("short", deadline=dt.timedelta()), keys_of("long")
+    assert [one.key for one in expired] == [one.key for one in pending] == days
+    assert {one.state for one in expired} == {"expired"}
+    assert {one.state for one in pending} == {"pending"}
+    assert "bronze.orders" in expired[0].reason
+
+
+def test_a_page_of_keys_after_one_that_lacks_nothing_is_refused(platform: Platform) -> None:
+    subscription = a_subscription("silver")
+    with pytest.raises(NotFoundError, match="2013-01-03"):
+        explained(platform, "silver", subscription, None, after_key="day=2013-01-03")
 
 
 @pytest.mark.services

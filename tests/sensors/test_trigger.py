@@ -2,6 +2,7 @@
 runs.
 """
 
+import datetime as dt
 import json
 import os
 from collections.abc import Iterator
@@ -16,11 +17,11 @@ import pytest
 from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.runtime.names import EXECUTION_TAG
+from lakechime_dagster.runtime.names import EXECUTION_TAG, KEY_TAG, LACKS_TAG
 from lakechime_dagster.runtime.platform import Platform, open_platform
-from lakechime_dagster.runtime.resource import LakeChimeResource
+from lakechime_dagster.runtime.resource import LakeChimeResource, declared_subscriptions
 from lakechime_dagster.sensors.tick import DagsterRuns, end_dead_run
-from lakechime_dagster.sensors.trigger import lakechime_sensor
+from lakechime_dagster.sensors.trigger import deadline_sensor, lakechime_sensor
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
@@ -40,9 +41,9 @@ class Location:
     platform: Platform
     handed: list[list[str | None]] = field(default_factory=list)
 
-    def tick(self) -> Any:
+    def tick(self, cursor: str | None = None) -> Any:
         with dg.build_sensor_context(
-            instance=self.instance, definitions=self.definitions
+            instance=self.instance, definitions=self.definitions, cursor=cursor
         ) as context:
             return self.definitions.resolve_sensor_def(self.sensor).evaluate_tick(context)
 
@@ -437,3 +438,38 @@ def test_the_run_of_an_attempt_is_found_by_its_tags_until_it_begins(asset: Locat
     begun = asset.platform.ledger.execution(execution.execution_id)
     assert begun is not None
     assert DagsterRuns(lambda: asset.instance).of_attempt(begun) == found
+
+
+def test_a_job_is_launched_once_for_each_key_that_passed_its_deadline(tmp_path: Path) -> None:
+    seen: list[dict[str, str]] = []
+
+    @dg.op
+    def note(context: dg.OpExecutionContext) -> None:
+        seen.append(dict(context.run.tags))
+
+    @dg.job
+    def notify() -> None:
+        note()
+
+    trigger = PartitionTrigger(
+        PartitionCondition.of(SOURCE, {"day": tick("-1d")}),
+        every(days=1, start="2013-01-02", until="2013-01-04"),
+        deadline=dt.timedelta(),
+    )
+    daily = lakechime_sensor("daily", trigger, job=notify)
+    sensor = deadline_sensor("daily", notify)
+    with opened(tmp_path, sensor, "notify", jobs=[notify]) as location:
+        assert location.tick().run_requests == []
+        row = location.platform.evaluator.activate(declared_subscriptions()["daily"])
+        while location.platform.store.now() <= row.activated_ts:
+            pass
+        location.change(1, partition=("2013-01-02",))
+        found = location.tick()
+        for request in found.run_requests:
+            assert location.launch(request).success
+        again = location.tick(found.cursor)
+    assert daily.name == "daily"
+    assert [tags[KEY_TAG] for tags in seen] == ["day=2013-01-01", "day=2013-01-03"]
+    assert SOURCE in seen[0][LACKS_TAG]
+    assert again.run_requests == []
+    assert json.loads(again.cursor) == ["day=2013-01-01", "day=2013-01-03"]

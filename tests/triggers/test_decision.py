@@ -6,10 +6,14 @@ import datetime as dt
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from lakechime_dagster.dce.events import Position
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.triggers.conditions import PartitionCondition, TableName
 from lakechime_dagster.triggers.decision import (
     AtomState,
     ConsumerView,
@@ -226,3 +230,19 @@ def test_keys_that_cannot_be_launched_take_no_room_of_those_behind_them() -> Non
     assert [firing.key for firing in decision.firings] == ["day=2013-01-02"]
     assert [firing.key for firing in decision.refused] == ["day=2013-01-01"]
     assert decision.reasons == ("all 2 partitions of day=2013-01-02 are there", "0 of 2 keys fired")
+
+
+def test_after_the_longest_wait_a_trigger_leaves_out_optional_tables_only() -> None:
+    hour = dt.timedelta(hours=1)
+    tables = ["a", TableName("b", is_optional=True)]
+    trigger = SnapshotTrigger(tables, changed="all", max_wait=hour)
+
+    assert not snapshot(trigger, came(1, minutes_ago=59), came(0, "b")).fires
+    assert snapshot(trigger, came(1, minutes_ago=60), came(0, "b")).fires
+    late = snapshot(trigger, came(0), came(1, "b", minutes_ago=60))
+    assert (late.fires, late.sentence) == (False, "1 event waits (1 of b); a did not change yet")
+    assert snapshot(trigger, came(1), came(1, "b", minutes_ago=60)).fires
+    several: list[dict[str, Any]] = [{"changed": 1}, {"max_wait": None}]
+    for wrong in several:
+        with pytest.raises(DeclarationError, match="b is optional"):
+            SnapshotTrigger(tables, **({"changed": "all", "max_wait": hour} | wrong))

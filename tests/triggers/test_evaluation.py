@@ -24,11 +24,13 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import dce_event, metadata
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import StoreUnreachableError
-from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.conditions import PartitionCondition, TableName
 from lakechime_dagster.triggers.consumers import Cause, CommitMetadata, Committed, Execution
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.evaluation import Evaluator
 from lakechime_dagster.triggers.ledger import events_of
+from lakechime_dagster.triggers.progress import consumers_at, overview
+from lakechime_dagster.triggers.retention import needs
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
@@ -89,6 +91,22 @@ def test_a_claim_takes_so_many_commits_at_most_and_the_next_one_follows(world: W
     )
 
 
+def test_a_commit_of_several_partitions_is_never_divided(world: World) -> None:
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", max_commits=1))
+    world.change(version=0)
+    world.ledger.complete(one(world.fire(subscription)), None)
+    for version in (1, 2, 3):
+        for day in ("2013-01-01", "2013-01-02"):
+            world.change(version=version, partition=[day])
+    handed = []
+    while world.decide(subscription).fires:
+        execution = one(world.fire(subscription))
+        events = events_of(world.engine, subscription, execution)
+        handed.append((snapshots(execution)["bronze.orders"], len(events)))
+        world.ledger.complete(execution, None)
+    assert handed == [(("0", "1"), 2), (("1", "2"), 2), (("2", "3"), 2)]
+
+
 def test_any_of_the_tables_fires_and_each_has_its_range(world: World) -> None:
     subscription = a_subscription("joined", "bronze.orders", "bronze.items")
     world.change("bronze.orders", 0)
@@ -117,6 +135,44 @@ def test_tags_decide_when_and_commits_between_are_read_too(world: World) -> None
     world.change(version=1, tags=COMPLETE)
     world.change(version=2)
     assert snapshots(one(world.fire(subscription))) == {"bronze.orders": (None, "1")}
+
+
+@pytest.mark.parametrize(
+    ("tags_from", "fires"), [("event", False), ("union", True), ("latest", False)]
+)
+def test_tags_of_several_events_add_up_where_a_trigger_says_so(
+    world: World, tags_from: str, fires: bool
+) -> None:
+    trigger = PartitionTrigger(
+        PartitionCondition.of("bronze.orders", {"day": tick("-1d")}),
+        every(days=1, start="2013-01-02", until="2013-01-02"),
+        tags={"complete": "true", "rows": {">=": 100}},
+        tags_from=tags_from,
+    )
+    subscription = a_subscription(trigger=trigger)
+    world.change(version=0, partition=["2013-01-01"], tags={"complete": "true", "rows": "9"})
+    assert not world.decide(subscription).fires
+    world.change(version=1, partition=["2013-01-01"], tags={"rows": "100"})
+    assert world.decide(subscription).fires == fires
+    if fires:
+        handed = events_of(world.engine, subscription, one(world.fire(subscription)))
+        assert [event.event.snapshot_id for event in handed] == ["0", "1"]
+
+
+def test_an_amendment_of_an_earlier_event_brings_only_what_it_adds(world: World) -> None:
+    trigger = PartitionTrigger(
+        PartitionCondition.of("bronze.orders", {"day": tick("-1d")}),
+        every(days=1, start="2013-01-02", until="2013-01-02"),
+        tags={"state": "final", "audited": "true"},
+        tags_from="union",
+    )
+    subscription = a_subscription(trigger=trigger)
+    day: dict[str, Any] = {"partition": ["2013-01-01"]}
+    world.change(version=0, tags={"state": "draft"}, **day)
+    world.change(version=1, tags={"state": "final"}, **day)
+    assert not world.decide(subscription).fires
+    world.change(version=0, tags={"state": "draft", "audited": "true"}, **day)
+    assert world.decide(subscription).fires
 
 
 def test_tags_match_by_equality_whatever_they_hold(world: World) -> None:
@@ -475,6 +531,41 @@ def test_a_key_that_fires_again_is_handed_changes_that_came_late_without_its_tag
     late = world.change(version=2, partition=["2013-01-01"])
     again = world.change(partition=["2013-01-01"], tags=COMPLETE)
     assert handed(world, subscription) == {"day=2013-01-01": [late, again]}
+
+
+def test_a_snapshot_trigger_waits_for_a_table_in_each_of_two_clusters(world: World) -> None:
+    both = [TableName("orders", cluster="eu"), TableName("orders", cluster="us"), "people"]
+    subscription = a_subscription("joined", trigger=SnapshotTrigger(both, changed=3), cluster="us")
+    sweep = Sweep(world.evaluator, [subscription])
+    world.change("orders", 1, cluster="eu")
+    world.change("people", 1, cluster="us")
+    world.change("orders", 5)
+    assert not world.decide(subscription).fires
+    assert "; orders did not change yet" in world.decide(subscription).sentence
+    sweep.decisions()
+    world.change("orders", 2, cluster="us")
+    assert sweep.decisions()["joined"].fires
+
+    execution = one(world.fire(subscription))
+
+    assert snapshots(execution) == {
+        "eu:orders": (None, "1"),
+        "orders": (None, "2"),
+        "people": (None, "1"),
+    }
+    handed = events_of(world.engine, subscription, execution)
+    assert [(event.event.cluster, event.event.table) for event in handed] == [
+        ("eu", "orders"),
+        ("us", "people"),
+        ("us", "orders"),
+    ]
+    assert {one.row.name: one.waiting for one in overview(world.ledger)} == {"joined": 3}
+    assert {need.table for need in needs(world.engine).values()} >= {"orders", "people"}
+    for cluster in ("eu", "us"):
+        (found,) = consumers_at(world.engine, "orders", cluster)
+        assert found.pinned is not None
+    world.ledger.complete(execution, None)
+    assert not world.decide(subscription).fires
 
 
 def test_a_snapshot_trigger_is_handed_the_changes_of_all_its_tables_in_its_cluster(

@@ -12,11 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
-from lakechime_dagster.dce.engine import writing
-from lakechime_dagster.dce.events import OperationType, RegisteredEvent
+from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.engine import reading, writing
+from lakechime_dagster.dce.events import OperationType, Position, RegisteredEvent, TagConditions
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import metadata
-from lakechime_dagster.triggers.conditions import Atom, PartitionCondition
+from lakechime_dagster.triggers.conditions import Atom, PartitionCondition, TableName, TagsFrom
 from lakechime_dagster.triggers.consumers import Checkpoint, Execution
 from lakechime_dagster.triggers.decision import (
     AtomState,
@@ -27,12 +28,14 @@ from lakechime_dagster.triggers.decision import (
     decide_partition,
     decide_snapshot,
 )
+from lakechime_dagster.triggers.evidence import Question, waiting_events
 from lakechime_dagster.triggers.registry import ConsumerRow
 from lakechime_dagster.triggers.retention import expire, needed_after
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from tests.dce.strategies import texts
 from tests.support.stores import fresh_memory
 from tests.support.world import World, nothing_committed
 
@@ -41,6 +44,8 @@ pytestmark = pytest.mark.dialect
 TABLES = ("a", "b")
 DAYS = ("2013-01-01", "2013-01-02")
 TAGS = ({}, {"complete": "true"}, {"complete": "true", "source": "x"}, {"source": "x"})
+OF_EVENTS = (*TAGS, {"rows": "9"}, {"rows": "10", "source": "x"}, {"cause": "backfill"})
+NO_BACKFILL = {"cause": {"!=": "backfill"}}
 GRID = every(days=1, start="2013-01-02", until="2013-01-03")
 LEVELS = PartitionLevels.of({"day": "date"})
 
@@ -49,7 +54,7 @@ events = st.builds(
     table=st.sampled_from(TABLES),
     version=st.one_of(st.none(), st.integers(0, 6)),
     partition=st.sampled_from(DAYS).map(lambda day: [day]),
-    tags=st.sampled_from(TAGS),
+    tags=st.sampled_from(OF_EVENTS),
     operation_type=st.sampled_from(
         [OperationType.APPEND, OperationType.APPEND, OperationType.DELETE]
     ),
@@ -66,12 +71,12 @@ steps = st.lists(
 )
 
 
+def on(table: str) -> PartitionCondition:
+    return PartitionCondition.of(table, {"day": tick("-1d")}, LEVELS)
+
+
 def partitioned(*tables: str, **fields: Any) -> PartitionTrigger:
-    return PartitionTrigger(
-        [PartitionCondition.of(table, {"day": tick("-1d")}, LEVELS) for table in tables],
-        GRID,
-        **fields,
-    )
+    return PartitionTrigger([on(table) for table in tables], GRID, **fields)
 
 
 TRIGGERS = [
@@ -81,6 +86,17 @@ TRIGGERS = [
         for tags, late in zip(TAGS, ("refire", "ignore", "refire", "refire"), strict=True)
     ),
     partitioned("a", "b", tags=TAGS[1], late="refire", max_in_flight=1),
+    SnapshotTrigger(TABLES, tags=NO_BACKFILL),
+    SnapshotTrigger([TableName("a", tags={"rows": {">=": 10}}), "b"], tags={"rows": {"<": 10}}),
+    partitioned("a", tags={"rows": {"exists": True}, "source": {"not in": ["y"]}}),
+    PartitionTrigger(
+        [on("a"), on("b").with_tags({"rows": {">": "9"}})], GRID, tags=NO_BACKFILL, late="refire"
+    ),
+    *(
+        partitioned("a", tags=tags, tags_from=tags_from)
+        for tags in ({"complete": "true", "rows": "9"}, NO_BACKFILL)
+        for tags_from in ("union", "latest")
+    ),
 ]
 SUBSCRIPTIONS = [
     Subscription(name=f"subscription {number}", trigger=trigger)
@@ -106,6 +122,58 @@ def test_the_evaluation_fires_what_the_whole_history_fires_on_postgresql(
     postgres_engine: Engine, history: list[tuple[str, dict]]
 ) -> None:
     check(World(postgres_engine), SUBSCRIPTIONS, history)
+
+
+VALUES = st.one_of(
+    st.integers(-3, 12).map(str),
+    st.decimals(-3, 12, places=1).map(str),
+    st.sampled_from(["007", "1e3", "10 kB", "", "Ä", "a", "B", "true", "1" * 20, "9" * 19]),
+    texts,
+)
+KEYS = st.sampled_from(["rows", "rows", "rows", 'c"a%se'])
+OF_TWO_KEYS = st.dictionaries(KEYS, VALUES, min_size=1)
+CONDITIONS = st.dictionaries(
+    KEYS,
+    st.one_of(
+        VALUES,
+        st.dictionaries(
+            st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), VALUES, min_size=1, max_size=2
+        ),
+        st.dictionaries(
+            st.sampled_from(["in", "not in"]), st.lists(VALUES, min_size=1, max_size=3), min_size=1
+        ),
+        st.builds(lambda exists: {"exists": exists}, st.booleans()),
+    ),
+)
+
+
+@settings(
+    max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    of_events=st.lists(OF_TWO_KEYS, min_size=4, max_size=12),
+    wanted=st.lists(CONDITIONS, min_size=4, max_size=12),
+)
+def test_a_store_finds_the_events_whose_tags_meet_conditions(
+    engine: Engine, of_events: list[dict[str, str]], wanted: list[dict[str, Any]]
+) -> None:
+    world = World(engine)
+    emptied(world)
+    for version, tags in enumerate(of_events):
+        world.change("a", version, tags=tags)
+    several = [TagConditions(one) for one in wanted]
+    head = world.store.head()
+    with reading(world.engine) as connection:
+        questions = [Question(("", "a"), Position.ORIGIN, one) for one in several]
+        waiting = waiting_events(connection, questions, head)
+    for conditions, counted in zip(several, waiting, strict=True):
+        fitting = [tags for tags in of_events if conditions.fit(tags)]
+        found = world.store.fetch(EventQuery(table="a", tags=conditions))
+        assert [dict(one.event.tags) for one in found] == fitting, conditions
+        assert (counted.count, counted.unmatched) == (
+            len(fitting),
+            len(of_events) - len(fitting),
+        ), conditions
 
 
 def test_tags_that_one_subscription_asks_for_do_not_count_for_another(engine: Engine) -> None:
@@ -137,6 +205,12 @@ def test_an_evaluation_that_moves_on_too_early_is_caught() -> None:
         check(in_memory(), subscriptions, history, is_hasty=True)
 
 
+def emptied(world: World) -> None:
+    with writing(world.engine) as connection:
+        for table in reversed(metadata.sorted_tables):
+            connection.execute(table.delete())
+
+
 def check(
     world: World,
     subscriptions: Sequence[Subscription],
@@ -147,9 +221,7 @@ def check(
     """Go through a history; at each tick all decisions must be the same. The hasty twin forgets
     what still waits.
     """
-    with writing(world.engine) as connection:
-        for table in reversed(metadata.sorted_tables):
-            connection.execute(table.delete())
+    emptied(world)
     sweep = Sweep(world.evaluator, subscriptions)
     every_event: list[RegisteredEvent] = []  # also those that were compacted
     for action, event in (*history, ("tick", {})):
@@ -225,7 +297,8 @@ def whole(
     if isinstance(trigger, SnapshotTrigger):
         consumer = views.get("", ConsumerView(checkpoint=row.start))
         waiting = [
-            _waiting(every_event, table, trigger, consumer.checkpoint) for table in trigger.tables
+            _waiting(every_event, table, tags, consumer.checkpoint)
+            for (_, table), tags in subscription.wanted
         ]
         decision = decide_snapshot(
             subscription.name, trigger, consumer, waiting, now_ms=now, through=world.store.head()
@@ -237,7 +310,7 @@ def whole(
                 consumer=views.get(key.text, ConsumerView(checkpoint=row.start)),
                 fired=key.text in consumers and consumers[key.text].fired,
                 late_events=_late(every_event, key.atoms, consumers.get(key.text)),
-                atoms={atom: _state(every_event, atom, trigger) for atom in key.atoms},
+                atoms={atom: _state(every_event, atom, trigger.tags_from) for atom in key.atoms},
             )
             for key in trigger.keys(dt.datetime.fromtimestamp(now / 1000, dt.timezone.utc))
         ]
@@ -254,10 +327,7 @@ def whole(
 
 
 def _waiting(
-    every_event: Sequence[RegisteredEvent],
-    table: str,
-    trigger: SnapshotTrigger,
-    checkpoint: Checkpoint,
+    every_event: Sequence[RegisteredEvent], table: str, tags: TagConditions, checkpoint: Checkpoint
 ) -> Waiting:
     mine = [
         event
@@ -267,7 +337,8 @@ def _waiting(
     matching = [
         event
         for event in mine
-        if (_carries_first(every_event, event, trigger) if trigger.tags else event.changes_data)
+        if (event.changes_data if tags.fit({}) else _is_first(every_event, event, tags))
+        and tags.fit(event.event.tags)
     ]
     times = [event.event_ts for event in matching]
     return Waiting(
@@ -278,24 +349,20 @@ def _waiting(
     )
 
 
-def _carries_first(
-    every_event: Sequence[RegisteredEvent], event: RegisteredEvent, trigger: SnapshotTrigger
+def _is_first(
+    every_event: Sequence[RegisteredEvent], event: RegisteredEvent, tags: TagConditions
 ) -> bool:
-    """Whether the event has the tags and no earlier version of it had them."""
+    """Whether no earlier version of the event met the conditions."""
     first = event.amends or event.position
     versions = [
         one
         for one in every_event
         if (one.amends or one.position) == first and one.position < event.position
     ]
-    return event.event.tags.carries(trigger.tags) and not any(
-        one.event.tags.carries(trigger.tags) for one in versions
-    )
+    return not any(tags.fit(one.event.tags) for one in versions)
 
 
-def _state(
-    every_event: Sequence[RegisteredEvent], atom: Atom, trigger: PartitionTrigger
-) -> AtomState:
+def _state(every_event: Sequence[RegisteredEvent], atom: Atom, tags_from: TagsFrom) -> AtomState:
     mine = [
         event
         for event in every_event
@@ -303,13 +370,34 @@ def _state(
     ]
     deletes = [event for event in mine if event.event.operation_type is OperationType.DELETE]
     drops = [event for event in deletes if event.amends is None]
-    matching = [
-        event for event in mine if event not in deletes and event.event.tags.carries(trigger.tags)
+    there = [
+        event
+        for event in mine
+        if event not in deletes and not any(_is_after(drop, event) for drop in drops)
     ]
-    return AtomState(
-        available=any(not any(_is_after(drop, one) for drop in drops) for one in matching),
-        seen=bool(mine),
-    )
+    if tags_from is TagsFrom.EVENT:
+        available = any(atom.tags.fit(event.event.tags) for event in there)
+    else:
+        available = bool(there) and atom.tags.fit(_tags(there, tags_from))
+    return AtomState(available=available, seen=bool(mine))
+
+
+def _tags(there: Sequence[RegisteredEvent], tags_from: TagsFrom) -> dict[str, str]:
+    """The tags of a partition: of a key the value that came last, with an event or amendment that
+    did not repeat it.
+    """
+    came: dict[str, tuple[Position, str]] = {}
+    newest: dict[Position, RegisteredEvent] = {}
+    for event in there:
+        first = event.amends or event.position
+        before = newest.get(first)
+        newest[first] = event
+        for key, value in event.event.tags.items():
+            if before is None or before.event.tags.get(key) != value:
+                came[key] = (event.position, value)
+    if tags_from is TagsFrom.LATEST:
+        return dict(newest[max(newest)].event.tags)
+    return {key: value for key, (_, value) in came.items()}
 
 
 def _is_after(drop: RegisteredEvent, other: RegisteredEvent) -> bool:

@@ -3,8 +3,11 @@
 import datetime as dt
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, InvalidValueError
@@ -125,6 +128,59 @@ def test_several_values_ask_for_every_combination() -> None:
     assert len(found) == 6
     assert found[0] == '["2013-01-01",0]'
     assert found[-1] == '["2013-01-02",2]'
+
+
+def of_local_day(day: str, zone: str) -> list[str]:
+    hours = hours_of(day, zone, utc=True)
+    return asked({"day": hours, "hour": hours})
+
+
+@pytest.mark.parametrize(
+    ("day", "count", "first", "last"),
+    [
+        ("2013-03-09", 24, '["2013-03-09",5]', '["2013-03-10",4]'),
+        ("2013-03-10", 23, '["2013-03-10",5]', '["2013-03-11",3]'),
+        ("2013-11-03", 25, '["2013-11-03",4]', '["2013-11-04",4]'),
+    ],
+)
+def test_a_local_day_lies_in_23_to_25_hours_of_utc(
+    day: str, count: int, first: str, last: str
+) -> None:
+    found = of_local_day(day, "America/New_York")
+    assert (len(found), found[0], found[-1]) == (count, first, last)
+
+
+@given(
+    st.dates(dt.date(1990, 1, 1), dt.date(2030, 1, 1)),
+    st.sampled_from(
+        ["America/Sao_Paulo", "America/Havana", "Asia/Kolkata", "Australia/Lord_Howe", "UTC"]
+    ),
+)
+def test_each_moment_of_a_local_day_lies_in_one_of_its_hours_of_utc_and_no_hour_outside(
+    day: dt.date, zone: str
+) -> None:
+    begin = dt.datetime.combine(day - dt.timedelta(1), dt.time(), dt.timezone.utc)
+    minutes = (begin + n * dt.timedelta(minutes=10) for n in range(3 * 24 * 6))
+    of_day = [one for one in minutes if one.astimezone(ZoneInfo(zone)).date() == day]
+    labels = dict.fromkeys(f'["{one.date()}",{one.hour}]' for one in of_day)
+    assert of_local_day(str(day), zone) == list(labels)
+
+
+def test_the_key_of_a_local_day_in_utc_names_that_day() -> None:
+    hours = hours_of(tick("-1d"), "America/New_York", utc=True)
+    condition = PartitionCondition.of("a", {"day": hours, "hour": hours}, LEVELS)
+    first, *rest = PartitionTrigger(
+        condition, every(days=1, start="2013-03-11", until="2013-03-12", zone="America/New_York")
+    ).keys(LATER)
+    assert dict(first.values) == {"day": "2013-03-10"}
+    assert len(first.atoms) == 23
+    assert [dict(key.values)["day"] for key in rest] == ["2013-03-11"]
+
+
+def test_hours_of_utc_need_levels_with_types() -> None:
+    hours = hours_of("2013-03-10", "America/New_York", utc=True)
+    with pytest.raises(DeclarationError, match="types of the levels"):
+        PartitionCondition.of("a", {"day": hours, "hour": hours})
 
 
 def test_the_hours_of_a_day_are_those_that_it_has() -> None:
