@@ -111,6 +111,7 @@ def _verify(platform: "Platform", state: "ReplayState | None", as_json: bool) ->
         warehouse_location(_local_warehouse(platform.settings)),
         state.plan.written(state.ticks),
         database,
+        catalog=platform.settings.iceberg_catalog,
     )
     later = ReplayState.load(home / STATE_FILE)
     meanwhile = later.ticks - state.ticks if later is not None else 0

@@ -233,7 +233,7 @@ daily_delays = sql_table(
         tags={"complete": "true"},
         late="refire",
     ),
-    storage=Storage(partitioned_by={"flight_date": "date"}),
+    storage=Storage(format="iceberg", partitioned_by={"flight_date": "date"}),
     asset=Asset(owner="team:analytics"),
 )
 

@@ -12,8 +12,10 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from duckdb_extensions import import_extension
+from pyiceberg.catalog import load_catalog
 
 from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.demo.airport import Line, file_of
 from lakechime_dagster.demo.data import SCHEMAS
 from lakechime_dagster.demo.flights import FOLDER, GATE_CHANGED, KAFKA, event_tables, flights_lake
@@ -365,7 +367,11 @@ BRONZE_KEYS = {
 
 
 def verify(
-    location: Callable[[str], str], written: Written, database: Mapping[str, pa.Table] | None = None
+    location: Callable[[str], str],
+    written: Written,
+    database: Mapping[str, pa.Table] | None = None,
+    *,
+    catalog: Mapping[str, str],
 ) -> tuple[TableCheck, ...]:
     """Compare every table of the lake, inputs first, with what must follow from what the replay has
     written.
@@ -375,6 +381,7 @@ def verify(
         written: what the replay has written so far, `ReplayState.plan.written(ReplayState.ticks)`.
         database: what it has written so far into the database that the lake replicates; None where
             it replicates none.
+        catalog: the properties of the catalog of Iceberg tables.
     """
     lake = flights_lake(None if database is None else KAFKA)
     connection = build_expected(written, database)
@@ -384,7 +391,9 @@ def verify(
         for table in lake.tables:
             # raw messages; the tables made of them are compared
             if table.name not in checks and not isinstance(table, BronzeTable):
-                checks[table.name] = _check(connection, table, location)
+                iceberg = table.format is TableFormat.ICEBERG
+                actual = _iceberg(catalog, table.name) if iceberg else _delta(location, table.name)
+                checks[table.name] = _check(connection, table, actual)
         return tuple(checks.values())
     finally:
         connection.close()
@@ -407,22 +416,39 @@ def load_delta(connection: duckdb.DuckDBPyConnection) -> None:
         ) from None
 
 
-def _check(
-    connection: duckdb.DuckDBPyConnection, declared: Table, location: Callable[[str], str]
-) -> TableCheck:
+# gives DuckDB the rows of a table
+Scan = Callable[[duckdb.DuckDBPyConnection], duckdb.DuckDBPyRelation]
+
+
+def _delta(location: Callable[[str], str], table: str) -> Scan | None:
+    """How a Delta table is read; None of one that is not there."""
+    path = location(table)
+    if not DeltaTable.is_deltatable(path):
+        return None
+    return lambda connection: connection.table_function("delta_scan", [path])
+
+
+def _iceberg(catalog: Mapping[str, str], table: str) -> Scan | None:
+    """The same of an Iceberg table."""
+    opened = load_catalog("lakechime", **catalog)
+    if not opened.table_exists(table):
+        return None
+    rows = opened.load_table(table).scan().to_arrow()
+    return lambda connection: connection.from_arrow(rows)
+
+
+def _check(connection: duckdb.DuckDBPyConnection, declared: Table, scan: Scan | None) -> TableCheck:
     table = declared.name
     expected = connection.table(relation_name(table))
     expected_rows = _count(expected)
-    if not DeltaTable.is_deltatable(location(table)):
+    if scan is None:
         finding = Finding.EQUAL if expected_rows == 0 else Finding.MISSING
         return TableCheck(table=table, finding=finding, expected_rows=expected_rows, actual_rows=0)
     try:
-        actual = _read(connection, table, location(table), expected.columns)
+        actual = _read(connection, table, scan, expected.columns)
         difference = _first_difference(_keys(declared), expected, actual)
     except duckdb.Error as error:
-        raise TableUnreadableError(
-            f"{table} cannot be read at {location(table)} ({type(error).__name__})"
-        ) from None
+        raise TableUnreadableError(f"{table} cannot be read ({type(error).__name__})") from None
     finding = Finding.EQUAL if difference is None else Finding.DIFFERS
     return TableCheck(
         table=table,
@@ -434,12 +460,12 @@ def _check(
 
 
 def _read(
-    connection: duckdb.DuckDBPyConnection, table: str, location: str, columns: list[str]
+    connection: duckdb.DuckDBPyConnection, table: str, scan: Scan, columns: list[str]
 ) -> duckdb.DuckDBPyRelation:
-    """The rows of a Delta table with the expected columns, copied so that both sides stay as they
+    """The rows of a table with the expected columns, copied so that both sides stay as they
     are.
     """
-    scanned = connection.table_function("delta_scan", [location])
+    scanned = scan(connection)
     missing = [column for column in columns if column not in scanned.columns]
     extra = [column for column in scanned.columns if column not in (*columns, HIDDEN)]
     if missing or extra:

@@ -29,6 +29,7 @@ from lakechime_dagster.demo.verify import (
 )
 from lakechime_dagster.spark.sql import sql_over
 from lakechime_dagster.tables.tables import RefreshMode
+from tests.support.iceberg import IcebergWorld
 
 REPORTED = "gates.gate__changed"
 # whose tables are proven in test_event_tables
@@ -61,6 +62,7 @@ def test_spark_computes_what_duckdb_computes_from_the_raw_files(
     frames["silver.flights"] = silver_flights(
         frames[FLIGHTS].dropna(subset="carrier"), frames[WEATHER]
     )
+    world = IcebergWorld.within(tmp_path)
     location, followed = warehouse_location(tmp_path), tables_after(plan, HOURS)
     for name, rows in followed.items():
         frames[f"cdc.{name}"] = spark.createDataFrame(rows.drop_columns("changed_at"))
@@ -79,8 +81,14 @@ def test_spark_computes_what_duckdb_computes_from_the_raw_files(
             )
     for name, frame in frames.items():
         if not name.startswith("cdc.") and name != REPORTED:
-            write_deltalake(location(name), frame.toArrow())
-    checks = verify(location, plan.written(HOURS), followed)
+            is_iceberg = name == "gold.daily_delays"
+            write = (
+                world.fill
+                if is_iceberg
+                else lambda name, rows: write_deltalake(location(name), rows)
+            )
+            write(name, frame.toArrow())
+    checks = verify(location, plan.written(HOURS), followed, catalog=world.properties)
     computed = [check for check in checks if check.table.partition(".")[0] not in EVENTS]
     assert {
         check.table: str(check) for check in computed if check.finding is not Finding.EQUAL

@@ -27,6 +27,7 @@ from lakechime_dagster.demo.verify import (
 )
 from lakechime_dagster.tables.events import table_of
 from lakechime_dagster.tables.sources import MessageTable
+from tests.support.iceberg import IcebergWorld
 from tests.support.stores import fresh_memory
 
 pytestmark = pytest.mark.tier2
@@ -99,6 +100,7 @@ class World:
         self.written: Written = Plan(days=2).written(HOURS)
         (warehouse / "bronze").parent.mkdir(parents=True, exist_ok=True)
         (warehouse / "bronze").symlink_to(bronze / "bronze")
+        self.iceberg = IcebergWorld.within(warehouse)
         self.tables = expected()
         for name, rows in self.tables.items():
             self.write(name, rows)
@@ -106,6 +108,9 @@ class World:
             write_deltalake(self.location(name), rows)
 
     def write(self, name: str, rows: pa.Table) -> None:
+        if name == "gold.daily_delays":
+            self.iceberg.fill(name, rows)
+            return
         write_deltalake(self.location(name), rows, mode="overwrite", schema_mode="overwrite")
 
     def change(self, name: str, change: Callable[[pa.Table], pa.Table]) -> None:
@@ -115,7 +120,12 @@ class World:
     def checks(self) -> dict[str, TableCheck]:
         return {
             check.table: check
-            for check in verify(self.location, self.written, tables_after(Plan(days=2), HOURS))
+            for check in verify(
+                self.location,
+                self.written,
+                tables_after(Plan(days=2), HOURS),
+                catalog=self.iceberg.properties,
+            )
         }
 
     def location(self, name: str) -> str:

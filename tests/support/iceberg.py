@@ -51,6 +51,13 @@ class IcebergWorld:
     def catalog(self) -> Catalog:
         return load_catalog("lakechime", **self.properties)
 
+    def fill(self, name: str, rows: pa.Table) -> None:
+        """A new table of just these rows, in place of what has the name."""
+        self.catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
+        if self.catalog.table_exists(name):
+            self.catalog.drop_table(name)
+        self.catalog.create_table(name, rows.schema).append(rows)
+
     def create(self, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC, **more: str) -> Table:
         """A new table `bronze.ice`."""
         self.catalog.create_namespace_if_not_exists("bronze")
