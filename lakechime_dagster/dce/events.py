@@ -200,6 +200,7 @@ class TagConditions(Mapping[str, str | Mapping[str, Any]]):
 NO_CONDITIONS = TagConditions()
 
 
+@lru_cache(maxsize=10_000)  # many events have the same tags
 def fit_texts(tags: str, conditions: str) -> bool:
     """Whether tags meet conditions, both as a store on SQLite has them."""
     given = json.loads(tags)

@@ -159,6 +159,8 @@ def _counting(
             function.table_valued(*names).render_derived(name="asked", with_types=True).c
         )
 
+        demands_nothing = sa.and_(equal == sa.cast(sa.literal("{}"), JSONB), compared.is_(None))
+
         def fit(event: sa.FromClause) -> sa.ColumnElement[bool]:
             is_equal = sa.cast(event.c.tags, JSONB).contains(equal)
             return sa.and_(is_equal, sa.or_(compared.is_(None), compares(event, compared)))
@@ -172,12 +174,18 @@ def _counting(
             sa.func.json_extract(value, f"$[{index}]") for index in range(6)
         )
 
+        demands_nothing = conditions == NOTHING
+
         def fit(event: sa.FromClause) -> sa.ColumnElement[bool]:
-            return sa.or_(conditions == NOTHING, meets(event, conditions))
+            return meets(event, conditions)
 
     is_asked = sa.and_(IsAfter(event.c.tx_id, event.c.seq, tx, seq), is_through(through, event))
+    # as a CASE, since SQLite evaluates both sides of an AND
     matches = sa.case(
-        (asks, for_the_first_time(fit, event)), else_=sa.and_(changes_data(event), fit(event))
+        (asks, for_the_first_time(fit, event)),
+        (sa.not_(changes_data(event)), sa.false()),
+        (demands_nothing, sa.true()),
+        else_=fit(event),
     ).label("matches")
     first, last = (
         sa.func.min(event.c.event_ts).label("first_ts"),
