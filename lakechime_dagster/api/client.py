@@ -99,9 +99,14 @@ class Client:
         """The events for which every condition of the query holds, in commit order, page by page.
 
         Raises:
-            InvalidValueError: the query has `through` or `only_new`, which the server does not
-                answer.
+            InvalidValueError: the query has `through`, `only_new` or conditions on tags with
+                operators, which the server does not answer.
         """
+        for name, value in query.tags.items():
+            if not isinstance(value, str):
+                raise InvalidValueError(
+                    f"tags[{name}]", dict(value), "is not asked by HTTP; give a text to equal"
+                )
         if query.through is not None or query.only_new:
             name = "only_new" if query.only_new else "through"
             raise InvalidValueError(

@@ -74,13 +74,18 @@ def operation_routes(
         }
 
     @router.get("/triggers/{name}", tags=["triggers"])
-    def trigger(name: str, at: Moment = None) -> dict[str, Any]:
+    def trigger(
+        name: str,
+        at: Moment = None,
+        after_key: Annotated[str | None, Query(description="After the key of this text.")] = None,
+    ) -> dict[str, Any]:
         """Whether a trigger fires now, or fired at a time, why, and on which events that rests; its
-        consumers, and what people did to it.
+        consumers, a page of its keys, and what people did to it.
         """
         recorded = known().get(name)
         subscription = subscriptions().get(name) if recorded else declared(name)
-        return explained(platform, name, subscription, recorded, at_ms=at).to_json()
+        found = explained(platform, name, subscription, recorded, at_ms=at, after_key=after_key)
+        return found.to_json()
 
     @router.post("/triggers/{name}/pause", tags=["triggers"])
     def pause(name: str, why: Why, request: Request) -> dict[str, Any]:

@@ -193,6 +193,8 @@ def test_a_wrong_parameter_is_named(client: Client, asked: str, message: str) ->
 def test_what_the_server_does_not_ask_is_refused_by_the_client(client: Client) -> None:
     with pytest.raises(InvalidValueError, match="only_new True: is not asked by HTTP"):
         next(client.fetch(EventQuery(only_new=True)))
+    with pytest.raises(InvalidValueError, match="is not asked by HTTP; give a text to equal"):
+        next(client.fetch(EventQuery(tags={"rows": {">=": 1}})))
 
 
 def test_without_the_token_nothing_is_given_and_without_a_server_the_client_says_so(
