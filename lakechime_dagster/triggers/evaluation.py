@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.engine import among, now_ms, reading, writing
-from lakechime_dagster.dce.events import Position, TableFormat, version_of
+from lakechime_dagster.dce.events import Position, SnapshotId, TableFormat, version_of
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.dce.store import head_within, newest_snapshot, without_snapshot
 from lakechime_dagster.errors import ConsumerConflictError, DeclarationError, InvalidValueError
@@ -753,8 +754,9 @@ def newer(
     """The later of a consumer's checkpoint in a table and the snapshot found after it, of this
     format.
 
-    Another table uid is always later, an older Delta version never is; the ids of other formats say
-    nothing of their order, so that what was registered after the checkpoint is later.
+    Another table uid is always later, an older Delta version never is, nor an older position, which
+    stands for a snapshot of a Hive table; the ids of Iceberg say nothing of their order, so that
+    what was registered after the checkpoint is later.
     """
     if stands is None or (
         stands.table_uid != found.table_uid
@@ -762,10 +764,17 @@ def newer(
         and found.table_uid is not None
     ):
         return found
-    old, new = version_of(stands.snapshot_id), version_of(found.snapshot_id)
-    if table_format is TableFormat.DELTA and old is not None and new is not None and new < old:
-        return stands
-    return found
+    old, new = (_order(stands.snapshot_id, table_format), _order(found.snapshot_id, table_format))
+    return stands if old is not None and new is not None and new < old else found
+
+
+def _order(snapshot: SnapshotId | None, table_format: TableFormat) -> Position | None:
+    """By what snapshots of a table are compared; None where nothing tells."""
+    if table_format is TableFormat.HIVE:
+        with suppress(InvalidValueError):
+            return Position.parse(snapshot or "")
+    version = version_of(snapshot) if table_format is TableFormat.DELTA else None
+    return None if version is None else Position(0, version)
 
 
 def _unreadable(connection: Connection, subscription: Subscription, moment: Moment) -> str:
