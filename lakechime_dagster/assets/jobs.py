@@ -12,6 +12,7 @@ from lakechime_dagster.dce.contract import PartitionEvents
 from lakechime_dagster.dce.events import Position, SnapshotId, TableFormat
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
+from lakechime_dagster.dce.store import partition_events
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.names import asset_name
 from lakechime_dagster.runtime.platform import Platform
@@ -269,7 +270,8 @@ def _partition_events(
         return None
     starts_within = range_ is not None and range_.start is not None and not range_.is_recreated
     start = range_.start if range_ is not None and starts_within else None
-    return platform.store.partition_events(
+    return partition_events(
+        platform.store.engine,
         (platform.settings.cluster, source.name),
         end.table_uid,
         Position.parse(start) if start is not None else Position.ORIGIN,

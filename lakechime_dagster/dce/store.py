@@ -204,32 +204,6 @@ class DCEStore:
         with reading(self.engine) as connection:
             return _records(connection)
 
-    def partition_events(
-        self, table: TableKey, uid: TableUid | None, start: Position, end: Position
-    ) -> PartitionEvents:
-        """What the events of a Hive table with this uid say of its partitions up to a position,
-        whatever their tags: those of the range `start`, exclusive, to `end`, inclusive, and the
-        partitions that were named before.
-        """
-        before = set[str]()
-        changed: dict[str, frozenset[OperationType]] = {}
-        with reading(self.engine) as connection:
-            ids = table_ids(connection, [table])
-            for event in HISTORY if ids else ():
-                is_within = sa.case((is_after(start, event), 1), else_=0).label("is_within")
-                named = (
-                    sa.select(event.c.partition_key, event.c.operation_type, is_within)
-                    .where(*_of_table(event, ids[table][0], uid, end))
-                    .distinct()
-                )
-                for row in connection.execute(named):
-                    key, operation = row.partition_key, OPERATIONS[row.operation_type]
-                    if row.is_within:
-                        changed[key] = changed.get(key, frozenset()) | {operation}
-                    else:
-                        before.add(key)
-        return PartitionEvents(before=frozenset(before), changed=changed)
-
     def _write(self, work: Callable[[Connection], Result]) -> Result:
         for attempt in Retrying(
             retry=retry_if_exception(_lost_a_race),
@@ -354,6 +328,33 @@ def newest_snapshot(
         return None
     snapshot = SnapshotId(row.snapshot_id or str(Position(row.tx_id, row.seq)))
     return SnapshotCheckpoint(table_uid=uid, snapshot_id=snapshot), FORMATS[row.table_format]
+
+
+def partition_events(
+    engine: Engine, table: TableKey, uid: TableUid | None, start: Position, end: Position
+) -> PartitionEvents:
+    """What the events of a Hive table with this uid say of its partitions up to a position, whatever
+    their tags: those of the range `start`, exclusive, to `end`, inclusive, and the partitions that
+    were named before.
+    """
+    before = set[str]()
+    changed: dict[str, frozenset[OperationType]] = {}
+    with reading(engine) as connection:
+        ids = table_ids(connection, [table])
+        for event in HISTORY if ids else ():
+            is_within = sa.case((is_after(start, event), 1), else_=0).label("is_within")
+            named = (
+                sa.select(event.c.partition_key, event.c.operation_type, is_within)
+                .where(*_of_table(event, ids[table][0], uid, end))
+                .distinct()
+            )
+            for row in connection.execute(named):
+                key, operation = row.partition_key, OPERATIONS[row.operation_type]
+                if row.is_within:
+                    changed[key] = changed.get(key, frozenset()) | {operation}
+                else:
+                    before.add(key)
+    return PartitionEvents(before=frozenset(before), changed=changed)
 
 
 def without_snapshot(

@@ -693,7 +693,7 @@ class Evaluator:
         through: Position,
     ) -> dict[str, SnapshotCheckpoint]:
         """Per source the snapshot to read up to: the newest that the trigger's tags vouch for, else
-        where the consumer stands.
+        where the consumer stands; of a Hive table only where the subscription reads it.
         """
         sources: dict[str, SnapshotCheckpoint] = {}
         for table in subscription.pinned:
@@ -702,6 +702,12 @@ class Evaluator:
             tags = subscription.trigger.tags if is_tagged else {}
             since = after if stands is not None else Position.ORIGIN
             found = newest_snapshot(connection, (subscription.cluster, table), tags, since, through)
+            if (
+                found is not None
+                and found[1] is TableFormat.HIVE
+                and table not in subscription.reads
+            ):
+                found = None
             chosen = stands if found is None else newer(stands, *found)
             if chosen is not None:
                 sources[table] = chosen

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -16,10 +17,10 @@ from pyspark.sql import SparkSession
 
 from lakechime_dagster.dce.contract import EventQuery, PartitionEvents, Seen
 from lakechime_dagster.dce.engine import memory_engine
-from lakechime_dagster.dce.events import Position, SnapshotId
+from lakechime_dagster.dce.events import Position, SnapshotId, TableUid
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
-from lakechime_dagster.dce.store import DCEStore
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange, Verdict
+from lakechime_dagster.dce.store import DCEStore, partition_events
 from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.formats.hive import HiveLog
 from lakechime_dagster.spark.hive import HiveSource
@@ -123,7 +124,9 @@ class HiveWorld:
     def events(self, start: str | None, end: str) -> PartitionEvents:
         uid = self.log.uid
         begun = Position.parse(start) if start else Position.ORIGIN
-        return self.store.partition_events(("", self.table.name), uid, begun, Position.parse(end))
+        return partition_events(
+            self.store.engine, ("", self.table.name), uid, begun, Position.parse(end)
+        )
 
     def range(self, start: SnapshotCheckpoint, end: SnapshotCheckpoint) -> SnapshotRange:
         assert end.snapshot_id is not None
@@ -308,6 +311,46 @@ def test_how_each_target_is_refreshed(world: HiveWorld) -> None:
         "day_keys": [False, False, False, False],
         "regions": [False, False, True, True],
     }
+
+
+def test_partitions_of_another_format_are_read_by_their_own(world: HiveWorld) -> None:
+    world.put(DAYS[0], some_rows(1))
+    world.table.add(DAYS[1])
+    orc.write_table(some_rows(2), str(world.table.at(DAYS[1]) / "part.orc"))
+    with world.table.metastore.client() as client:
+        partition: Any = client.get_partition(world.table.database, "h", [DAYS[1]])
+        partition.sd.serdeInfo.serializationLib = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
+        client.alter_partition(world.table.database, "h", partition)
+    end = world.read(SnapshotCheckpoint(), world.poll()).end
+    assert sorted((row["id"], str(row["day"])) for row in end.collect()) == [
+        (1, DAYS[0]),
+        (2, DAYS[1]),
+    ]
+
+
+def test_a_partition_without_an_event_is_not_read_yet(world: HiveWorld) -> None:
+    world.put(DAYS[0], some_rows(1))
+    first = world.poll()
+    world.put(DAYS[1], some_rows(2))
+    start = SnapshotCheckpoint(table_uid=first.table_uid, snapshot_id=SnapshotId("0-0"))
+    assert world.read(start, first).end.count() == 1
+    read = world.read(first, world.poll())
+    assert read.changes is not None
+    assert (read.end.count(), read.changes.count(), read.only_appends) == (2, 1, True)
+
+
+def test_what_does_not_join_is_read_whole_and_says_why(world: HiveWorld) -> None:
+    world.put(DAYS[0], some_rows(1))
+    first = world.poll()
+    world.put(DAYS[0], some_rows(2))
+    second = world.poll()
+    put_back = world.read(second, first)
+    assert (put_back.verdict, put_back.must_replace) == (Verdict.ROLLBACK, True)
+    other = replace(first, table_uid=TableUid("hive-1"))
+    recreated = world.read(other, second)
+    assert (recreated.verdict, recreated.must_replace) == (Verdict.RECREATED, True)
+    claimed = world.read(other, other)
+    assert (claimed.verdict, claimed.end.count()) == (Verdict.RECREATED, 2)
 
 
 def test_the_metastore_says_what_the_columns_are(world: HiveWorld, tmp_path: Path) -> None:

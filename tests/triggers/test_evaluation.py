@@ -23,6 +23,7 @@ from lakechime_dagster.dce.events import (
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import dce_event, metadata
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
+from lakechime_dagster.dce.store import partition_events
 from lakechime_dagster.errors import StoreUnreachableError
 from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import Cause, CommitMetadata, Committed, Execution
@@ -220,14 +221,18 @@ def test_of_a_hive_table_the_position_of_an_event_stands_for_a_snapshot(world: W
     assert snapshots(begun) == {"bronze.hive": (None, str(first))}
     assert snapshots(execution) == {"bronze.hive": (str(first), str(third))}
     assert first < second < third
-    found = world.store.partition_events(("", "bronze.hive"), None, first, third)
+    found = partition_events(world.engine, ("", "bronze.hive"), None, first, third)
     assert found.before == {'["a"]'}
     assert found.changed == {'["a"]': {OperationType.UPDATE}, '["b"]': {OperationType.UPDATE}}
-    assert world.store.partition_events(("", "bronze.hive"), None, first, second).known == {'["a"]'}
+    assert partition_events(world.engine, ("", "bronze.hive"), None, first, second).known == {
+        '["a"]'
+    }
 
 
 def test_an_amendment_vouches_for_a_change_of_a_hive_table_and_is_none(world: World) -> None:
-    subscription = a_subscription("silver", trigger=SnapshotTrigger("bronze.hive", tags=COMPLETE))
+    subscription = a_subscription(
+        "silver", trigger=SnapshotTrigger("bronze.hive", tags=COMPLETE), reads=("bronze.hive",)
+    )
     changed = hive(world, "a", event_key="k")
     hive(world, "a", event_key="k", tags=COMPLETE)
     hive(world, "b")
