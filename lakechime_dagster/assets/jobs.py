@@ -8,10 +8,14 @@ from typing import Any
 
 from lakechime_dagster.cdc.database import schema_reading
 from lakechime_dagster.cdc.job import BronzeJob, CDCJob, format_of
-from lakechime_dagster.dce.events import SnapshotId, TableFormat
+from lakechime_dagster.dce.contract import PartitionEvents
+from lakechime_dagster.dce.events import Position, SnapshotId, TableFormat
 from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
+from lakechime_dagster.dce.store import partition_events
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.names import asset_name
+from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.silver.requests import (
     event_requests,
@@ -23,7 +27,7 @@ from lakechime_dagster.spark.job import InputJob, TableJob
 from lakechime_dagster.tables.cdc import BronzeTable, CDCTable, Drift
 from lakechime_dagster.tables.databases import all_read_deletion_vectors, has_positions
 from lakechime_dagster.tables.events import EventGroup, EventTable
-from lakechime_dagster.tables.lake import Lake, QueryLog, Target, reading_name
+from lakechime_dagster.tables.lake import Lake, QueryLog, Table, Target, reading_name
 from lakechime_dagster.tables.options import Read, ReadMode
 from lakechime_dagster.tables.sources import JsonLines, MessageTable, TableRows
 from lakechime_dagster.tables.tables import LakeTable, RefreshMode
@@ -229,6 +233,11 @@ def _input(
 ) -> InputJob:
     source = lake.table(read.table)
     end = running.execution.end.sources.get(read.table)
+    range_ = (
+        running.ranges.get(read.table)
+        if read.is_changing or _is_rejoined(table, read.table)
+        else None
+    )
     rejoin = next(
         (name for name, other in table.reads.items() if other.table == read.rejoin), read.rejoin
     )
@@ -239,10 +248,12 @@ def _input(
         log=running.platform.iceberg_log(read.table)
         if source.format is TableFormat.ICEBERG
         else None,
-        mode=read.mode,
-        range=running.ranges.get(read.table)
-        if read.is_changing or _is_rejoined(table, read.table)
+        hive=running.platform.hive_log(read.table, source.levels)
+        if source.format is TableFormat.HIVE
         else None,
+        events=_partition_events(source, end, range_, running.platform),
+        mode=read.mode,
+        range=range_,
         pinned=SnapshotId(end.snapshot_id)
         if end is not None and end.snapshot_id is not None
         else None,
@@ -250,6 +261,25 @@ def _input(
         keys=source.keys if isinstance(source, LakeTable) else (),
         rejoin=rejoin,
         on=read.on,
+    )
+
+
+def _partition_events(
+    source: Table, end: SnapshotCheckpoint | None, range_: SnapshotRange | None, platform: Platform
+) -> PartitionEvents | None:
+    """What the events of a Hive table say of its partitions in a range, or up to where it is
+    pinned.
+    """
+    if source.format is not TableFormat.HIVE or end is None or end.snapshot_id is None:
+        return None
+    starts_within = range_ is not None and range_.start is not None and not range_.is_recreated
+    start = range_.start if range_ is not None and starts_within else None
+    return partition_events(
+        platform.store.engine,
+        (platform.settings.cluster, source.name),
+        end.table_uid,
+        Position.parse(start) if start is not None else Position.ORIGIN,
+        Position.parse(end.snapshot_id),
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lakechime_dagster.dce.events import (
+    OperationType,
     Position,
     RegisteredEvent,
     SnapshotId,
@@ -108,6 +109,23 @@ class EventQuery:
             raise InvalidValueError(
                 "limit", self.limit, "is not a positive number; give at least 1"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionEvents:
+    """The partitions of a table that events of a range of positions name, by their canonical texts.
+
+    `before` has those that an event up to the start of the range names; `changed` those that an
+    event within it names, with what the events say was done.
+    """
+
+    before: frozenset[str] = frozenset()
+    changed: Mapping[str, frozenset[OperationType]] = field(default_factory=dict)
+
+    @property
+    def known(self) -> frozenset[str]:
+        """All that an event up to the end of the range names."""
+        return self.before | self.changed.keys()
 
 
 @dataclass(frozen=True, kw_only=True)

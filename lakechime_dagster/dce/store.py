@@ -10,11 +10,19 @@ from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random
 
-from lakechime_dagster.dce.contract import EventQuery, FeedPage, Registration, Seen, TableRecord
+from lakechime_dagster.dce.contract import (
+    EventQuery,
+    FeedPage,
+    PartitionEvents,
+    Registration,
+    Seen,
+    TableRecord,
+)
 from lakechime_dagster.dce.engine import at_once, high_water, now_ms, reading, writing
 from lakechime_dagster.dce.events import (
     MAX_SEQ,
     DataChangeEvent,
+    OperationType,
     Position,
     RegisteredEvent,
     SnapshotId,
@@ -24,7 +32,9 @@ from lakechime_dagster.dce.events import (
 )
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.queries import (
+    FORMAT_CODES,
     FORMATS,
+    OPERATIONS,
     TableKey,
     TableRow,
     changed_table,
@@ -275,6 +285,7 @@ def newest_snapshot(
     all that was registered before it, also before the checkpoint: what nobody vouched for was not
     read then. Registration may come in any order: Delta versions are compared as numbers; of other
     formats a snapshot that is the predecessor of another is not the newest, then their times decide.
+    A Hive table has no snapshots: the position of an event stands for one.
     """
     found = table_ids(connection, [table])
     if table not in found:
@@ -293,15 +304,14 @@ def newest_snapshot(
 
     known = sa.union_all(
         *(
-            sa.select(
-                event.c.snapshot_id,
-                event.c.prev_snapshot_id,
-                event.c.snapshot_ts,
-                event.c.table_format,
-                event.c.tx_id,
-                event.c.seq,
+            sa.select(event.c.table_format, event.c.tx_id, event.c.seq)
+            .add_columns(
+                delta_version(event).label("version"),
+                *(
+                    sa.case((sa.not_(_is_hive(event)), event.c[name])).label(name)
+                    for name in ("snapshot_id", "prev_snapshot_id", "snapshot_ts")
+                ),
             )
-            .add_columns(delta_version(event).label("version"))
             .where(*_of_table(event, table_id, uid, through), is_vouched(event))
             for event in HISTORY
         )
@@ -315,14 +325,37 @@ def newest_snapshot(
         known.c.seq.desc(),
     ]
     row = connection.execute(sa.select(known).order_by(*newest_first).limit(1)).one_or_none()
-    return (
-        None
-        if row is None
-        else (
-            SnapshotCheckpoint(table_uid=uid, snapshot_id=SnapshotId(row.snapshot_id)),
-            FORMATS[row.table_format],
-        )
-    )
+    if row is None:
+        return None
+    snapshot = SnapshotId(row.snapshot_id or str(Position(row.tx_id, row.seq)))
+    return SnapshotCheckpoint(table_uid=uid, snapshot_id=snapshot), FORMATS[row.table_format]
+
+
+def partition_events(
+    engine: Engine, table: TableKey, uid: TableUid | None, start: Position, end: Position
+) -> PartitionEvents:
+    """What the events of a Hive table with this uid say of its partitions up to a position, whatever
+    their tags: those of the range `start`, exclusive, to `end`, inclusive, and the partitions that
+    were named before.
+    """
+    before = set[str]()
+    changed: dict[str, frozenset[OperationType]] = {}
+    with reading(engine) as connection:
+        ids = table_ids(connection, [table])
+        for event in HISTORY if ids else ():
+            is_within = sa.case((is_after(start, event), 1), else_=0).label("is_within")
+            named = (
+                sa.select(event.c.partition_key, event.c.operation_type, is_within)
+                .where(*_of_table(event, ids[table][0], uid, end))
+                .distinct()
+            )
+            for row in connection.execute(named):
+                key, operation = row.partition_key, OPERATIONS[row.operation_type]
+                if row.is_within:
+                    changed[key] = changed.get(key, frozenset()) | {operation}
+                else:
+                    before.add(key)
+    return PartitionEvents(before=frozenset(before), changed=changed)
 
 
 def without_snapshot(
@@ -351,15 +384,17 @@ def _of_table(
     event: sa.FromClause, table_id: int, uid: TableUid | None, through: Position
 ) -> list[sa.ColumnElement[bool]]:
     """That an event names a snapshot of the table as it is now, not of one that had its name
-    before.
+    before, or changes data of a Hive table, which has none.
     """
     same_table = event.c.table_uid == uid if uid else event.c.table_uid.is_(None)
-    return [
-        event.c.table_id == table_id,
-        is_through(through, event),
-        event.c.snapshot_id.is_not(None),
-        same_table,
-    ]
+    is_snapshot = sa.case(
+        (_is_hive(event), event.c.amends_seq.is_(None)), else_=event.c.snapshot_id.is_not(None)
+    )
+    return [event.c.table_id == table_id, is_through(through, event), is_snapshot, same_table]
+
+
+def _is_hive(event: sa.FromClause) -> sa.ColumnElement[bool]:
+    return event.c.table_format == FORMAT_CODES[TableFormat.HIVE]
 
 
 def _newest_mark(

@@ -36,6 +36,7 @@ from lakechime_dagster.dce.partitions import (
     LevelType,
     PartitionLevels,
     canonical_json,
+    canonical_partition,
     checked_partition,
 )
 from lakechime_dagster.dce.snapshots import Verdict, next_generation, own_uid
@@ -65,6 +66,7 @@ MAX_NAMED = 100  # partitions that are asked for one by one
 BATCH = 300  # partitions of one answer of the metastore
 TIMEOUT_MS = 60_000  # of each call
 LISTINGS = 16  # folders that are listed at the same time
+FILE_FORMATS = {"ParquetHiveSerDe": "parquet", "OrcSerde": "orc"}  # by the class of the SerDe
 Struct = Any  # of the metastore's client, to which each field of it may be None
 _logger = logging.getLogger(__name__)
 logging.getLogger("thrift").setLevel(logging.CRITICAL)  # it logs the errors that it raises
@@ -117,6 +119,34 @@ class HiveLog:
     def levels(self) -> PartitionLevels:
         with self._client() as client:
             return _Levels(self.table, self._load(client), self.named).levels
+
+    def stored(self) -> "HiveStorage":
+        """Where the rows of the table are now, and how they are written.
+
+        Raises:
+            TableUnreadableError: also for a table, or a partition of it, whose files Spark does not
+                read as Hive does.
+        """
+        with self._client() as client:
+            table = self._load(client)
+            levels, parameters = _Levels(self.table, table, self.named), table.parameters or {}
+            whole = [([], table)] if not table.partitionKeys else []
+            folders: dict[str, list[HiveFolder]] = {}
+            for values, one in whole or [(one.values, one) for one in _partitions(client, table)]:
+                raw = tuple(None if value == NULL_PARTITION else value for value in values)
+                folder = HiveFolder(levels.canonical(values), raw, one.sd.location)
+                folders.setdefault(_file_format(self.table, parameters, one.sd), []).append(folder)
+        types = [
+            [(one.name, one.type) for one in of] for of in (table.sd.cols, table.partitionKeys)
+        ]
+        return HiveStorage(
+            uid=_uid(table),
+            columns=tuple(types[0]),
+            partitioned_by=tuple(types[1]),
+            levels=levels.names,
+            schema=_spark_schema(parameters),
+            folders=folders,
+        )
 
     def changes_after(self, seen: Seen | None, pushed: Collection[SnapshotId] = ()) -> Captured:
         """The events since the last poll, as `ChangeLog` has it.
@@ -215,6 +245,32 @@ class HiveLog:
             transport.close()
 
 
+class HiveFolder(NamedTuple):
+    """A partition, or an unpartitioned table: the canonical text by which events name it, None
+    where none can, the text of each value (None: no value), and the URL or path of its folder.
+    """
+
+    key: str | None
+    values: tuple[str | None, ...]
+    location: str
+
+
+class HiveStorage(NamedTuple):
+    """A table as the metastore has it: its id, columns with their types in Hive's words, without
+    and with those of partitions, the names of its partition levels in the order of canonical texts,
+    and its folders by the format of their files, `parquet` or `orc`.
+
+    `schema` is the same of a table that Spark wrote, in Spark's JSON, else "".
+    """
+
+    uid: TableUid
+    columns: tuple[tuple[str, str], ...]
+    partitioned_by: tuple[tuple[str, str], ...]
+    levels: tuple[str, ...]
+    schema: str
+    folders: Mapping[str, Sequence[HiveFolder]]
+
+
 class _Mark(NamedTuple):
     """Up to where a table is captured: a notification, and when all partitions were listed."""
 
@@ -278,7 +334,15 @@ class _Levels:
                 f"{name}: its partition levels are declared as {', '.join(self.levels.names)}, and "
                 f"its partition columns are {', '.join(own) or 'none'}; declare these"
             )
+        self.names = tuple(declared)
         self._places = [list(own).index(one) for one in declared]
+
+    def canonical(self, values: Sequence[str]) -> str | None:
+        """The text by which events name a partition; None where none can."""
+        partition = self.partition(canonical_json(values))
+        if partition is None and values:
+            return None
+        return canonical_partition(partition, self.levels)
 
     def partition(self, key: str) -> Partition:
         """The partition of a key; None of an unpartitioned table, and of values that fit no
@@ -359,10 +423,7 @@ def _listed(
     if not table.partitionKeys:
         there = [(TABLE, table)]
     elif named is None:
-        names = client.get_partition_names(**asked, max_parts=-1)
-        for at in range(0, len(names), BATCH):
-            batch = client.get_partitions_by_names(**asked, names=names[at : at + BATCH])
-            there += [(canonical_json(one.values), one) for one in batch]
+        there = [(canonical_json(one.values), one) for one in _partitions(client, table)]
     else:
         for values in named:
             found[canonical_json(values)] = None
@@ -378,6 +439,37 @@ def _listed(
         tags = tags_of({**own, **_tags(one)}, None)
         found[key] = _Listed(listed, tags)
     return found
+
+
+def _partitions(client: Client, table: Struct) -> Iterator[Struct]:
+    """All partitions of a table."""
+    asked = {"db_name": table.dbName, "tbl_name": table.tableName}
+    names = client.get_partition_names(**asked, max_parts=-1)
+    for at in range(0, len(names), BATCH):
+        yield from client.get_partitions_by_names(**asked, names=names[at : at + BATCH])
+
+
+def _file_format(table: str, parameters: Mapping[str, str], storage: Struct) -> str:
+    """The format of the files of a table with these parameters, in Spark's words."""
+    provider = parameters.get("spark.sql.sources.provider", "").lower()
+    serde = storage.serdeInfo.serializationLib or ""
+    is_acid = parameters.get("transactional", "").lower() == "true"
+    found = provider or FILE_FORMATS.get(serde.rpartition(".")[2], "")
+    if found not in FILE_FORMATS.values() or is_acid:
+        how = "as an ACID table of Hive" if is_acid else f"with {provider or serde or 'no SerDe'}"
+        raise TableUnreadableError(
+            f"{table}: its rows are written {how}, which Spark does not read as Hive does; computed "
+            f"tables read Hive tables of Parquet and ORC files: name a copy in one of these, and a "
+            f"table of Delta or Iceberg by its own format"
+        )
+    return found
+
+
+def _spark_schema(parameters: Mapping[str, str]) -> str:
+    """The schema that Spark keeps in the parameters of its own tables, else ""."""
+    whole = "spark.sql.sources.schema"
+    parts = range(int(parameters.get(f"{whole}.numParts", 0)))
+    return parameters.get(whole) or "".join(parameters[f"{whole}.part.{one}"] for one in parts)
 
 
 def _files(root: TableFolder, table: str, location: str) -> list[tuple[str, int, int]]:

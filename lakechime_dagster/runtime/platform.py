@@ -14,7 +14,12 @@ from lakechime_dagster.dce.events import DataChangeEvent, TableFormat, Tags
 from lakechime_dagster.dce.partitions import PartitionLevels, canonical_partition
 from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.dce.upgrade import check, current_version, upgrade
-from lakechime_dagster.errors import StoreUnreachableError, StoreVersionError, needs
+from lakechime_dagster.errors import (
+    StoreUnreachableError,
+    StoreVersionError,
+    TableUnreadableError,
+    needs,
+)
 from lakechime_dagster.settings import Settings, load_settings, location_in_project, make_home
 from lakechime_dagster.triggers.consumers import (
     COMPLETE,
@@ -37,6 +42,7 @@ from lakechime_dagster.triggers.subscription import Subscription
 if TYPE_CHECKING:
     from lakechime_dagster.formats.changes import ChangeLog
     from lakechime_dagster.formats.delta import DeltaLog
+    from lakechime_dagster.formats.hive import HiveLog
     from lakechime_dagster.formats.iceberg import IcebergLog
 
     TargetLog = DeltaLog | IcebergLog
@@ -105,15 +111,9 @@ class Platform:
             return self.log(table, declared)
         if table_format is TableFormat.HIVE and not self.settings.metastore:
             return None
-        cluster = self.settings.cluster
-        known = None if levels else self.store.captured(table).get((cluster, table))
-        named = known.levels if known and (known.levels or known.seen) else levels or None
         if table_format is TableFormat.ICEBERG:
-            return self.iceberg_log(table, named)
-        with needs(f"the changes of the Hive table {table}", extra="hive"):
-            from lakechime_dagster.formats.hive import HiveLog
-        listing = partial(self.store.listing, table, cluster)
-        return HiveLog(self.settings.metastore, table, cluster, named, listing, lists_all)
+            return self.iceberg_log(table, self._named(table, levels))
+        return self.hive_log(table, levels, lists_all=lists_all)
 
     def iceberg_log(self, table: str, levels: PartitionLevels | None = None) -> "IcebergLog":
         """The log of an Iceberg table, in the catalog of the settings; `levels` are those by which
@@ -135,6 +135,31 @@ class Platform:
         if table_format is TableFormat.ICEBERG:
             return self.iceberg_log(table)
         return self.log(table, declared)
+
+    def hive_log(
+        self, table: str, levels: PartitionLevels, *, lists_all: bool = False
+    ) -> "HiveLog":
+        """The log of a Hive table, in the metastore of the settings, by its declared levels.
+
+        Raises:
+            TableUnreadableError: the settings name no metastore.
+        """
+        if not self.settings.metastore:
+            raise TableUnreadableError(
+                f"{table}: no metastore is known; set LAKECHIME_METASTORE to its URL, such as "
+                f"thrift://metastore:9083"
+            )
+        with needs(f"the Hive table {table}", extra="hive"):
+            from lakechime_dagster.formats.hive import HiveLog
+        cluster = self.settings.cluster
+        listing = partial(self.store.listing, table, cluster)
+        named = self._named(table, levels)
+        return HiveLog(self.settings.metastore, table, cluster, named, listing, lists_all)
+
+    def _named(self, table: str, declared: PartitionLevels) -> PartitionLevels | None:
+        """The levels by which events name partitions, as declared, else as the store knows them."""
+        known = None if declared else self.store.captured(table).get((self.settings.cluster, table))
+        return known.levels if known and (known.levels or known.seen) else declared or None
 
     def complete_if_committed(
         self, target: "TargetLog | None", execution: Execution, beside: Beside | None = None

@@ -1,9 +1,11 @@
 """The inputs of an execution as its refresh mode reads them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampType
@@ -11,6 +13,7 @@ from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampT
 from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, TableLog, Verdict
+from lakechime_dagster.spark.hive import HiveSource
 from lakechime_dagster.spark.iceberg import IcebergSource
 from lakechime_dagster.spark.job import InputJob, SourceResult, TableJob
 from lakechime_dagster.spark.ranges import (
@@ -140,9 +143,11 @@ def open_inputs(
 
 def _source(spark: SparkSession, one: InputJob, open_log: Callable[[str, str], TableLog]) -> Source:
     """How an input is read, by its format."""
-    if one.log is None:
-        return DeltaSource(spark, open_log(one.location, one.table))
-    return IcebergSource(spark, one.log)
+    if one.hive is not None:
+        return HiveSource(spark, one.hive, one.events)
+    if one.log is not None:
+        return IcebergSource(spark, one.log)
+    return DeltaSource(spark, open_log(one.location, one.table))
 
 
 def key_columns_of(spark: SparkSession, job: TableJob, one: InputJob) -> dict[str, Column]:
@@ -219,7 +224,10 @@ def rows_work(job: TableJob, inputs: Sequence[Input], hold: Hold) -> Work:
         stale = [
             one
             for one in inputs
-            if one.is_changed and one.changes is not None and one.read and not one.read.only_appends
+            if one.is_changed
+            and one.changes is not None
+            and one.read
+            and (one.read.repeat or not one.read.only_appends)
         ]
         if stale:
             return whole(
@@ -227,6 +235,11 @@ def rows_work(job: TableJob, inputs: Sequence[Input], hold: Hold) -> Work:
                 f"{stale[0].job.table} changed rows, which a target without keys cannot merge: it "
                 f"is replaced",
             )
+    elif any(one.read is not None and one.read.partitions is not None for one in inputs):
+        # what their rows were is not known: the target's rows of these partitions are computed again
+        if any(one.job.rejoin for one in inputs):
+            return whole(inputs, "partitions of a rejoined table changed: all rows are computed")
+        return groups_work(inputs, job.keys, hold)
     frames = _ends(inputs)
     narrow: list[str] = []
     scopes: list[tuple[tuple[str, ...], DataFrame | None]] = []
@@ -265,20 +278,21 @@ def groups_work(inputs: Sequence[Input], columns: Sequence[str], hold: Hold) -> 
             or read.method is ReadMethod.NOTHING
         ):
             continue
-        mapping = one.source_columns(columns)
-        if read.changes is None or not mapping:
+        changed, mapping = read.changes, one.source_columns(columns)
+        if read.partitions is not None:
+            changed, mapping = read.partitions, _given_by(read.partitions, mapping)
+        if changed is None or not mapping:
+            of = "" if read.partitions is None else "partition "
             why = (
                 "is read from nothing"
-                if read.changes is None
-                else f"has no column for {', '.join(columns)}"
+                if changed is None
+                else f"has no {of}column for {', '.join(columns)}"
             )
             return whole(inputs, f"{one.job.table} {why}: all groups are computed")
         scopes.append(
             (
                 tuple(mapping),
-                hold(
-                    touched(read.changes, [source.alias(name) for name, source in mapping.items()])
-                ),
+                hold(touched(changed, [source.alias(name) for name, source in mapping.items()])),
             )
         )
     if not scopes:
@@ -291,6 +305,16 @@ def groups_work(inputs: Sequence[Input], columns: Sequence[str], hold: Hold) -> 
     if scope is None:
         return whole(inputs, "its inputs share no group column: all groups are computed")
     return Work(frames=_within(inputs, scope), scope=scope)
+
+
+def _given_by(values: DataFrame, mapping: Mapping[str, Column]) -> dict[str, Column]:
+    """Those columns of the target that these columns of an input alone give."""
+    given = {}
+    for name, source in mapping.items():
+        with suppress(AnalysisException):  # it needs another column
+            values.select(source)
+            given[name] = source
+    return given
 
 
 def within_partitions(inputs: Sequence[Input], scope: Scope) -> Work:
@@ -478,6 +502,10 @@ def _ordered(one: Input, spans: Sequence[Span]) -> Input:
         return replace(one, read=replace(read, changes=rows))
     assert read.changes is not None
     method = ReadMethod.ORDERED if read.method is ReadMethod.NOTHING else read.method
+    partitions = read.partitions
+    if partitions is not None:
+        named = [column(name) for name in partitions.columns]
+        partitions = partitions.union(rows.select(*named)).distinct()
     return replace(
         one,
         read=replace(
@@ -485,6 +513,7 @@ def _ordered(one: Input, spans: Sequence[Span]) -> Input:
             method=method,
             changes=read.changes.unionByName(rows),
             only_appends=False,
+            partitions=partitions,
             files=(),
         ),
     )

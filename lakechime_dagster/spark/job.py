@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.dce.contract import PartitionEvents
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.partitions import PartitionValue
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
@@ -15,6 +16,7 @@ from lakechime_dagster.triggers.consumers import Checkpoint, Committed, Span
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakechime_dagster.formats.hive import HiveLog
     from lakechime_dagster.formats.iceberg import IcebergLog
 
 Partition = tuple[PartitionValue, ...]
@@ -25,7 +27,8 @@ class InputJob:
     """One input of a table's execution.
 
     `alias` is the name in the table's function, `table` the one in its SQL. A Delta table is read at
-    its `location`, an Iceberg table by its `log`. `range` is what to read
+    its `location`, an Iceberg table by its `log`, a Hive table by `hive` and the `events` of its
+    range, or up to where it is pinned (None: it has none). `range` is what to read
     since the consumer's checkpoint (None: nothing new), `pinned` the snapshot at which the whole
     table is read then (None: the newest). `key_columns` are the columns of this input that give a
     column of the target (`LakeTable.key_columns`); columns that it does not name are taken by their
@@ -38,6 +41,8 @@ class InputJob:
     table: str
     location: str
     log: "IcebergLog | None" = field(default=None, repr=False)
+    hive: "HiveLog | None" = field(default=None, repr=False)
+    events: PartitionEvents | None = field(default=None, repr=False)
     mode: ReadMode = ReadMode.CHANGES
     range: SnapshotRange | None = None
     pinned: SnapshotId | None = None

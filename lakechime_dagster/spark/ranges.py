@@ -437,14 +437,16 @@ class ReadMethod(StrEnum):
     NOTHING: no commit of the range changed data. LOG_FILES: only appends, so their files are the
     change. CHANGE_FEED: Delta's record of changes, or the rows of the files that the snapshots of an
     Iceberg table replaced. VERSION_DIFF: no such record, so the files of Delta that were replaced
-    are compared, or both snapshots of Iceberg. WHOLE: everything at the end snapshot. ORDERED:
-    nothing new, but a backfill requests rows again.
+    are compared, or both snapshots of Iceberg. PARTITIONS: all rows of the partitions of a Hive table
+    that its events name. WHOLE: everything at the end snapshot. ORDERED: nothing new, but a backfill
+    requests rows again.
     """
 
     NOTHING = "nothing"
     LOG_FILES = "log_files"
     CHANGE_FEED = "change_feed"
     VERSION_DIFF = "version_diff"
+    PARTITIONS = "partitions"
     WHOLE = "whole"
     ORDERED = "ordered"
 
@@ -455,7 +457,9 @@ class RangeRead:
 
     `end` is the whole source pinned at a snapshot. `changes` is None when the source is read whole:
     from nothing (`is_first`), or because the verdict forbids to read increments (`must_replace`).
-    `files` hold the changes of LOG_FILES.
+    `files` hold the changes of LOG_FILES. `only_appends`: no row was changed or removed; the changes
+    hold older rows too where they `repeat`. `partitions`, where it is given, are the values of the
+    partition columns in which rows changed; the changes then lack the rows as they were.
     """
 
     snapshot: SnapshotId
@@ -468,6 +472,8 @@ class RangeRead:
     note: str = ""
     files: tuple[FileAction, ...] = ()
     only_appends: bool = False
+    repeat: bool = False
+    partitions: DataFrame | None = None
     is_first: bool = False
 
     @property

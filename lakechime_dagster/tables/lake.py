@@ -553,12 +553,6 @@ def _check_inputs(tables: Mapping[str, Table]) -> None:
                         field,
                         f"reads {name}, which is not in the lake{_meant(name, tables, table.name)}",
                     )
-                if name is not None and tables[name].format is TableFormat.HIVE:
-                    raise DeclarationError(
-                        table.name,
-                        f"reads[{alias!r}]",
-                        f"{name} is a HIVE table; computed tables read Delta and Iceberg tables",
-                    )
         if table.format is TableFormat.HIVE:
             raise DeclarationError(
                 table.name, "format", "Hive tables are not written; name delta or iceberg"

@@ -2,13 +2,20 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.engine import among, now_ms, reading, writing
-from lakechime_dagster.dce.events import NO_CONDITIONS, Position, TableFormat, version_of
+from lakechime_dagster.dce.events import (
+    NO_CONDITIONS,
+    Position,
+    SnapshotId,
+    TableFormat,
+    version_of,
+)
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.dce.store import head_within, newest_snapshot, without_snapshot
 from lakechime_dagster.errors import ConsumerConflictError, DeclarationError, InvalidValueError
@@ -694,7 +701,7 @@ class Evaluator:
         through: Position,
     ) -> dict[str, SnapshotCheckpoint]:
         """Per source the snapshot to read up to: the newest that the trigger's tags vouch for, else
-        where the consumer stands.
+        where the consumer stands; of a Hive table only where the subscription reads it.
         """
         sources: dict[str, SnapshotCheckpoint] = {}
         wanted = {} if subscription.is_partitioned else dict(subscription.wanted)
@@ -703,6 +710,12 @@ class Evaluator:
             tags = wanted.get(key, NO_CONDITIONS)
             since = after if stands is not None else Position.ORIGIN
             found = newest_snapshot(connection, key, tags, since, through)
+            if (
+                found is not None
+                and found[1] is TableFormat.HIVE
+                and table not in subscription.reads
+            ):
+                found = None
             chosen = stands if found is None else newer(stands, *found)
             if chosen is not None:
                 sources[table] = chosen
@@ -754,8 +767,9 @@ def newer(
     """The later of a consumer's checkpoint in a table and the snapshot found after it, of this
     format.
 
-    Another table uid is always later, an older Delta version never is; the ids of other formats say
-    nothing of their order, so that what was registered after the checkpoint is later.
+    Another table uid is always later, an older Delta version never is, nor an older position, which
+    stands for a snapshot of a Hive table; the ids of Iceberg say nothing of their order, so that
+    what was registered after the checkpoint is later.
     """
     if stands is None or (
         stands.table_uid != found.table_uid
@@ -763,10 +777,17 @@ def newer(
         and found.table_uid is not None
     ):
         return found
-    old, new = version_of(stands.snapshot_id), version_of(found.snapshot_id)
-    if table_format is TableFormat.DELTA and old is not None and new is not None and new < old:
-        return stands
-    return found
+    old, new = (_order(stands.snapshot_id, table_format), _order(found.snapshot_id, table_format))
+    return stands if old is not None and new is not None and new < old else found
+
+
+def _order(snapshot: SnapshotId | None, table_format: TableFormat) -> Position | None:
+    """By what snapshots of a table are compared; None where nothing tells."""
+    if table_format is TableFormat.HIVE:
+        with suppress(InvalidValueError):
+            return Position.parse(snapshot or "")
+    version = version_of(snapshot) if table_format is TableFormat.DELTA else None
+    return None if version is None else Position(0, version)
 
 
 def _unreadable(connection: Connection, subscription: Subscription, moment: Moment) -> str:

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.runtime.platform import Platform, open_platform
-from lakechime_dagster.runtime.reconcile import reconcile
+from lakechime_dagster.runtime.reconcile import reconcile, reconcile_table
 from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.declare import spark_table, sql_table
 from lakechime_dagster.tables.lake import Lake
@@ -25,6 +25,7 @@ from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.support.iceberg import BY_DAY, IcebergWorld
 from tests.support.iceberg import rows as iceberg_rows
+from tests.support.metastore import HiveTable
 from tests.support.refreshes import read_rows
 from tests.support.tables import write
 
@@ -267,6 +268,60 @@ def test_iceberg_tables_are_read_and_written_as_delta_tables_are(
     snapshots = [str(one.snapshot_id) for one in silver.history()]
     assert [snapshot for snapshot, _, _ in location.events("silver.ice")] == snapshots
     assert location.rows("gold.regions") == [("eu", 2), ("us", 1)]
+
+
+def test_a_table_reads_what_a_hive_table_gained_and_lost(
+    home: Path,
+    instance: dg.DagsterInstance,
+    spark_driver: Driver,
+    hive_table: HiveTable,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LAKECHIME_METASTORE", hive_table.metastore.url)
+    platform = open_platform()
+    name = hive_table.create("day date").name
+    hive = SourceTable(name, storage=Storage(format="hive", partitioned_by={"day": "date"}))
+    rows = sql_table(
+        "silver.hive",
+        sql=f"SELECT day, id FROM {name}",
+        keys=["day", "id"],
+        trigger=SnapshotTrigger(),
+    )
+    days = sql_table(
+        "gold.days",
+        sql=f"SELECT day, count(*) AS rows FROM {name} GROUP BY day",
+        keys=["day"],
+        refresh="partitions",
+        trigger=SnapshotTrigger(),
+        storage=Storage(partitioned_by={"day": "date"}),
+    )
+    location = Location(instance, build_definitions(Lake("shop", [hive, rows, days])), platform)
+
+    def poll_and_run() -> dict[str, Any]:
+        log = platform.change_log(name, hive.format, None, hive.levels, lists_all=True)
+        assert log is not None
+        reconcile_table(platform, log, hive.levels)
+        assert location.run_of("gold_days").success
+        return shown(location.run_of("silver_hive"))
+
+    def put(day: dt.date, *ids: int) -> None:
+        hive_table.write(day.isoformat(), rows=pa.table({"id": pa.array(ids, pa.int64())}))
+
+    put(MAY[0], 1, 2)
+    hive_table.add(MAY[0].isoformat())
+    first = poll_and_run()
+    assert f"`{name}` from nothing up to snapshot 0-1" in first["range"]
+    put(MAY[1], 3)
+    hive_table.add(MAY[1].isoformat())
+    new = poll_and_run()
+    put(MAY[0], 4)
+    grown = poll_and_run()
+    hive_table.drop_partition(MAY[1].isoformat())
+    dropped = poll_and_run()
+    assert all("read by partitions" in one["range"] for one in (new, grown, dropped))
+    assert (new["rows in"], grown["rows in"], dropped["rows deleted"]) == (1, 3, 1)
+    assert location.rows("silver.hive") == [(MAY[0], 1), (MAY[0], 2), (MAY[0], 4)]
+    assert location.rows("gold.days") == [(MAY[0], 3)]
 
 
 def test_materialising_all_claims_what_waits_for_each_table_in_its_order(

@@ -123,6 +123,19 @@ def test_values_have_the_types_of_the_columns_and_strange_ones_are_found(
     assert polls.found(lists_all=True) == [("a: b/ä", APPEND), (None, APPEND)]
 
 
+@pytest.mark.parametrize("serde", ["serde2.lazy.LazySimpleSerDe", "serde2.OpenCSVSerde"])
+def test_a_serde_that_spark_reads_otherwise_is_refused_by_name(
+    hive_table: HiveTable, serde: str
+) -> None:
+    hive_table.create()
+    with hive_table.metastore.client() as client:
+        table: Any = client.get_table(hive_table.database, "h")
+        table.sd.serdeInfo.serializationLib = f"org.apache.hadoop.hive.{serde}"
+        client.alter_table(hive_table.database, "h", table)
+    with pytest.raises(TableUnreadableError, match=f"written with org.apache.hadoop.hive.{serde}"):
+        HiveLog(hive_table.metastore.url, hive_table.name).stored()
+
+
 def test_values_that_do_not_fit_the_declared_type_are_an_event_without_a_partition(
     hive_table: HiveTable,
 ) -> None:

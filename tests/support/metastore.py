@@ -24,6 +24,7 @@ from tests.support.missing import missing
 from tests.support.processes import REPOSITORY
 
 if TYPE_CHECKING:  # most tests do without them
+    import pyarrow as pa
     from hive_metastore.ThriftHiveMetastore import Client
 
 IVY_FILE = Path(__file__).with_name("metastore.xml")
@@ -71,10 +72,11 @@ class Metastore:
 
 @dataclass(frozen=True)
 class HiveTable:
-    """A table of Parquet files, `h` in a database of its own."""
+    """A table of Parquet files, `h` in a database of its own, with these columns."""
 
     metastore: Metastore
     folder: Path
+    columns: Mapping[str, str] = field(default_factory=lambda: {"id": "bigint"})
     database: str = field(default_factory=lambda: f"d{next(_numbers)}")
 
     @property
@@ -136,7 +138,7 @@ class HiveTable:
             partition.parameters["numRows"] = str(next(_numbers))
             client.alter_partition(self.database, "h", partition)
 
-    def write(self, *values: str, name: str | None = None) -> Path:
+    def write(self, *values: str, name: str | None = None, rows: "pa.Table | None" = None) -> Path:
         """Write a file into the folder of a partition, of which the metastore learns nothing."""
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -144,7 +146,7 @@ class HiveTable:
         number = next(_numbers)
         path = self.at(*values) / (name or f"part-{number}.parquet")
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table({"id": list(range(number))}), path)
+        pq.write_table(pa.table({"id": list(range(number))}) if rows is None else rows, path)
         return path
 
     def at(self, *values: str) -> Path:
@@ -154,7 +156,7 @@ class HiveTable:
         from hive_metastore import ttypes
 
         return ttypes.StorageDescriptor(
-            cols=[ttypes.FieldSchema("id", "bigint", "")],
+            cols=[ttypes.FieldSchema(name, kind, "") for name, kind in self.columns.items()],
             location=str(folder),
             inputFormat=f"{FORMAT}InputFormat",
             outputFormat=f"{FORMAT}OutputFormat",

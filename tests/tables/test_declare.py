@@ -620,10 +620,6 @@ LAKES = [
         "a.c, location: is the location of a.b too",
     ),
     (
-        lake(SourceTable("bronze.flights", storage=Storage(format="hive")), make_table()),
-        "bronze.flights is a HIVE table; computed tables read Delta and Iceberg tables",
-    ),
-    (
         lake(
             flights,
             make_table(

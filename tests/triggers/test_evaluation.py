@@ -23,11 +23,12 @@ from lakechime_dagster.dce.events import (
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import dce_event, metadata
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
+from lakechime_dagster.dce.store import partition_events
 from lakechime_dagster.errors import StoreUnreachableError
 from lakechime_dagster.triggers.conditions import PartitionCondition, TableName
 from lakechime_dagster.triggers.consumers import Cause, CommitMetadata, Committed, Execution
 from lakechime_dagster.triggers.decision import Decision
-from lakechime_dagster.triggers.evaluation import Evaluator
+from lakechime_dagster.triggers.evaluation import Evaluator, newer
 from lakechime_dagster.triggers.ledger import events_of
 from lakechime_dagster.triggers.progress import consumers_at, overview
 from lakechime_dagster.triggers.retention import needs
@@ -263,6 +264,50 @@ def test_an_iceberg_snapshot_that_another_follows_is_not_the_newest_whatever_its
         iceberg(world, snapshot, snapshot_ts=time, prev_snapshot_id=before)
     execution = one(world.fire(a_subscription("silver", ICE)))
     assert snapshots(execution) == {ICE: (None, "5")}
+
+
+def test_of_a_hive_table_the_position_of_an_event_stands_for_a_snapshot(world: World) -> None:
+    subscription = a_subscription("silver", "bronze.hive", reads=("bronze.hive",))
+    assert "has no snapshot yet" in world.decide(subscription).sentence
+    first = hive(world, "a", snapshot_id="99")
+    begun = one(world.fire(subscription))
+    world.ledger.complete(begun, None)
+    second, third = hive(world, "a"), hive(world, "b", snapshot_ts=1)
+    execution = one(world.fire(subscription))
+    assert snapshots(begun) == {"bronze.hive": (None, str(first))}
+    assert snapshots(execution) == {"bronze.hive": (str(first), str(third))}
+    assert first < second < third
+    found = partition_events(world.engine, ("", "bronze.hive"), None, first, third)
+    assert found.before == {'["a"]'}
+    assert found.changed == {'["a"]': {OperationType.UPDATE}, '["b"]': {OperationType.UPDATE}}
+    assert partition_events(world.engine, ("", "bronze.hive"), None, first, second).known == {
+        '["a"]'
+    }
+
+
+def test_an_amendment_vouches_for_a_change_of_a_hive_table_and_is_none(world: World) -> None:
+    subscription = a_subscription(
+        "silver", trigger=SnapshotTrigger("bronze.hive", tags=COMPLETE), reads=("bronze.hive",)
+    )
+    changed = hive(world, "a", event_key="k")
+    hive(world, "a", event_key="k", tags=COMPLETE)
+    hive(world, "b")
+    assert snapshots(one(world.fire(subscription))) == {"bronze.hive": (None, str(changed))}
+
+
+def test_a_hive_table_is_never_read_up_to_an_older_position() -> None:
+    positions = sorted([Position(0, 9), Position(0, 10), Position(1, 1)])
+    old, middle, new = (
+        SnapshotCheckpoint(snapshot_id=SnapshotId(str(position))) for position in positions
+    )
+    assert newer(middle, old, TableFormat.HIVE) == middle
+    assert newer(middle, new, TableFormat.HIVE) == new
+
+
+def hive(world: World, partition: str, **fields: Any) -> Position:
+    """A change of a partition of a Hive table; its position."""
+    event = {"partition": [partition], "table_format": TableFormat.HIVE, "snapshot_id": None}
+    return world.change("bronze.hive", **(event | fields)).position
 
 
 def test_a_recreated_table_is_read_from_its_new_self(world: World) -> None:

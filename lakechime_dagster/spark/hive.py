@@ -1,0 +1,224 @@
+"""Reads what changed in a Hive table between two positions of its events.
+
+The session needs no Hive catalog: Spark is given the folders that the metastore names.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import ParseException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType, StringType, StructField, StructType
+
+from lakechime_dagster.dce.contract import PartitionEvents
+from lakechime_dagster.dce.events import OperationType, Position, SnapshotId
+from lakechime_dagster.dce.partitions import UNPARTITIONED
+from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict, own_uid
+from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.spark.driver import activate
+from lakechime_dagster.spark.ranges import RangeRead, ReadMethod, as_changes, narrowed
+from lakechime_dagster.spark.session import column, local_rows
+
+if TYPE_CHECKING:
+    from lakechime_dagster.formats.hive import HiveFolder, HiveLog, HiveStorage
+
+# of a text in Hive's names of types, where Spark's readers know only text
+_BOUNDED = re.compile(r"\b(var)?char\s*\(\s*\d+\s*\)", re.IGNORECASE)
+_FORMATS = {"parquet": "parquet.ParquetFileFormat", "orc": "orc.OrcFileFormat"}
+
+
+@dataclass(frozen=True)
+class HiveSource:
+    """A Hive table by the positions of its events, which stand for snapshots.
+
+    The metastore knows no past. A position says which partitions exist: those that an event up to it
+    names; their rows are those of their files now. Whatever changed after the position has a later
+    event, or will have it with the next poll. Files in folders within that of a partition are not
+    read.
+
+    `events` are those of the range, or up to the position (None: all partitions exist).
+    """
+
+    spark: SparkSession
+    log: "HiveLog"
+    events: PartitionEvents | None
+
+    def read_snapshot(self, at: SnapshotId | None) -> tuple[DataFrame, SnapshotId]:
+        frame = _Folders(self.spark, self.log.table, self.log.stored()).frame(self.events)
+        return frame, at or SnapshotId(str(Position.ORIGIN))
+
+    def read_range(self, range_: SnapshotRange) -> RangeRead:
+        stored = self.log.stored()
+        folders = _Folders(self.spark, self.log.table, stored)
+        is_other = range_.table_uid is not None and own_uid(range_.table_uid) != stored.uid
+        read = RangeRead(
+            snapshot=range_.end,
+            method=ReadMethod.WHOLE,
+            verdict=Verdict.CONTIGUOUS,
+            end=folders.frame(None if is_other else self.events),
+        )
+        if is_other or range_.is_recreated:
+            note = "the table was dropped and created again since it was last read"
+            return replace(read, verdict=Verdict.RECREATED, note=note)
+        if range_.start is None:
+            return replace(read, is_first=True)
+        if Position.parse(range_.start) > Position.parse(range_.end):
+            note = f"the consumer was put back from {range_.start} to {range_.end}"
+            return replace(read, verdict=Verdict.ROLLBACK, note=note)
+        events = self.events or PartitionEvents()
+        if not events.changed:
+            nothing = as_changes(read.end.limit(0), 1)
+            return replace(read, method=ReadMethod.NOTHING, changes=nothing, only_appends=True)
+        only_appends = all(
+            key not in events.before or operations == {OperationType.APPEND}
+            for key, operations in events.changed.items()
+        )
+        if UNPARTITIONED in events.changed and not (only_appends and not stored.partitioned_by):
+            note = "an event names no partition, so that all rows may have changed"
+            return replace(read, verdict=Verdict.EXPIRED, note=note)
+        if not stored.partitioned_by:
+            changes, partitions = read.end, None
+        else:
+            partitions = folders.values(events.changed)
+            targets = {name: column(name) for name in partitions.columns}
+            changes = narrowed(read.end, partitions, targets)
+        return replace(
+            read,
+            method=ReadMethod.PARTITIONS,
+            changes=as_changes(changes, 1),
+            only_appends=only_appends,
+            repeat=not events.before.isdisjoint(events.changed),
+            partitions=None if only_appends else partitions,
+            commits=len(events.changed),
+            data_commits=len(events.changed),
+        )
+
+
+@dataclass(frozen=True)
+class _Folders:
+    """The folders of a table as frames."""
+
+    spark: SparkSession
+    table: str
+    stored: "HiveStorage"
+
+    def frame(self, events: PartitionEvents | None) -> DataFrame:
+        """The rows of the partitions that events name, and of those that no event can name; of all
+        where there are none.
+
+        The columns of files have the metastore's names and types, and are null where a file lacks
+        them; a folder that is gone has no rows.
+        """
+        frames = [
+            self._read(name, [one for one in folders if _is_named(one, events)])
+            for name, folders in (self.stored.folders or {"parquet": ()}).items()
+        ]
+        return reduce(DataFrame.unionByName, frames)
+
+    def values(self, keys: Iterable[str]) -> DataFrame:
+        """The values of the partition columns of these partitions, also of dropped ones."""
+        names = [name.lower() for name in self.keys.names]
+        there = {one.key: one.values for found in self.stored.folders.values() for one in found}
+        rows = []
+        for key in keys:
+            given = dict(zip(self.stored.levels, map(_text, json.loads(key)), strict=True))
+            rows.append(there.get(key) or [given[name] for name in names])
+        return self._typed(rows)
+
+    @property
+    def keys(self) -> StructType:
+        """The partition columns."""
+        return self._schema()[1]
+
+    def _schema(self) -> tuple[StructType, StructType]:
+        """The columns of the files, and the partition columns."""
+        names = {name.lower() for name, _ in self.stored.partitioned_by}
+        if self.stored.schema:
+            every = StructType.fromJson(json.loads(self.stored.schema)).fields
+        else:
+            every = [
+                StructField(name, self._type(name, kind))
+                for name, kind in (*self.stored.columns, *self.stored.partitioned_by)
+            ]
+        within = [one for one in every if one.name.lower() not in names]
+        return StructType(within), StructType([one for one in every if one.name.lower() in names])
+
+    def _type(self, name: str, kind: str) -> DataType:
+        try:
+            return DataType.fromDDL(_BOUNDED.sub("string", kind))
+        except ParseException as error:
+            raise TableUnreadableError(
+                f"{self.table}: Spark has no type for its column {name}, which is {kind} in the "
+                f"metastore; name a copy without it"
+            ) from error
+
+    def _typed(self, rows: Sequence[Sequence[str | None]]) -> DataFrame:
+        """Texts of partitions as values of the partition columns, null where they are none."""
+        names = self.keys.names
+        texts = local_rows(self.spark, names, [StringType()] * len(names), rows)
+        return texts.select(
+            *[column(one.name).try_cast(one.dataType).alias(one.name) for one in self.keys]
+        )
+
+    def _read(self, name: str, folders: Sequence["HiveFolder"]) -> DataFrame:
+        """The rows of folders, each with its values in the partition columns, whatever its path is:
+        as Spark reads the partitions of its own catalog.
+        """
+        within, keys = self._schema()
+        if not folders:
+            return self.spark.createDataFrame([], StructType([*within, *keys]))
+        activate(self.spark)
+        jvm: Any = self.spark._jvm
+        session: Any = self.spark._jsparkSession
+        sources, scala = jvm.org.apache.spark.sql.execution.datasources, jvm.scala
+        paths = [jvm.org.apache.hadoop.fs.Path(one.location) for one in folders]
+        parts = []
+        if keys.fields:
+            typed: Any = self._typed([one.values for one in folders])
+            rows = typed._jdf.queryExecution().executedPlan().executeCollect()
+            parts = [
+                sources.PartitionPath(row, path) for row, path in zip(rows, paths, strict=True)
+            ]
+        spec = sources.PartitionSpec(_jvm_type(jvm, keys), _sequence(jvm, parts))
+        nothing, no_options = scala.Option.empty(), getattr(scala.collection.immutable, "Map$")
+        options = getattr(no_options, "MODULE$").empty()
+        index = sources.InMemoryFileIndex(
+            session,
+            _sequence(jvm, paths),
+            options,
+            nothing,
+            getattr(getattr(sources, "NoopCache$"), "MODULE$"),
+            scala.Option.apply(spec),
+            nothing,
+        )
+        kind = reduce(getattr, _FORMATS[name].split("."), sources)()
+        relation = sources.HadoopFsRelation(
+            index, _jvm_type(jvm, keys), _jvm_type(jvm, within), nothing, kind, options, session
+        )
+        return DataFrame(session.baseRelationToDataFrame(relation), self.spark)
+
+
+def _is_named(folder: "HiveFolder", events: PartitionEvents | None) -> bool:
+    return events is None or folder.key is None or folder.key in events.known
+
+
+def _text(value: object) -> str | None:
+    """A value of a canonical text as Hive spells it."""
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _jvm_type(jvm: Any, schema: StructType) -> Any:
+    return jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
+
+
+def _sequence(jvm: Any, values: Sequence[Any]) -> Any:
+    listed = jvm.java.util.ArrayList()
+    for value in values:
+        listed.add(value)
+    return jvm.scala.jdk.javaapi.CollectionConverters.asScala(listed).toSeq()
