@@ -5,20 +5,30 @@ log is none: after `fast_forward` it lacks the snapshots between.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    ResolveError,
+    TableAlreadyExistsError,
+    ValidationError,
+)
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.table import Table
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.transforms import (
     DayTransform,
     HourTransform,
@@ -33,6 +43,7 @@ from pyiceberg.types import (
     IcebergType,
     IntegerType,
     LongType,
+    NestedField,
     TimestampType,
     TimestamptzType,
 )
@@ -55,6 +66,8 @@ from lakechime_dagster.dce.snapshots import (
 )
 from lakechime_dagster.errors import (
     ConcurrentWriteError,
+    DeclarationError,
+    LakeChimeError,
     TableAbsentError,
     TableUnreadableError,
     without_password,
@@ -76,6 +89,7 @@ from lakechime_dagster.triggers.consumers import (
     ConsumerId,
 )
 
+NEWEST = "lakechime.committed."  # before a consumer, the property of its newest commit
 EPOCH = datetime(1970, 1, 1)  # Iceberg's times of partitions have no zone
 LEVELS = {
     BooleanType: LevelType.BOOLEAN,
@@ -201,6 +215,10 @@ class IcebergLog:
             if range_.is_recreated and own_uid(range_.start_uid or uid) != uid:
                 verdict = Verdict.RECREATED
             return replace(read, verdict=verdict, note=NOTES[verdict])
+        begun = state.snapshot_by_id(int(range_.start))
+        if not _keeps_columns(state, begun, end):
+            note = "columns were renamed, dropped or given another type since"
+            return replace(read, verdict=Verdict.EXPIRED, note=note)
         data = [one for one in chain if _operation(one) is not Operation.REPLACE]
         return replace(
             read,
@@ -209,7 +227,7 @@ class IcebergLog:
             commits=len(chain),
             data_commits=len(data),
             only_appends=all(_operation(one) is Operation.APPEND for one in data),
-            has_delete_files=any(map(_may_delete, (one for one in chain))),
+            has_delete_files=any(map(_may_delete, (begun, *chain))),
         )
 
     def exists(self) -> bool:
@@ -219,15 +237,29 @@ class IcebergLog:
 
     def committed(self, consumer: ConsumerId, number: int) -> Committed | None:
         """The commit of this execution of the consumer on `main`; None where it has none, or its
-        snapshot was expired.
+        snapshot was expired and it is not the newest of a consumer without a key.
         """
         commits = (one for one in self._commits() if one.commit_metadata.consumer == consumer)
-        return next((one for one in commits if one.commit_metadata.number == number), None)
+        found = next((one for one in commits if one.commit_metadata.number == number), None)
+        newest = None if found else self._newest(consumer)
+        return newest if newest and newest.commit_metadata.number == number else found
 
     def last_committed(self, consumer: ConsumerId) -> Committed | None:
-        """The newest commit of a consumer on `main` whose snapshot is there."""
+        """The newest commit of a consumer on `main`; of one with a key, whose snapshot is there."""
         commits = (one for one in self._commits() if one.commit_metadata.consumer == consumer)
-        return next(commits, None)
+        return next(commits, None) or self._newest(consumer)
+
+    def _newest(self, consumer: ConsumerId) -> Committed | None:
+        """What a property keeps of the newest commit of a consumer without a key."""
+        try:
+            text = self._load().properties.get(NEWEST + str(consumer))
+        except TableAbsentError:
+            return None
+        if text is None:
+            return None
+        snapshot, metadata = json.loads(text)
+        found = CommitMetadata.from_text(metadata)
+        return found and Committed(version=SnapshotId(snapshot), commit_metadata=found)
 
     def watermark(self) -> int | None:
         """The watermark of the newest commit that has one, in milliseconds of event time."""
@@ -248,39 +280,107 @@ class IcebergLog:
         snapshot = self._load().snapshot_by_id(int(committed.version))
         return snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
 
-    def evolve(self, schema: pa.Schema, *, replaces: bool = False) -> None:
-        """Give the table the columns of rows that it is about to get, in their types.
+    def create(
+        self,
+        schema: pa.Schema,
+        partitioned_by: Sequence[str],
+        comment: str,
+        properties: Mapping[str, str],
+    ) -> None:
+        """Make the table, empty; one that another writer makes meanwhile is left as it is."""
+        namespace = self.table.rpartition(".")[0]
+        given = {**properties, **({"comment": comment} if comment else {})}
+        with self._writing():
+            if namespace:
+                self._catalog.create_namespace_if_not_exists(namespace)
+            with (
+                suppress(TableAlreadyExistsError),
+                self._catalog.create_table_transaction(
+                    self.table, schema, properties=given
+                ) as made,
+                made.update_spec() as spec,
+            ):
+                for name in partitioned_by:
+                    spec.add_identity(name)
+
+    def require(self, properties: Mapping[str, str]) -> None:
+        """Set properties of the table that have other values."""
+        state = self._load()
+        wanted = {
+            name: text for name, text in properties.items() if state.properties.get(name) != text
+        }
+        if wanted:
+            with self._writing(), state.transaction() as change:
+                change.set_properties(wanted)
+
+    def widen(self, schema: pa.Schema, *, replaces: bool = False) -> dict[str, str]:
+        """Give the table columns for rows that are about to be written. What readers see of it
+        stays as it is.
 
         Args:
-            schema: Of the rows.
-            replaces: Whether they replace the table: columns that they lack are dropped, and those
-                whose type does not follow from the old one are made anew.
+            schema: Of the rows, all of whose fields may be null.
+            replaces: Whether the rows replace the table. A column whose type does not follow from
+                the old one is then written under another name, which `publish` puts right.
+
+        Returns:
+            By the name of each column of the rows that of the table's column.
+
+        Raises:
+            DeclarationError: a type does not follow from that of the table's column.
         """
         state = self._load()
-        wanted = {one.name: one for one in schema}
-        if replaces:
-            old = state.schema().as_arrow()
-            gone = [
-                one.name
-                for one in old
-                if one.name not in wanted or not _is_wider(wanted[one.name].type, one.type)
-            ]
-            with state.update_schema(allow_incompatible_changes=True) as update:
-                for name in gone:
-                    update.delete_column(name)
-        with self._load().update_schema() as update:
-            update.union_by_name(schema)
+        stored = {one.name.lower(): one.name for one in state.schema().fields}
+        levels = {state.schema().find_column_name(one.source_id) for one in state.spec().fields}
+        columns = dict[str, str]()
+        for one in schema:
+            name = str(stored.get(one.name.lower(), one.name))
+            if name in stored.values() and not _follows(state, one.with_name(name)):
+                if not replaces or name in levels:
+                    raise DeclarationError(
+                        self.table,
+                        name,
+                        f"becomes {one.type}, which the Iceberg table's column cannot become; give "
+                        f"it another name, or drop the table to make it again",
+                    )
+                columns[one.name] = f"{name}__{uuid4().hex[:8]}"
+            else:
+                columns[one.name] = name
+        if replaces and (lost := levels - set(columns.values())):
+            raise DeclarationError(
+                self.table,
+                sorted(map(str, lost))[0],
+                "is a partition column of the Iceberg table and no longer computed; compute it, or "
+                "drop the table to make it again",
+            )
+        fields = pa.schema([one.with_name(columns[one.name]) for one in schema])
+        with self._writing(), state.update_schema(case_sensitive=False) as update:
+            update.union_by_name(fields)
+        return columns
 
-    def publish(self, staged: str, base: SnapshotId) -> None:
+    def publish(
+        self,
+        staged: str,
+        base: SnapshotId,
+        commit_metadata: CommitMetadata,
+        columns: Mapping[str, str] | None = None,
+    ) -> bool:
         """Make a staged snapshot the current one of `main`.
+
+        The newest commit of a consumer without a key is kept as a property too, so that it outlives
+        its snapshot.
 
         Args:
             staged: Its `wap.id`.
             base: The current snapshot of `main` on which it was made.
+            commit_metadata: Of its execution.
+            columns: What `widen` returned for rows that replace the table: other columns are
+                dropped with it.
+
+        Returns:
+            False where nothing was staged.
 
         Raises:
             ConcurrentWriteError: another writer was first.
-            TableUnreadableError: nothing was staged.
         """
         state = self._load()
         found = [
@@ -289,17 +389,45 @@ class IcebergLog:
             if one.summary and one.summary.additional_properties.get("wap.id") == staged
         ]
         if not found:
-            raise TableUnreadableError(
-                f"{self.table}: the write made no snapshot; run the execution again"
-            )
-        parent = found[-1].parent_snapshot_id
+            return False
+        snapshot = found[-1]
+        parent = snapshot.parent_snapshot_id
         on_base = (NO_SNAPSHOT if parent is None else SnapshotId(str(parent))) == base
         if not on_base or _id(state.current_snapshot()) != base:
             raise ConcurrentWriteError(f"{self.table}: another writer was first")
+        with self._writing(), state.transaction() as change:
+            if not commit_metadata.consumer.key:
+                text = json.dumps([_id(snapshot), commit_metadata.to_text()])
+                change.set_properties({NEWEST + str(commit_metadata.consumer): text})
+            if columns is not None:
+                self._replace_columns(change, state, columns)
+            ManageSnapshots(change).set_current_snapshot(snapshot.snapshot_id).commit()
+        return True
+
+    @staticmethod
+    def _replace_columns(change: Transaction, state: Table, columns: Mapping[str, str]) -> None:
+        kept = set(columns.values())
+        gone = [one.name for one in state.schema().fields if one.name not in kept]
+        if gone:
+            with change.update_schema(allow_incompatible_changes=True) as update:
+                for name in gone:
+                    update.delete_column(name)
+        renamed = {to: name for name, to in columns.items() if to.lower() != name.lower()}
+        if renamed:
+            with change.update_schema() as update:
+                for name, to in renamed.items():
+                    update.rename_column(name, to)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Around a change of the table's metadata."""
         try:
-            state.manage_snapshots().set_current_snapshot(found[-1].snapshot_id).commit()
-        except CommitFailedException as error:
-            raise ConcurrentWriteError(f"{self.table}: another writer was first") from error
+            with self._reading():
+                yield
+        except TableUnreadableError as error:
+            if isinstance(error.__cause__, CommitFailedException):
+                raise ConcurrentWriteError(f"{self.table}: another writer was first") from error
+            raise
 
     def _commits(self) -> Iterator[Committed]:
         """The commits of executions on `main`, newest first; none of a table that is not there."""
@@ -422,7 +550,7 @@ class IcebergLog:
         """
         try:
             yield
-        except TableUnreadableError:
+        except LakeChimeError:
             raise
         except Exception as error:
             reason = without_password(next(iter(str(error).splitlines()), type(error).__name__))
@@ -467,25 +595,44 @@ NOTES = {
 }
 
 
-def _is_wider(new: pa.DataType, old: pa.DataType) -> bool:
-    """Whether a column of a type can hold values of the old one, as Iceberg promotes types."""
-    if new == old:
-        return True
-    return (
-        (pa.types.is_int64(new) and pa.types.is_int32(old))
-        or (pa.types.is_float64(new) and pa.types.is_float32(old))
-        or (pa.types.is_large_string(new) and pa.types.is_string(old))
-        or (pa.types.is_string(new) and pa.types.is_large_string(old))
+def _follows(state: Table, field: "pa.Field[Any]") -> bool:
+    """Whether the table's column of that name can become of the field's type."""
+    try:
+        state.update_schema(case_sensitive=False).union_by_name(pa.schema([field]))
+    except (ValidationError, ResolveError, ValueError, TypeError):
+        return False
+    return True
+
+
+def _keeps_columns(state: Table, start: Snapshot | None, end: Snapshot) -> bool:
+    """Whether the columns of the start are those of the end in their types, and those of the end
+    still the table's own: rows of a range are read by the table's schema of now.
+    """
+    now, schemas = state.schema(), state.schemas()
+    last = schemas.get(end.schema_id) if end.schema_id is not None else None
+    first = schemas.get(start.schema_id) if start and start.schema_id is not None else last
+    if last is None or first is None:
+        return False
+    return all(_has_field(now, one) for one in last.fields) and all(
+        _has_field(last, one) for one in first.fields
     )
+
+
+def _has_field(schema: Schema, field: NestedField) -> bool:
+    try:
+        found = schema.find_field(field.field_id)
+    except ValueError:
+        return False
+    return (found.name, found.field_type) == (field.name, field.field_type)
 
 
 def _operation(snapshot: Snapshot) -> Operation | None:
     return None if snapshot.summary is None else snapshot.summary.operation
 
 
-def _may_delete(snapshot: Snapshot) -> bool:
+def _may_delete(snapshot: Snapshot | None) -> bool:
     """Whether the table has files of deletes at a snapshot, or may have, as its summary says."""
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
     return summary.get("total-delete-files") != "0"
 
 

@@ -488,7 +488,7 @@ def listed(
     leaves = [
         leaf
         for leaf in _leaves(schema)
-        if not _is_within(leaf, hidden) and not _is_within(leaf, levels)
+        if not is_within(leaf, hidden) and not is_within(leaf, levels)
     ]
     return ",".join(".".join(map(quoted, leaf)) for leaf in leaves[:MAX_LISTED])
 
@@ -517,16 +517,30 @@ def keep_listed(spark: SparkSession, target: Target, schema: StructType) -> None
         )
 
 
-def _leaves(kind: StructType, within: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    for field in kind:
-        path = (*within, field.name)
-        if isinstance(field.dataType, StructType):
-            yield from _leaves(field.dataType, path)
-        elif isinstance(field.dataType, _BOUNDED):
+def _leaves(kind: StructType) -> Iterator[tuple[str, ...]]:
+    """The leaves of which Delta lets statistics be listed."""
+    for path, one in leaves_with_types(kind):
+        if isinstance(one, _BOUNDED):
             yield path
 
 
-def _is_within(leaf: tuple[str, ...], hidden: Collection[tuple[str, ...]]) -> bool:
+def leaves_of(kind: StructType) -> Iterator[tuple[str, ...]]:
+    """The columns, and the fields within structs, that hold no fields themselves."""
+    return (path for path, _ in leaves_with_types(kind))
+
+
+def leaves_with_types(
+    kind: StructType, within: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], DataType]]:
+    for field in kind:
+        path = (*within, field.name)
+        if isinstance(field.dataType, StructType):
+            yield from leaves_with_types(field.dataType, path)
+        else:
+            yield path, field.dataType
+
+
+def is_within(leaf: tuple[str, ...], hidden: Collection[tuple[str, ...]]) -> bool:
     """Whether a leaf, or what it lies in, is hidden, by names in any case; a name with dots in it
     may be the column's own.
     """

@@ -21,8 +21,11 @@ from lakechime_dagster.dce.snapshots import NO_SNAPSHOT, SnapshotRange, Verdict
 from lakechime_dagster.errors import ConcurrentWriteError, InvalidValueError
 from lakechime_dagster.spark.commit import (
     MERGED,
+    CommitLostError,
     Written,
     column_of,
+    is_within,
+    leaves_of,
     newest_commit,
     partition_predicate,
     retrying,
@@ -37,17 +40,13 @@ from lakechime_dagster.spark.ranges import (
     literal_filter,
 )
 from lakechime_dagster.spark.rows import OPERATION
-from lakechime_dagster.spark.session import (
-    column,
-    is_comparable,
-    quoted,
-    session_confs,
-    text_literal,
-)
+from lakechime_dagster.spark.session import column, is_comparable, quoted, session_confs
 from lakechime_dagster.tables.options import column_of as column_name
 from lakechime_dagster.triggers.consumers import COMMIT_METADATA_KEY, CommitMetadata, Committed
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from lakechime_dagster.formats.iceberg import IcebergLog, IcebergRange
 
 
@@ -87,9 +86,7 @@ class IcebergSource:
             return replace(read, method=ReadMethod.NOTHING, changes=nothing, only_appends=True)
         method, changes = self._changes(judged, judged.start, read.end)
         if changes is None:
-            note = (
-                "columns were renamed or dropped since, or rows with columns of maps were deleted"
-            )
+            note = "rows with columns of maps were deleted"
             return replace(read, verdict=Verdict.EXPIRED, note=note)
         return replace(read, method=method, changes=changes, only_appends=judged.only_appends)
 
@@ -98,16 +95,12 @@ class IcebergSource:
     ) -> tuple[ReadMethod, DataFrame | None]:
         """The changed rows with the columns of the end snapshot; None where they cannot be told."""
         if judged.has_delete_files and not judged.only_appends:
-            before = self._at(judged.metadata, start)
-            if not is_comparable(end.schema) or not set(before.columns) <= set(end.columns):
+            if not is_comparable(end.schema):
                 return ReadMethod.WHOLE, None
-            return ReadMethod.VERSION_DIFF, difference(before, end)
+            return ReadMethod.VERSION_DIFF, difference(self._at(judged.metadata, start), end)
         between = {"start-snapshot-id": start, "end-snapshot-id": judged.snapshot}
         reader = self.spark.read.format("iceberg").options(**between)
-        kind = "" if judged.only_appends else "#changes"
-        rows = reader.load(judged.metadata + kind)
-        if not set(end.columns) <= set(rows.columns):
-            return ReadMethod.WHOLE, None
+        rows = reader.load(judged.metadata + ("" if judged.only_appends else "#changes"))
         columns = [column(name) for name in end.columns]
         if judged.only_appends:
             return ReadMethod.LOG_FILES, as_changes(rows.select(*columns), 1)
@@ -149,7 +142,10 @@ def catalog_confs(properties: Mapping[str, str]) -> dict[str, str]:
     Raises:
         InvalidValueError: Spark has no catalog for them.
     """
-    kind = properties.get("type", "rest")
+    scheme = urlsplit(properties.get("uri", "")).scheme
+    # as pyiceberg infers it
+    inferred = {"http": "rest", "https": "rest", "thrift": "hive"}.get(scheme, "sql")
+    kind = properties.get("type", inferred)
     own = {name: value for name, value in properties.items() if name != "type"}
     if kind == "sql":
         url = urlsplit(own.pop("uri"))
@@ -158,7 +154,8 @@ def catalog_confs(properties: Mapping[str, str]) -> dict[str, str]:
             remedy = f"is a database that Spark cannot reach; use one of {', '.join(DRIVERS)}"
             raise InvalidValueError("LAKECHIME_ICEBERG_CATALOG", driver, remedy)
         place = url.netloc.rpartition("@")[2] + (url.path if url.netloc else url.path[1:])
-        own |= {"uri": f"jdbc:{driver}:{'//' if url.netloc else ''}{place}"}
+        query = f"?{url.query}" if url.query else ""
+        own |= {"uri": f"jdbc:{driver}:{'//' if url.netloc else ''}{place}{query}"}
         own |= {"jdbc.schema-version": "V1"}
         own |= {"jdbc.user": unquote(url.username)} if url.username else {}
         own |= {"jdbc.password": unquote(url.password)} if url.password else {}
@@ -187,6 +184,7 @@ class IcebergTarget:
     comment: str = ""
     personal: tuple[str, ...] = ()
     since: SnapshotId = NO_SNAPSHOT
+    columns: Mapping[str, str] | None = None
 
     @property
     def table(self) -> str:
@@ -201,25 +199,18 @@ class IcebergTarget:
         return reader.load(self.log.metadata)
 
     def prepare(self, spark: SparkSession, schema: StructType) -> None:
-        """Make the table where it is missing, without bounds of personal columns in its files."""
-        if self.log.exists():
-            return
-        columns = ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in schema)
-        by = ", ".join(map(quoted, self.partitioned_by))
-        properties = {"write.wap.enabled": "true", "format-version": "2"} | {
-            f"write.metadata.metrics.column.{column_name(name)}": "none" for name in self.personal
+        """Make the table where it is missing; its files get no bounds of personal columns."""
+        hidden = {tuple(column_name(name).lower().split(".")) for name in self.personal}
+        properties = {"write.wap.enabled": "true"} | {
+            f"write.metadata.metrics.column.{'.'.join(leaf)}": "none"
+            for leaf in leaves_of(schema)
+            if is_within(leaf, hidden)
         }
-        given = ", ".join(f"'{name}' = {text_literal(text)}" for name, text in properties.items())
-        *namespace, _ = self.log.table.split(".")
-        with session_confs(spark, catalog_confs(self.log.catalog)):
-            within = ".".join(map(quoted, (CATALOG, *namespace)))
-            spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {within}")
-            spark.sql(
-                f"CREATE TABLE IF NOT EXISTS {self.table} ({columns}) USING iceberg "
-                + (f"PARTITIONED BY ({by}) " if by else "")
-                + (f"COMMENT {text_literal(self.comment)} " if self.comment else "")
-                + f"TBLPROPERTIES ({given})"
-            )
+        if self.log.exists():
+            self.log.require(properties)
+            return
+        made = {**properties, "format-version": "2"}
+        self.log.create(_arrow(spark, schema), self.partitioned_by, self.comment, made)
 
     def is_just_made(self) -> bool:
         """Whether it holds nothing yet."""
@@ -251,15 +242,22 @@ class IcebergTarget:
                     PROPERTY + COMMIT_METADATA_KEY: commit_metadata.to_text(),
                     **catalog_confs(self.log.catalog),
                 }
+                self.log.require({"write.wap.enabled": "true"})
+                self.columns = None
                 with session_confs(spark, confs):
                     write()
-                self.log.publish(staged, self.since)
-        return self.log.committed(commit_metadata.consumer, commit_metadata.number)
+                self.log.publish(staged, self.since, commit_metadata, self.columns)
+        found = self.log.committed(commit_metadata.consumer, commit_metadata.number)
+        if found is None:
+            raise CommitLostError(
+                f"{self.name}: execution {commit_metadata.number} of consumer "
+                f"{commit_metadata.consumer} was written, but is not in the table; run it again"
+            )
+        return found
 
     def append(self, spark: SparkSession, rows: DataFrame) -> None:
         """Add rows, with new columns if there are any."""
-        self._evolve(rows)
-        self._ordered(spark, rows).writeTo(self.table).append()
+        self._widened(spark, rows).writeTo(self.table).append()
 
     def append_nothing(self, spark: SparkSession) -> None:
         """An empty snapshot: later attempts at the execution find it and write nothing."""
@@ -267,16 +265,16 @@ class IcebergTarget:
 
     def replace_all(self, spark: SparkSession, rows: DataFrame) -> None:
         """Replace the whole table, its columns included."""
-        self._evolve(rows, replaces=True)
-        self._ordered(spark, rows).writeTo(self.table).overwrite(F.lit(True))
+        self.columns = self.log.widen(_arrow(spark, rows.schema), replaces=True)
+        named = rows.select(*[column(name).alias(place) for name, place in self.columns.items()])
+        self._ordered(spark, named).writeTo(self.table).overwrite(F.lit(True))
 
     def replace_partitions(
         self, spark: SparkSession, rows: DataFrame, partitions: Sequence[Sequence[Any]]
     ) -> None:
         """Replace these partitions with those of the rows that are in them."""
         predicate = partition_predicate(self.partitioned_by, rows.schema, partitions)
-        self._evolve(rows)
-        within = self._ordered(spark, rows.where(predicate))
+        within = self._widened(spark, rows.where(predicate))
         within.writeTo(self.table).overwrite(F.expr(predicate))
 
     def insert(self, spark: SparkSession, since: SnapshotId, rows: DataFrame) -> None:
@@ -287,7 +285,7 @@ class IcebergTarget:
         """Apply keyed changes (`rows.OPERATION`), one row a key."""
         columns = [name for name in changes.columns if name != OPERATION]
         source = changes.where(F.col(OPERATION).isin("I", "U", "D"))
-        self._evolve(source.select(*map(column, columns)))
+        self._widened(spark, source.select(*map(column, columns)))
         own = {name: F.col(f"{self.table}.{quoted(name)}") for name in self.keys}
         condition = reduce(
             lambda one, other: one & other,
@@ -320,9 +318,10 @@ class IcebergTarget:
             merged=tuple(int(summary[name]) for name in counted if name in summary),
         )
 
-    def _evolve(self, rows: DataFrame, *, replaces: bool = False) -> None:
-        """Give the table the columns of rows, in their types."""
-        self.log.evolve(rows.limit(0).toArrow().schema, replaces=replaces)
+    def _widened(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
+        """The rows in the table's columns, after it got those that it lacked."""
+        self.log.widen(_arrow(spark, rows.schema))
+        return self._ordered(spark, rows)
 
     def _ordered(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
         """The rows with all columns of the table, which Iceberg's writer asks for."""
@@ -336,3 +335,8 @@ class IcebergTarget:
                 for one in stored
             ]
         )
+
+
+def _arrow(spark: SparkSession, schema: StructType) -> "pa.Schema":
+    """The columns as Arrow has them, each of which may be null."""
+    return spark.createDataFrame([], schema.toNullable()).toArrow().schema

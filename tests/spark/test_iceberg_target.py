@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.dce.events import Position
-from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError
+from lakechime_dagster.errors import ConsumerConflictError, DeclarationError, InvalidValueError
 from lakechime_dagster.formats.iceberg import IcebergLog
 from lakechime_dagster.spark.iceberg import IcebergTarget, catalog_confs
 from lakechime_dagster.spark.job import Outcome
@@ -128,14 +128,108 @@ def test_new_columns_are_added_and_a_replaced_table_has_the_columns_of_its_rows(
     assert subscription.rows == [(number, str(10 * number)) for number in range(1, 6)]
 
 
-def test_files_hold_no_bounds_of_personal_columns(session: SparkSession, tmp_path: Path) -> None:
+def test_a_replacement_that_does_not_become_current_changes_nothing_that_readers_see(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    subscription, source = iceberg_subscription(session, tmp_path, refresh=RefreshMode.FULL)
+    source.write((1, 10))
+    subscription.run()
+    log = subscription.job.log
+    assert log is not None
+    before = log.newest
+    columns = log.widen(pa.schema([("id", pa.int64()), ("amount", pa.string())]), replaces=True)
+    assert subscription.rows == [(1, 10, None)]
+    assert (columns["id"], columns["amount"] == "amount") == ("id", False)
+    source.write((2, 20))
+    subscription.run(sql="SELECT id, string(amount) AS Amount FROM orders")
+    assert subscription.rows == [(1, "10"), (2, "20")]
+    assert table_of(subscription).scan(snapshot_id=int(before)).to_arrow().to_pylist() == [
+        {"id": 1, "amount": 10}
+    ]
+
+
+def test_rows_of_any_shape_are_replaced_and_added_again(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    sql = """
+        SELECT id, array('a') AS list, map('k', id) AS map, named_struct('first-name', 'x') AS named,
+               current_date() AS loaded, 'eu' AS region, CAST(id AS SMALLINT) AS small,
+               CAST(id AS DECIMAL(9, 2)) AS paid, X'00' AS raw
+        FROM orders
+    """
+    subscription, source = iceberg_subscription(session, tmp_path, sql, refresh=RefreshMode.FULL)
+    source.write((1, 10))
+    subscription.run()
+    fields = table_of(subscription).schema().fields
+    source.write((2, 20))
+    subscription.run(always_write=True)
+    assert [row[0] for row in subscription.rows] == [1, 2]
+    assert table_of(subscription).schema().fields == fields
+
+
+def test_a_column_in_other_letters_is_the_column(session: SparkSession, tmp_path: Path) -> None:
+    subscription, source = iceberg_subscription(session, tmp_path)
+    source.write((1, 10))
+    subscription.run()
+    source.write((2, 20))
+    subscription.run(sql="SELECT id, amount AS Amount FROM orders")
+    assert subscription.rows == [(1, 10), (2, 20)]
+
+
+def test_a_partition_column_of_another_type_is_refused_with_a_remedy(
+    session: SparkSession, tmp_path: Path
+) -> None:
     subscription, source = iceberg_subscription(
-        session, tmp_path, keys=("id",), personal=("amount",)
+        session, tmp_path, refresh=RefreshMode.FULL, partitioned_by=("amount",)
     )
     source.write((1, 10))
     subscription.run()
-    (bounds,) = table_of(subscription).inspect.files()["readable_metrics"].to_pylist()
-    assert (bounds["id"]["upper_bound"], bounds["amount"]["upper_bound"]) == (1, None)
+    with pytest.raises(DeclarationError, match="drop the table to make it again"):
+        subscription.run(sql="SELECT id, string(amount) AS amount FROM orders", always_write=True)
+    assert subscription.rows == [(1, 10)]
+
+
+def test_a_table_that_others_made_is_written_by_staging_too(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    subscription, source = iceberg_subscription(session, tmp_path)
+    IcebergWorld.within(tmp_path).fill("shop.orders", pa.table({"id": [0], "amount": [0]}, ORDERS))
+    source.write((1, 10))
+    assert subscription.run().outcome is Outcome.COMMITTED
+    assert subscription.rows == [(0, 0), (1, 10)]
+
+
+def test_the_newest_commit_of_a_consumer_outlives_its_snapshot(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    subscription, source = iceberg_subscription(session, tmp_path)
+    source.write((1, 10))
+    committed = subscription.run().committed
+    table = table_of(subscription)
+    table.append(pa.table({"id": [5], "amount": [50]}, ORDERS))
+    table.maintenance.expire_snapshots().by_ids([table.history()[0].snapshot_id]).commit()
+    log = subscription.job.log
+    assert log is not None
+    assert log.committed(CONSUMER, 1) == log.last_committed(CONSUMER) == committed
+    source.write((2, 20))
+    assert not subscription.run(has_committed=True).replaced
+    assert subscription.rows == [(1, 10), (2, 20), (5, 50)]
+
+
+def test_files_hold_no_bounds_of_personal_columns(session: SparkSession, tmp_path: Path) -> None:
+    subscription, source = iceberg_subscription(
+        session,
+        tmp_path,
+        "SELECT id, amount, named_struct('mail', 'ann@x.org') AS who FROM orders",
+        keys=("id",),
+        personal=("Amount", "who"),
+    )
+    source.write((1, 10))
+    subscription.run()
+    table = table_of(subscription)
+    (task,) = table.scan().plan_files()
+    names = [table.schema().find_column_name(one) for one in task.file.upper_bounds]
+    assert names == ["id"]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyiceberg.table import Table
+from pyiceberg.types import StringType
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -275,3 +276,43 @@ def test_a_column_renamed_within_the_range_leads_to_a_whole_read(
     table.sql("insert into {table} select 0, 9, 'new'")
     read = source_of(spark, world).read_range(between(world, start, snapshots(world)[-1]))
     assert (read.verdict, read.must_replace) == (Verdict.EXPIRED, True)
+
+
+def test_deletes_that_go_within_the_range_are_read_too(spark: SparkSession, tmp_path: Path) -> None:
+    world = IcebergWorld.within(tmp_path)
+    table = SparkTable(spark, world, tmp_path / "ice")
+    table.create(2, "merge-on-read")
+    table.sql("delete from {table} where k = 1")
+    start = snapshots(world)[-1]
+    table.sql("delete from {table} where p = 1")
+    read = source_of(spark, world).read_range(between(world, start, snapshots(world)[-1]))
+    assert images(read) == {(1, 4, "old"): -1}
+
+
+def test_a_nested_field_added_within_the_range_leads_to_a_whole_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    world = IcebergWorld.within(tmp_path)
+    table = SparkTable(spark, world, tmp_path / "ice")
+    table.create(2, "merge-on-read")
+    table.sql("alter table {table} add column st struct<a: int>")
+    table.sql("insert into {table} select 0, 9, 'new', named_struct('a', 1)")
+    start = snapshots(world)[-1]
+    table.sql("alter table {table} add column st.b int")
+    table.sql("delete from {table} where k = 1")
+    read = source_of(spark, world).read_range(between(world, start, snapshots(world)[-1]))
+    assert (read.verdict, read.must_replace) == (Verdict.EXPIRED, True)
+
+
+def test_a_column_made_again_after_the_range_leads_to_a_whole_read(
+    spark: SparkSession, world: IcebergWorld
+) -> None:
+    table = written(world, 1, 2)
+    start, end = snapshots(world)
+    with table.update_schema() as update:
+        update.delete_column("region")
+    with table.update_schema() as update:
+        update.add_column("region", StringType())
+    read = source_of(spark, world).read_range(between(world, start, end))
+    assert (read.verdict, read.must_replace) == (Verdict.EXPIRED, True)
+    assert {row["region"] for row in read.end.select("region").collect()} == {"eu"}
