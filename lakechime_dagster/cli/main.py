@@ -31,7 +31,6 @@ from lakechime_dagster.cli import (
     status,
     store,
     table,
-    token,
     trigger,
 )
 from lakechime_dagster.cli.common import error_document, note, one_line, print_json
@@ -57,7 +56,7 @@ for noun in (
     notification,
     personal,
     store,
-    token,
+    serve,
 ):
     app.add_typer(noun.app)
 app.command("dev")(dev.dev)

@@ -1,11 +1,26 @@
-"""`lakechime serve`: the HTTP server."""
+"""`lakechime serve`: the HTTP server, and `lakechime token`: the tokens of programs that reach it."""
 
 from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
 
-from lakechime_dagster.cli.common import declared_or_none, lake_or_empty, note, open_platform
+from lakechime_dagster.api.access import Scope
+from lakechime_dagster.cli import common
+from lakechime_dagster.cli.common import (
+    DryRun,
+    Json,
+    Reason,
+    Who,
+    answer,
+    declared_or_none,
+    lake_or_empty,
+    note,
+    open_platform,
+    print_list,
+    record,
+    would,
+)
 from lakechime_dagster.errors import needs
 from lakechime_dagster.settings import Settings
 
@@ -73,3 +88,58 @@ def _hosts(settings: Settings) -> set[str]:
     """The names under which people reach the server, as far as settings say so."""
     name = urlsplit(settings.lineage_url).hostname
     return {name} if name else set()
+
+
+app = typer.Typer(name="token", help="Tokens of programs that reach `lakechime serve`.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Names the token in lists and messages.")]
+
+
+@app.command()
+def create(
+    name: Name,
+    reason: Reason,
+    scope: Annotated[
+        list[Scope], typer.Option("--scope", help="What it lets a program do; repeat it.")
+    ],
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table",
+            "-t",
+            metavar="PATTERN",
+            help="Register events of these tables only, such as `bronze.*`; repeat it.",
+        ),
+    ] = None,
+    who: Who = None,
+    as_json: Json = False,
+) -> None:
+    """Make a token and print its secret, once. As soon as one exists, the server asks for it."""
+    from lakechime_dagster.api.tokens import Tokens
+
+    by = common.by(who, reason)
+    secret = Tokens(open_platform().store.engine).create(name, set(scope), table or ["*"], by)
+    answer(as_json, {"token": name, "secret": secret}, secret)
+
+
+@app.command()
+def show(as_json: Json = False) -> None:
+    """List the tokens: scopes, tables, who made them and why."""
+    from lakechime_dagster.api.tokens import Tokens
+
+    tokens = Tokens(open_platform().store.engine).all()
+    facts = "name scopes tables created_ts created_by reason revoked_ts revoked_by"
+    documents = [record(one, facts) for one in tokens]
+    print_list(as_json, "tokens", documents, facts, empty="no token")
+
+
+@app.command()
+def revoke(
+    name: Name, reason: Reason, who: Who = None, dry_run: DryRun = False, as_json: Json = False
+) -> None:
+    """Refuse a token from now on."""
+    from lakechime_dagster.api.tokens import Tokens
+
+    by = common.by(who, reason)
+    Tokens(open_platform(dry_run=dry_run).store.engine).revoke(name, by, dry_run=dry_run)
+    answer(as_json, {"token": name, "dry_run": dry_run}, f"{name} {would(dry_run)} revoked")

@@ -10,7 +10,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pyarrow as pa
@@ -40,10 +42,14 @@ from pyiceberg.types import (
     BooleanType,
     DateType,
     DecimalType,
+    FixedType,
     IcebergType,
     IntegerType,
+    ListType,
     LongType,
+    MapType,
     NestedField,
+    StructType,
     TimestampType,
     TimestamptzType,
 )
@@ -230,10 +236,20 @@ class IcebergLog:
             has_delete_files=any(map(_may_delete, (begun, *chain))),
         )
 
+    def columns(self) -> tuple[tuple[str, Any, bool], ...]:
+        """Name, type and whether it may be null of each column, the type as Spark writes it in
+        JSON; none of a table that is not there.
+        """
+        try:
+            fields = self._load().schema().fields
+        except TableAbsentError:
+            return ()
+        return tuple((one.name, _spark_type(one.field_type), not one.required) for one in fields)
+
     def exists(self) -> bool:
         """Whether the catalog has the table."""
         with self._reading():
-            return self._catalog.table_exists(self.table)
+            return self._has_catalog and self._catalog.table_exists(self.table)
 
     def committed(self, consumer: ConsumerId, number: int) -> Committed | None:
         """The commit of this execution of the consumer on `main`; None where it has none, or its
@@ -442,6 +458,12 @@ class IcebergLog:
                 yield Committed(version=_id(one), commit_metadata=metadata)
 
     @property
+    def _has_catalog(self) -> bool:
+        """Whether the catalog is there: to open one of SQLite would make its file."""
+        path = urlsplit(self.catalog.get("uri", ""))
+        return path.scheme != "sqlite" or Path(path.path[1:]).exists()
+
+    @property
     def _catalog(self) -> Catalog:
         return _catalog(tuple(sorted(self.catalog.items())))
 
@@ -536,6 +558,8 @@ class IcebergLog:
     def _load(self) -> Table:
         with self._reading():
             try:
+                if not self._has_catalog:
+                    raise NoSuchTableError
                 return self._catalog.load_table(self.table)
             except (NoSuchTableError, NoSuchNamespaceError) as error:
                 raise TableAbsentError(
@@ -593,6 +617,39 @@ NOTES = {
     Verdict.BRANCHED: "its history no longer holds the snapshot that was last read",
     Verdict.EXPIRED: "snapshots of the range were expired",
 }
+
+
+def _spark_type(kind: IcebergType) -> Any:
+    """A type as Spark writes it in JSON."""
+    match kind:
+        case StructType():
+            fields = [
+                {
+                    "name": one.name,
+                    "type": _spark_type(one.field_type),
+                    "nullable": not one.required,
+                    "metadata": {},
+                }
+                for one in kind.fields
+            ]
+            return {"type": "struct", "fields": fields}
+        case ListType():
+            element = _spark_type(kind.element_type)
+            can = not kind.element_required
+            return {"type": "array", "elementType": element, "containsNull": can}
+        case MapType():
+            return {
+                "type": "map",
+                "keyType": _spark_type(kind.key_type),
+                "valueType": _spark_type(kind.value_type),
+                "valueContainsNull": not kind.value_required,
+            }
+        case DecimalType():
+            return f"decimal({kind.precision},{kind.scale})"
+        case FixedType():
+            return "binary"
+    names = {"int": "integer", "timestamptz": "timestamp", "uuid": "string"}
+    return {**names, "timestamp": "timestamp_ntz"}.get(str(kind), str(kind))
 
 
 def _follows(state: Table, field: "pa.Field[Any]") -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.lineage.check import Finding, Readers, raised, readers_of
 from lakechime_dagster.lineage.columns import (
     RECIPIENT_MS,
@@ -33,7 +34,7 @@ from lakechime_dagster.lineage.runs import names_of
 from lakechime_dagster.lineage.service import is_of_subscription
 from lakechime_dagster.lineage.store import LineageStandings, SqlReads
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.lake import Lake, Table
 from lakechime_dagster.tables.tables import LakeTable, SourceTable, code_digest
 from lakechime_dagster.triggers.subscription import Subscription
 
@@ -463,11 +464,7 @@ class _Planning:
     def manifest(self) -> Manifest:
         """All tables, inputs first, as a reader is asked over what its inputs would be."""
         for table in self.lake.tables:
-            planned = (
-                self._computed(table)
-                if isinstance(table, LakeTable)
-                else self._found(table.name, table.location)
-            )
+            planned = self._computed(table) if isinstance(table, LakeTable) else self._found(table)
             planned = self._written(planned) if isinstance(table, SourceTable) else planned
             self.tables[table.name] = replace(planned, owner=table.owner or "")
         return Manifest(
@@ -476,9 +473,10 @@ class _Planning:
             accepted=self.before.accepted if self.before is not None else {},
         )
 
-    def _found(self, name: str, location: str | None) -> PlannedTable:
+    def _found(self, table: Table) -> PlannedTable:
         """A table that no function of the lake computes, by its log or as it was known before."""
-        schema = () if self.only_manifest else self.platform.log(name, location).columns()
+        name = table.name
+        schema = () if self.only_manifest else self._columns(table)
         if schema:
             return PlannedTable(
                 target=name,
@@ -543,13 +541,18 @@ class _Planning:
                 planned.schema,
             )
 
+    def _columns(self, table: Table) -> "Schema":
+        """The columns that a table has now; none of a Hive table, whose metastore is not asked."""
+        table_format = TableFormat(table.format)
+        if table_format is TableFormat.HIVE:
+            return ()
+        return self.platform.target_log(table.name, table_format, table.location).columns()
+
     def _as_it_is(self, table: LakeTable, code: str) -> "Schema":
         """The columns that a table has already, or had by equal code: what reads it can be asked
         though its code cannot.
         """
-        schema = (
-            () if self.only_manifest else self.platform.log(table.name, table.location).columns()
-        )
+        schema = () if self.only_manifest else self._columns(table)
         known = self.before.tables.get(table.name) if self.before is not None else None
         if schema or known is None or known.code != code:
             return schema

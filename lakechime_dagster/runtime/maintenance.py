@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.dce.events import version_of
+from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.events import TableFormat, version_of
 from lakechime_dagster.dce.snapshots import (
     CommitsMissingError,
     SnapshotCheckpoint,
@@ -335,6 +336,12 @@ def to_drop(platform: Platform, table: str) -> Drop:
         raise ConsumerConflictError(
             f"{table} is used by {names}; remove these from the code first, and `lakechime trigger "
             f"forget` each"
+        )
+    known = platform.store.fetch(EventQuery(table=table, limit=1))
+    if known and known[0].event.table_format is TableFormat.ICEBERG:
+        raise LakeChimeError(
+            f"{table} is an Iceberg table; drop it in its catalog, and `lakechime trigger forget` "
+            f"its consumers"
         )
     location = platform.location(table)
     if not is_local(location):

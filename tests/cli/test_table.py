@@ -226,6 +226,13 @@ def test_what_the_lake_has_and_what_is_no_table_is_not_dropped(
     assert problem in answer.err
 
 
+def test_an_iceberg_table_is_dropped_in_its_catalog(shop: Cli) -> None:
+    shop("dce", "register", "--table", "gold.ice", "--format", "iceberg", "--snapshot-id", "7")
+    answer = shop("table", "drop", "gold.ice", *WHY, "--yes")
+    assert answer.code == 1
+    assert "gold.ice is an Iceberg table; drop it in its catalog" in answer.err
+
+
 DAYS = (dt.date(2013, 1, 1), dt.date(2013, 1, 2))
 
 

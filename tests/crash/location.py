@@ -100,7 +100,7 @@ def _wrap_runs() -> None:
     @functools.wraps(materialise)
     def wrapped(*args: Any) -> Any:
         from lakechime_dagster.cdc import spark_refresh
-        from lakechime_dagster.spark import refresh as refresh_module
+        from lakechime_dagster.spark import commit as commit_module
 
         if not hasattr(spark_refresh.write_rows, "__wrapped__"):
             before(
@@ -108,14 +108,14 @@ def _wrap_runs() -> None:
                 "write_rows",
                 lambda _, target, *__: switch.die(Point.BETWEEN_COMMITS, target.name),
             )
-        original = refresh_module.append
+        original = commit_module.append
         sign = switch.folder / f"run-{os.getpid()}"
         sign.touch()
-        in_run.yes, refresh_module.append = True, functools.partial(append, original)
+        in_run.yes, commit_module.append = True, functools.partial(append, original)
         try:
             return materialise(*args)
         finally:
-            in_run.yes, refresh_module.append = False, original
+            in_run.yes, commit_module.append = False, original
             sign.unlink(missing_ok=True)
 
     for module in (tables, cdc):

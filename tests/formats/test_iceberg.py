@@ -19,8 +19,9 @@ from pyiceberg.transforms import (
 from lakechime_dagster.dce.contract import Seen
 from lakechime_dagster.dce.events import DataChangeEvent, OperationType, SnapshotId, TableUid
 from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.dce.snapshots import NO_SNAPSHOT
 from lakechime_dagster.errors import TableAbsentError, TableUnreadableError
-from lakechime_dagster.formats.iceberg import NOTHING, IcebergLog
+from lakechime_dagster.formats.iceberg import IcebergLog
 from tests.support.iceberg import BY_DAY, IcebergWorld, branched, by, rows, tagged
 
 APPEND, UPDATE, DELETE = OperationType.APPEND, OperationType.UPDATE, OperationType.DELETE
@@ -56,7 +57,7 @@ def test_each_snapshot_gives_an_event_per_partition_in_the_order_of_the_chain(
     table = world.create(BY_DAY)
     log = log_of(world)
     empty = log.changes_after(None)
-    assert (empty.events, empty.seen.snapshot_id) == ((), NOTHING)
+    assert (empty.events, empty.seen.snapshot_id) == ((), NO_SNAPSHOT)
     table.append(rows(1, 2), snapshot_properties=tagged(complete="true"))
     table.append(rows(2))
     table.delete("day = '2024-05-01'")
@@ -273,3 +274,34 @@ def test_metadata_or_a_catalog_that_cannot_be_read_give_one_sentence(
     with pytest.raises(TableUnreadableError) as error:
         IcebergLog(away, "bronze.ice").changes_after(None)
     assert "secret" not in str(error.value)
+
+
+def test_columns_are_said_as_spark_says_them(tmp_path: Path) -> None:
+    world = IcebergWorld.within(tmp_path)
+    assert IcebergLog(world.properties, "shop.all").columns() == ()
+    inner = pa.struct([("a", pa.int32())])
+    kinds = {
+        "id": pa.int64(),
+        "paid": pa.decimal128(9, 2),
+        "at": pa.timestamp("us", "UTC"),
+        "local": pa.timestamp("us"),
+        "list": pa.list_(inner),
+        "map": pa.map_(pa.string(), pa.float64()),
+    }
+    world.fill("shop.all", pa.schema(list(kinds.items())).empty_table())
+    struct = {
+        "type": "struct",
+        "fields": [{"name": "a", "type": "integer", "nullable": True, "metadata": {}}],
+    }
+    assert IcebergLog(world.properties, "shop.all").columns() == (
+        ("id", "long", True),
+        ("paid", "decimal(9,2)", True),
+        ("at", "timestamp", True),
+        ("local", "timestamp_ntz", True),
+        ("list", {"type": "array", "elementType": struct, "containsNull": True}, True),
+        (
+            "map",
+            {"type": "map", "keyType": "string", "valueType": "double", "valueContainsNull": True},
+            True,
+        ),
+    )

@@ -47,7 +47,7 @@ class Metastore:
     """A running metastore: its URL, and its handler in the Java machine."""
 
     url: str
-    handler: Any
+    handler: Any = field(repr=False)
 
     @contextmanager
     def client(self) -> Iterator["Client"]:
