@@ -8,7 +8,6 @@ from typing import Any
 import dagster as dg
 
 from lakechime_dagster.assets.report import events_table, nothing_new
-from lakechime_dagster.lineage.flat import COLUMN_ROWS, TABLE, flatten
 from lakechime_dagster.lineage.ingest import LineageIngest
 from lakechime_dagster.lineage.recording import Refused, Taken
 from lakechime_dagster.runtime.asset_keys import asset_key
@@ -22,12 +21,16 @@ MAX_SHOWN = 20  # rows that were refused, and names of data sets
 
 
 def lineage_definitions(
-    lake: Lake, *, cron: str = "5 * * * *", column_rows: int = COLUMN_ROWS
+    lake: Lake, *, cron: str = "5 * * * *", column_rows: int | None = None
 ) -> dg.Definitions:
     """The asset of `lakechime.lineage_flat` and its schedule, to be merged with those of a lake.
 
-    `column_rows` is the largest number of pairs that begin with a column.
+    `column_rows` is the largest number of pairs that begin with a column, 2,000,000 by default.
     """
+    # imports numpy, which a code location without this table does not need
+    from lakechime_dagster.lineage.flat import COLUMN_ROWS, TABLE, flatten
+
+    most = COLUMN_ROWS if column_rows is None else column_rows
 
     @dg.asset(
         key=asset_key(TABLE),
@@ -37,12 +40,12 @@ def lineage_definitions(
             "Which tables and columns lead to which, at the least layer, and how surely, as runs "
             "recorded it."
         ),
-        metadata={"dagster/table_name": TABLE, "rows of columns at most": column_rows},
+        metadata={"dagster/table_name": TABLE, "rows of columns at most": most},
     )
     def body(
         context: dg.AssetExecutionContext, lakechime: LakeChimeResource
     ) -> dg.MaterializeResult:
-        written = flatten(lakechime.platform(), lake, column_rows=column_rows)
+        written = flatten(lakechime.platform(), lake, column_rows=most)
         if written is None:
             return dg.MaterializeResult(metadata={"written": False})
         if written.refusal:

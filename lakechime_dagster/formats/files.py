@@ -119,6 +119,11 @@ def folder_at(location: str) -> "UPath":
     return UPath(location)
 
 
+def is_stored(location: str) -> bool:
+    """Whether a file or folder lies there."""
+    return folder_at(location).exists()
+
+
 def has_folder(location: str) -> bool:
     """Whether there is a local folder; at a URL there is none."""
     return is_local(location) and folder_at(location).is_dir()

@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -88,6 +87,7 @@ from lakechime_dagster.formats.changes import (
     producer_tags,
     tags_of,
 )
+from lakechime_dagster.formats.files import is_stored
 from lakechime_dagster.triggers.consumers import (
     COMMIT_METADATA_KEY,
     CommitMetadata,
@@ -460,8 +460,8 @@ class IcebergLog:
     @property
     def _has_catalog(self) -> bool:
         """Whether the catalog is there: to open one of SQLite would make its file."""
-        path = urlsplit(self.catalog.get("uri", ""))
-        return path.scheme != "sqlite" or Path(path.path[1:]).exists()
+        uri = urlsplit(self.catalog.get("uri", ""))
+        return uri.scheme != "sqlite" or is_stored(uri.path[1:])
 
     @property
     def _catalog(self) -> Catalog:

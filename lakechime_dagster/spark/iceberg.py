@@ -93,7 +93,7 @@ class IcebergSource:
     def _changes(
         self, judged: "IcebergRange", start: SnapshotId, end: DataFrame
     ) -> tuple[ReadMethod, DataFrame | None]:
-        """The changed rows with the columns of the end snapshot; None where they cannot be told."""
+        """The changed rows with the columns of the end snapshot; None where they cannot be compared."""
         if judged.has_delete_files and not judged.only_appends:
             if not is_comparable(end.schema):
                 return ReadMethod.WHOLE, None

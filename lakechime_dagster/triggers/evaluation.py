@@ -782,7 +782,7 @@ def newer(
 
 
 def _order(snapshot: SnapshotId | None, table_format: TableFormat) -> Position | None:
-    """By what snapshots of a table are compared; None where nothing tells."""
+    """By what snapshots of a table are compared; None where they have no order."""
     if table_format is TableFormat.HIVE:
         with suppress(InvalidValueError):
             return Position.parse(snapshot or "")
