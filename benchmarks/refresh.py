@@ -21,6 +21,7 @@ from benchmarks._lines import Line, at_least, at_most, show
 from lakechime_dagster.dce.events import Position, SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
 from lakechime_dagster.formats.delta import DeltaLog
+from lakechime_dagster.formats.iceberg import IcebergLog
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.driver import open_driver
 from lakechime_dagster.spark.job import InputJob, TableJob
@@ -44,6 +45,7 @@ class Bench:
     executions: int = 0
     read: int | None = None
     added: int = 0
+    iceberg: IcebergLog | None = None  # the log of its target, of an Iceberg table
 
     @property
     def source(self) -> str:
@@ -110,6 +112,7 @@ class Bench:
             location=self.target,
             keys=("id",),
             compute=lambda source: source,
+            log=self.iceberg,
             inputs=(
                 InputJob(
                     alias="source",
@@ -165,6 +168,15 @@ def measure() -> list[Line]:
         open_driver(spark_settings, Path(folder), jars=settings.jars) as driver,
     ):
         benches = [Bench(driver.spark, Path(folder), rows) for rows in SIZES]
+        beside = Path(folder) / "iceberg"
+        catalog = {
+            "type": "sql",
+            "uri": f"sqlite:///{folder}/iceberg.sqlite",
+            "warehouse": str(beside),
+        }
+        iceberg = Bench(driver.spark, beside, SIZES[0], iceberg=IcebergLog(catalog, "bench.target"))
+        iceberg.make()
+        copied: list[float] = []
         loads = [bench.make() for bench in benches]
         follows: dict[int, list[float]] = {rows: [] for rows in SIZES}
         wholes: dict[int, list[float]] = {rows: [] for rows in SIZES}
@@ -173,16 +185,21 @@ def measure() -> list[Line]:
                 bench.change(round_)
                 follows[bench.rows].append(bench.follow())
                 wholes[bench.rows].append(bench.recompute())
+            iceberg.change(round_)
+            copied.append(iceberg.follow())
         news = [
             (benches[1].merge(benches[1].add()), benches[1].follow()) for _ in range(ROUNDS + 1)
         ]
     # the first round warms the code up
     small, large = (statistics.median(follows[rows][1:]) for rows in SIZES)
+    into_iceberg = statistics.median(copied[1:])
     whole = statistics.median(wholes[SIZES[1]][1:])
     merged, added = (statistics.median(times) for times in zip(*news[1:], strict=True))
     load, load_merged = loads[1]
     return [
         at_most(f"{CHANGED} rows into {SIZES[0]:,}", small, "s"),
+        at_most(f"{CHANGED} rows into {SIZES[0]:,} of an Iceberg table", into_iceberg, "s"),
+        at_most("the same / into a Delta table", into_iceberg / small, "x"),
         at_most(f"{CHANGED} rows into {SIZES[1]:,}", large, "s"),
         at_most("cost for a table 50 times as large", large / small, "x", 5),
         at_most(f"recomputing {SIZES[1]:,} rows whole", whole, "s"),

@@ -216,6 +216,7 @@ def test_an_asset_shows_what_its_run_did(location: Location) -> None:
     assert checks(idle)["fresh_by_watermark"] is False
 
 
+@pytest.mark.tier2
 def test_iceberg_tables_are_read_and_written_as_delta_tables_are(
     home: Path, instance: dg.DagsterInstance, spark_driver: Driver
 ) -> None:

@@ -18,7 +18,7 @@ from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Con
 from tests.support.iceberg import IcebergWorld
 from tests.support.refreshes import Source, Subscription, make_subscription
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.tier2]
 ORDERS = pa.schema([("id", pa.int64()), ("amount", pa.int64())])
 CONSUMER = ConsumerId("test", "subscription")
 
