@@ -38,17 +38,13 @@ from lakechime_dagster.spark.commit import (
     CHANGE_FEED,
     LISTED,
     Target,
-    append,
-    append_nothing,
     commit,
     commit_at,
     create_if_missing,
     is_own,
     keep_listed,
-    merge,
     newest_commit,
     properties_of,
-    replace_all,
 )
 from lakechime_dagster.spark.job import Counts, Outcome, SourceResult, TableResult
 from lakechime_dagster.spark.ranges import (
@@ -120,13 +116,13 @@ def write_rows(
 
     def prepare() -> Callable[[], None] | None:
         if is_new and target.log.version > 0:
-            return lambda: replace_all(changes.drop(OPERATION), target)
+            return lambda: target.replace_all(changes.drop(OPERATION))
         if evolution.widened:
-            return lambda: replace_all(
-                _rewritten(spark, target, changes, columns, evolution.texts), target
+            return lambda: target.replace_all(
+                _rewritten(spark, target, changes, columns, evolution.texts)
             )
         if 0 < merged.changed == merged.rows(Need.INSERT):
-            return lambda: append(changes.drop(OPERATION), target)
+            return lambda: target.append(changes.drop(OPERATION))
         if merged.changed or (evolution.added and not is_new):
             return lambda: _merge(
                 spark,
@@ -134,7 +130,7 @@ def write_rows(
                 changes,
                 is_small=merged.found.are_here and merged.changed <= MAX_LISTED,
             )
-        return None if may_complete_empty else lambda: append_nothing(spark, target)
+        return None if may_complete_empty else lambda: target.append_nothing(spark)
 
     return commit(spark, target, commit_metadata, prepare)
 
@@ -144,10 +140,10 @@ def _merge(spark: SparkSession, target: Target, changes: DataFrame, *, is_small:
     need no plan of their own.
     """
     if not is_small or not are_listed([changes.schema[key].dataType for key in target.keys]):
-        merge(spark, target, changes, is_bounded=True)
+        target.merge(changes, is_bounded=True)
         return
     with session_confs(spark, SMALL):
-        merge(spark, target, changes, is_bounded=True, listed=MAX_LISTED)
+        target.merge(changes, is_bounded=True, listed=MAX_LISTED)
 
 
 def _rewritten(
@@ -244,11 +240,11 @@ def _nothing_new(
     13).
     """
     if state.log.exists():
-        commit(spark, state, commit_metadata, lambda: lambda: append_nothing(spark, state))
+        commit(spark, state, commit_metadata, lambda: lambda: state.append_nothing(spark))
     if job.may_complete_empty or not target.log.exists():
         return TableResult(outcome=Outcome.NOTHING)
     commit_metadata = replace(commit_metadata, watermark=target.log.watermark())
-    held = commit(spark, target, commit_metadata, lambda: lambda: append_nothing(spark, target))
+    held = commit(spark, target, commit_metadata, lambda: lambda: target.append_nothing(spark))
     assert held is not None  # since something was to be written
     return (
         TableResult(outcome=Outcome.FENCED, committed=held)
@@ -614,9 +610,8 @@ class CDCRefresh:
             .shaped(STATE_DDL)
             .union(self._compute.made(parsed.of_sources, STATE_DDL))
         )
-        write, version = (
-            (append, self._parsing.version_before()) if before is not None else (replace_all, None)
-        )
+        version = self._parsing.version_before() if before is not None else None
+        write = self.state.append if before is not None else self.state.replace_all
         if before is not None and not parsed.has_more and self._collects(before, version):
             known = parsed.seen.added_to(known, parsed.ended, parsed.marks)
             state, ends = before.union(rows), known.truncations
@@ -629,15 +624,13 @@ class CDCRefresh:
                 merge.groups,
                 *kept,
             )
-            write = replace_all
+            write = self.state.replace_all
         frame = rows.shaped(ddl_of(COLUMNS), values={"number": self.commit_metadata.number}).frame
         create_if_missing(self.spark, self.state, frame.schema, STATE_STATISTICS)
         commit_metadata = replace(
             self.commit_metadata, facts={**self.commit_metadata.facts, AS_OF: version}
         )
-        held = commit(
-            self.spark, self.state, commit_metadata, lambda: lambda: write(frame, self.state)
-        )
+        held = commit(self.spark, self.state, commit_metadata, lambda: lambda: write(frame))
         assert held is not None  # since something was to be written
         return held
 

@@ -27,7 +27,7 @@ from lakechime_dagster.silver.slices import (
 )
 from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.silver.write import TypeWriter, covered_by
-from lakechime_dagster.spark.commit import Target, commit, keep_listed, merge, properties_of
+from lakechime_dagster.spark.commit import Target, commit, keep_listed, properties_of
 from lakechime_dagster.spark.driver import described
 from lakechime_dagster.spark.rows import Difference, keyed_difference, same_type
 from lakechime_dagster.spark.session import column
@@ -82,10 +82,7 @@ class TypeReplayer:
             changes = found.changes.withColumn(NUMBER, F.lit(known.schema_version))
             commit_metadata = self.tables.commit_metadata(known, known.checkpoint.version, 0, done)
             held = commit(
-                self.spark,
-                target,
-                commit_metadata,
-                lambda: lambda: merge(self.spark, target, changes),
+                self.spark, target, commit_metadata, lambda: lambda: target.merge(changes)
             )
         if held is None or not self.tables.is_own(held):
             raise ConsumerConflictError(

@@ -16,8 +16,6 @@ from lakechime_dagster.errors import MessagesUnreadableError
 from lakechime_dagster.sources.source import SourceJob
 from lakechime_dagster.spark.commit import (
     Target,
-    append,
-    append_nothing,
     commit,
     commit_at,
     create_if_missing,
@@ -413,5 +411,5 @@ def _write(
     spark: SparkSession, job: SourceJob, target: Target, rows: DataFrame | None
 ) -> Callable[[], None] | None:
     if rows is not None:
-        return lambda: append(rows, target)
-    return None if job.may_complete_empty else lambda: append_nothing(spark, target)
+        return lambda: target.append(rows)
+    return None if job.may_complete_empty else lambda: target.append_nothing(spark)

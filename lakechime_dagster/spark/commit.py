@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ from pyspark.sql.types import (
 
 from lakechime_dagster.dce.partitions import PartitionValue
 from lakechime_dagster.dce.snapshots import TableCommit, TableLog
-from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError
+from lakechime_dagster.errors import ConcurrentWriteError, ConsumerConflictError, LakeChimeError
 from lakechime_dagster.spark.driver import activate
 from lakechime_dagster.spark.ranges import literal_filter, snapshot_at
 from lakechime_dagster.spark.rows import OPERATION, holds
@@ -95,6 +95,7 @@ CONFLICTS = (
     ConcurrentWriteException,
     MetadataChangedException,
     ProtocolChangedException,
+    ConcurrentWriteError,
 )
 
 
@@ -127,43 +128,134 @@ class Target:
         create_if_missing(spark, self, schema, CHANGE_FEED | properties_of(schema, self))
         keep_listed(spark, self, schema)
 
-    def is_just_made(self) -> bool:
-        """Whether it holds nothing yet."""
-        return self.log.version == 0 and not commit_at(self.log, 0).added
-
-    def commit(
-        self,
-        spark: SparkSession,
-        commit_metadata: CommitMetadata,
-        prepare: Callable[[], Callable[[], None] | None],
-    ) -> Committed | None:
-        """`commit`, with the version that `prepare` compares with."""
-        return commit(spark, self, commit_metadata, prepare)
-
-    def append(self, spark: SparkSession, rows: DataFrame) -> None:
-        append(rows, self)
-
-    def append_nothing(self, spark: SparkSession) -> None:
-        append_nothing(spark, self)
-
-    def replace_all(self, spark: SparkSession, rows: DataFrame) -> None:
-        replace_all(rows, self)
-
-    def replace_partitions(
-        self, spark: SparkSession, rows: DataFrame, partitions: Sequence[Sequence[Any]]
-    ) -> None:
-        replace_partitions(rows, self, partitions)
-
-    def merge(self, spark: SparkSession, changes: DataFrame) -> None:
-        merge(spark, self, changes)
-
     @property
     def since(self) -> int:
         """The version that a comparison with the target sees, or an older one."""
         return self.log.version
 
-    def insert(self, spark: SparkSession, since: int, rows: DataFrame) -> None:
-        insert(spark, self, since, rows)
+    def is_just_made(self) -> bool:
+        """Whether it holds nothing yet."""
+        return self.log.version == 0 and not commit_at(self.log, 0).added
+
+    def begin(self) -> None:
+        """Nothing is to be pinned: Delta itself checks what a write has read."""
+
+    def write_as(
+        self, spark: SparkSession, commit_metadata: CommitMetadata, write: Callable[[], None]
+    ) -> None:
+        """Make a write the commit of an execution, where no other attempt was first."""
+        with suppress(ConcurrentTransactionException), as_commit_of(spark, commit_metadata):
+            write()
+
+    def append(self, rows: DataFrame) -> None:
+        """Add rows, with new columns if there are any; rows of nothing make a commit too, which is the
+        fence of law 13.
+        """
+        rows.write.format("delta").mode("append").option("mergeSchema", "true").save(self.location)
+
+    def append_nothing(self, spark: SparkSession) -> None:
+        """An empty commit: later attempts at this execution find it and write nothing."""
+        nulls = [
+            F.lit(None).cast(field.dataType).alias(field.name) for field in self.read(spark).schema
+        ]
+        rows = spark.range(0).select(*nulls)
+        rows.write.format("delta").mode("append").save(self.location)
+
+    def replace_all(self, rows: DataFrame) -> None:
+        """Replace the whole table, its schema included."""
+        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        (writer.partitionBy(*self.partitioned_by) if self.partitioned_by else writer).save(
+            self.location
+        )
+
+    def replace_partitions(self, rows: DataFrame, partitions: Sequence[Sequence[Any]]) -> None:
+        """Replace these partitions with those of the rows that are in them; one for which there is no
+        row is emptied.
+        """
+        predicate = partition_predicate(self.partitioned_by, rows.schema, partitions)
+        writer = (
+            rows.where(predicate)
+            .write.format("delta")
+            .mode("overwrite")
+            .option("replaceWhere", predicate)
+            .option("mergeSchema", "true")
+        )
+        writer.save(self.location)
+
+    def merge(
+        self, changes: DataFrame, *, is_bounded: bool = False, listed: int = MAX_LITERALS
+    ) -> None:
+        """Apply keyed changes (`rows.OPERATION`): one row per key, so that no two of them meet one
+        target row.
+
+        Delta opens the files alone that may hold the partitions of these keys, or where it `is_bounded`
+        the keys themselves: by their list where no more are to be `listed`, or by the least and the
+        greatest of them. The log holds the condition, so that it has no keys that are personal.
+        """
+        columns = [name for name in changes.columns if name != OPERATION]
+        source = changes.where(F.col(OPERATION).isin("I", "U", "D"))
+        assignments = {quoted(name): column_of("s", name) for name in columns}
+        condition = reduce(
+            lambda a, b: a & b, [column_of("t", key) == column_of("s", key) for key in self.keys]
+        )
+        hidden = {column_name(name).lower() for name in self.personal}
+        by_key = [
+            name
+            for name in self.keys
+            if name.lower() not in hidden and (is_bounded or name in self.partitioned_by)
+        ]
+        if by_key:
+            within = literal_filter(source, {name: column_of("t", name) for name in by_key}, listed)
+            condition = condition if within is None else condition & within
+        deletes, writes = column_of("s", OPERATION) == "D", column_of("s", OPERATION) != "D"
+        table = DeltaTable.forPath(changes.sparkSession, self.location)
+        merger = table.alias("t").merge(source.alias("s"), condition)
+        if not holds(
+            spelled(table.toDF(), columns).schema,
+            StructType([changes.schema[name] for name in columns]),
+        ):
+            merger = merger.withSchemaEvolution()
+        (
+            merger.whenMatchedDelete(deletes)
+            .whenMatchedUpdate(writes, assignments)  # type: ignore[arg-type]
+            .whenNotMatchedInsert(writes, assignments)  # type: ignore[arg-type]
+            .execute()
+        )
+
+    def insert(self, since: int, rows: DataFrame) -> None:
+        """Commit rows (`can_insert`) of keys that the target did not hold at a version, with the commit
+        metadata that is set (`as_commit_of`).
+
+        A MERGE would look for each key again, to find none, and be guarded against others only from
+        then on. This is from that version on: for Delta it is a transaction that began there and has
+        read all of the table.
+
+        Raises:
+            ConcurrentAppendException: another writer has added or changed rows since that version, or
+                Delta's like ones.
+            ConcurrentTransactionException: another attempt at the same execution was first.
+        """
+        spark = rows.sparkSession
+        jvm: Any = spark._jvm
+        log, snapshot = snapshot_at(spark, self.location, since)
+        activate(spark)
+        none = jvm.scala.Option.empty()
+        transaction = log.startTransaction(none, jvm.scala.Option.apply(snapshot))
+        transaction.readWholeTable()
+        app_id, number = spark.conf.get(TXN_APP_ID), int(spark.conf.get(TXN_VERSION) or 0)
+        if transaction.txnVersion(app_id) >= number:
+            return  # as Delta's own writes are skipped: the log shows whose commit the execution holds
+        levels = [column(name) for name in self.partitioned_by]
+        # a file for each partition, as a MERGE writes them
+        frame: Any = rows.repartition(*levels) if levels else rows
+        named = {
+            "txn": {"appId": app_id, "version": number, "lastUpdated": time.time_ns() // 1_000_000}
+        }
+        of_execution = jvm.org.apache.spark.sql.delta.actions.Action.fromJson(json.dumps(named))
+        write = getattr(jvm, "org.apache.spark.sql.delta.DeltaOperations$Write")(
+            jvm.org.apache.spark.sql.SaveMode.Append, *[none] * OF_WRITE
+        )
+        transaction.commit(transaction.writeFiles(frame._jdf).appended(of_execution), write)
 
     def written(self, committed: Committed) -> "Written":
         record = commit_at(self.log, int(committed.version))
@@ -252,7 +344,7 @@ def _create(
 
 def commit(
     spark: SparkSession,
-    target: Target,
+    target: "Target | IcebergTarget",
     commit_metadata: CommitMetadata,
     prepare: Callable[[], Callable[[], None] | None],
 ) -> Committed | None:
@@ -269,17 +361,14 @@ def commit(
     """
     for tried in retrying():
         with tried:
+            target.begin()
             found = newest_commit(target, commit_metadata)
             if found and found.commit_metadata.number == commit_metadata.number:
                 return found
             write = prepare()
             if write is None:
                 return None
-            try:
-                with as_commit_of(spark, commit_metadata):
-                    write()
-            except ConcurrentTransactionException:
-                pass  # another attempt at this execution was first: the log shows which
+            target.write_as(spark, commit_metadata, write)
     found = target.log.committed(commit_metadata.consumer, commit_metadata.number)
     if found is None:
         raise CommitLostError(
@@ -298,47 +387,6 @@ def is_own(found: Committed, commit_metadata: CommitMetadata) -> bool:
     ) and not found.is_commit_metadata_lost
 
 
-def append(rows: DataFrame, target: Target) -> None:
-    """Add rows, with new columns if there are any; rows of nothing make a commit too, which is the
-    fence of law 13.
-    """
-    rows.write.format("delta").mode("append").option("mergeSchema", "true").save(target.location)
-
-
-def append_nothing(spark: SparkSession, target: Target) -> None:
-    """An empty commit: later attempts at this execution find it and write nothing."""
-    nulls = [
-        F.lit(None).cast(field.dataType).alias(field.name) for field in target.read(spark).schema
-    ]
-    rows = spark.range(0).select(*nulls)
-    rows.write.format("delta").mode("append").save(target.location)
-
-
-def replace_all(rows: DataFrame, target: Target) -> None:
-    """Replace the whole table, its schema included."""
-    writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-    (writer.partitionBy(*target.partitioned_by) if target.partitioned_by else writer).save(
-        target.location
-    )
-
-
-def replace_partitions(
-    rows: DataFrame, target: Target, partitions: Sequence[Sequence[Any]]
-) -> None:
-    """Replace these partitions with those of the rows that are in them; one for which there is no
-    row is emptied.
-    """
-    predicate = partition_predicate(target.partitioned_by, rows.schema, partitions)
-    writer = (
-        rows.where(predicate)
-        .write.format("delta")
-        .mode("overwrite")
-        .option("replaceWhere", predicate)
-        .option("mergeSchema", "true")
-    )
-    writer.save(target.location)
-
-
 def partition_predicate(
     partitioned_by: Sequence[str], schema: StructType, partitions: Sequence[Sequence[Any]]
 ) -> str:
@@ -354,52 +402,6 @@ def partition_predicate(
         return "(" + " AND ".join(parts) + ")"
 
     return " OR ".join(one(values) for values in partitions) or "false"
-
-
-def merge(
-    spark: SparkSession,
-    target: Target,
-    changes: DataFrame,
-    *,
-    is_bounded: bool = False,
-    listed: int = MAX_LITERALS,
-) -> None:
-    """Apply keyed changes (`compare.OPERATION`): one row per key, so that no two of them meet one
-    target row.
-
-    Delta opens the files alone that may hold the partitions of these keys, or where it `is_bounded`
-    the keys themselves: by their list where no more are to be `listed`, or by the least and the
-    greatest of them. The log holds the condition, so that it has no keys that are personal.
-    """
-    columns = [name for name in changes.columns if name != OPERATION]
-    source = changes.where(F.col(OPERATION).isin("I", "U", "D"))
-    assignments = {quoted(name): column_of("s", name) for name in columns}
-    condition = reduce(
-        lambda a, b: a & b, [column_of("t", key) == column_of("s", key) for key in target.keys]
-    )
-    hidden = {column_name(name).lower() for name in target.personal}
-    by_key = [
-        name
-        for name in target.keys
-        if name.lower() not in hidden and (is_bounded or name in target.partitioned_by)
-    ]
-    if by_key:
-        within = literal_filter(source, {name: column_of("t", name) for name in by_key}, listed)
-        condition = condition if within is None else condition & within
-    deletes, writes = column_of("s", OPERATION) == "D", column_of("s", OPERATION) != "D"
-    table = DeltaTable.forPath(spark, target.location)
-    merger = table.alias("t").merge(source.alias("s"), condition)
-    if not holds(
-        spelled(table.toDF(), columns).schema,
-        StructType([changes.schema[name] for name in columns]),
-    ):
-        merger = merger.withSchemaEvolution()
-    (
-        merger.whenMatchedDelete(deletes)
-        .whenMatchedUpdate(writes, assignments)  # type: ignore[arg-type]
-        .whenNotMatchedInsert(writes, assignments)  # type: ignore[arg-type]
-        .execute()
-    )
 
 
 def column_of(alias: str, name: str) -> Column:
@@ -428,41 +430,6 @@ OF_WRITE = 8
 def can_insert(rows: DataFrame, held: DataFrame) -> bool:
     """Whether rows bring just the columns that a table has, in its types."""
     return len(rows.columns) == len(held.columns) and holds(held.schema, rows.schema)
-
-
-def insert(spark: SparkSession, target: Target, since: int, rows: DataFrame) -> None:
-    """Commit rows (`can_insert`) of keys that the target did not hold at a version, with the commit
-    metadata that is set (`as_commit_of`).
-
-    A MERGE would look for each key again, to find none, and be guarded against others only from
-    then on. This is from that version on: for Delta it is a transaction that began there and has
-    read all of the table.
-
-    Raises:
-        ConcurrentAppendException: another writer has added or changed rows since that version, or
-            Delta's like ones.
-        ConcurrentTransactionException: another attempt at the same execution was first.
-    """
-    jvm: Any = spark._jvm
-    log, snapshot = snapshot_at(spark, target.location, since)
-    activate(spark)
-    none = jvm.scala.Option.empty()
-    transaction = log.startTransaction(none, jvm.scala.Option.apply(snapshot))
-    transaction.readWholeTable()
-    app_id, number = spark.conf.get(TXN_APP_ID), int(spark.conf.get(TXN_VERSION) or 0)
-    if transaction.txnVersion(app_id) >= number:
-        return  # as Delta's own writes are skipped: the log shows whose commit the execution holds
-    levels = [column(name) for name in target.partitioned_by]
-    # a file for each partition, as a MERGE writes them
-    frame: Any = rows.repartition(*levels) if levels else rows
-    named = {
-        "txn": {"appId": app_id, "version": number, "lastUpdated": time.time_ns() // 1_000_000}
-    }
-    of_execution = jvm.org.apache.spark.sql.delta.actions.Action.fromJson(json.dumps(named))
-    write = getattr(jvm, "org.apache.spark.sql.delta.DeltaOperations$Write")(
-        jvm.org.apache.spark.sql.SaveMode.Append, *[none] * OF_WRITE
-    )
-    transaction.commit(transaction.writeFiles(frame._jdf).appended(of_execution), write)
 
 
 LISTED = "delta.dataSkippingStatsColumns"

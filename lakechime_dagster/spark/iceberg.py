@@ -18,17 +18,14 @@ from pyspark.sql.types import StructType
 
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.dce.snapshots import NO_SNAPSHOT, SnapshotRange, Verdict
-from lakechime_dagster.errors import ConcurrentWriteError, InvalidValueError
+from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.spark.commit import (
     MERGED,
-    CommitLostError,
     Written,
     column_of,
     is_within,
     leaves_of,
-    newest_commit,
     partition_predicate,
-    retrying,
 )
 from lakechime_dagster.spark.ranges import (
     CHANGE,
@@ -128,9 +125,9 @@ def _without_copied(changes: DataFrame) -> DataFrame:
     return net.withColumn(CHANGE, each).select(*[column(name) for name in changes.columns])
 
 
-CATALOG = (
-    "lakechime"  # the name by which a SQL catalog knows its tables, as `formats.iceberg` has it
-)
+# by which a SQL catalog knows its tables, as `formats.iceberg` has it
+CATALOG = "lakechime"
+STAGES = {"write.wap.enabled": "true"}  # of a table: without it a write is not staged
 STAGED = "spark.wap.id"
 PROPERTY = "spark.sql.iceberg.snapshot-property."
 DRIVERS = ("sqlite", "postgresql")  # databases of SQL catalogs that Spark reaches
@@ -200,12 +197,7 @@ class IcebergTarget:
 
     def prepare(self, spark: SparkSession, schema: StructType) -> None:
         """Make the table where it is missing; its files get no bounds of personal columns."""
-        hidden = {tuple(column_name(name).lower().split(".")) for name in self.personal}
-        properties = {"write.wap.enabled": "true"} | {
-            f"write.metadata.metrics.column.{'.'.join(leaf)}": "none"
-            for leaf in leaves_of(schema)
-            if is_within(leaf, hidden)
-        }
+        properties = {**STAGES, **self._unbounded(schema)}
         if self.log.exists():
             self.log.require(properties)
             return
@@ -216,76 +208,55 @@ class IcebergTarget:
         """Whether it holds nothing yet."""
         return self.since == NO_SNAPSHOT
 
-    def commit(
-        self,
-        spark: SparkSession,
-        commit_metadata: CommitMetadata,
-        prepare: Callable[[], Callable[[], None] | None],
-    ) -> Committed | None:
-        """Write with the commit metadata, and give the commit that the execution has then.
+    def begin(self) -> None:
+        """Pin the snapshot that is compared with: before it is asked who has committed."""
+        self.since, self.columns = self.log.newest, None
 
-        `prepare` reads the target and gives the write, or None when there is nothing to do. Both
-        are repeated when a concurrent writer was first.
-        """
-        for tried in retrying(ConcurrentWriteError):
-            with tried:
-                self.since = self.log.newest
-                found = newest_commit(self, commit_metadata)
-                if found and found.commit_metadata.number == commit_metadata.number:
-                    return found
-                write = prepare()
-                if write is None:
-                    return None
-                staged = f"{commit_metadata.execution_id}/{commit_metadata.attempt}/{uuid4().hex}"
-                confs = {
-                    STAGED: staged,
-                    PROPERTY + COMMIT_METADATA_KEY: commit_metadata.to_text(),
-                    **catalog_confs(self.log.catalog),
-                }
-                self.log.require({"write.wap.enabled": "true"})
-                self.columns = None
-                with session_confs(spark, confs):
-                    write()
-                self.log.publish(staged, self.since, commit_metadata, self.columns)
-        found = self.log.committed(commit_metadata.consumer, commit_metadata.number)
-        if found is None:
-            raise CommitLostError(
-                f"{self.name}: execution {commit_metadata.number} of consumer "
-                f"{commit_metadata.consumer} was written, but is not in the table; run it again"
-            )
-        return found
+    def write_as(
+        self, spark: SparkSession, commit_metadata: CommitMetadata, write: Callable[[], None]
+    ) -> None:
+        """Stage a write as a snapshot, and make it current where nobody was first since `begin`."""
+        staged = f"{commit_metadata.execution_id}/{commit_metadata.attempt}/{uuid4().hex}"
+        confs = {
+            STAGED: staged,
+            PROPERTY + COMMIT_METADATA_KEY: commit_metadata.to_text(),
+            **catalog_confs(self.log.catalog),
+        }
+        self.log.require(STAGES)
+        with session_confs(spark, confs):
+            write()
+        self.log.publish(staged, self.since, commit_metadata, self.columns)
 
-    def append(self, spark: SparkSession, rows: DataFrame) -> None:
+    def append(self, rows: DataFrame) -> None:
         """Add rows, with new columns if there are any."""
-        self._widened(spark, rows).writeTo(self.table).append()
+        self._widened(rows).writeTo(self.table).append()
 
     def append_nothing(self, spark: SparkSession) -> None:
         """An empty snapshot: later attempts at the execution find it and write nothing."""
         self.read(spark).limit(0).writeTo(self.table).append()
 
-    def replace_all(self, spark: SparkSession, rows: DataFrame) -> None:
+    def replace_all(self, rows: DataFrame) -> None:
         """Replace the whole table, its columns included."""
-        self.columns = self.log.widen(_arrow(spark, rows.schema), replaces=True)
+        self.columns = self.log.widen(_arrow(rows.sparkSession, rows.schema), replaces=True)
+        self.log.require(self._unbounded(rows.schema, self.columns))
         named = rows.select(*[column(name).alias(place) for name, place in self.columns.items()])
-        self._ordered(spark, named).writeTo(self.table).overwrite(F.lit(True))
+        self._ordered(named).writeTo(self.table).overwrite(F.lit(True))
 
-    def replace_partitions(
-        self, spark: SparkSession, rows: DataFrame, partitions: Sequence[Sequence[Any]]
-    ) -> None:
+    def replace_partitions(self, rows: DataFrame, partitions: Sequence[Sequence[Any]]) -> None:
         """Replace these partitions with those of the rows that are in them."""
         predicate = partition_predicate(self.partitioned_by, rows.schema, partitions)
-        within = self._widened(spark, rows.where(predicate))
+        within = self._widened(rows.where(predicate))
         within.writeTo(self.table).overwrite(F.expr(predicate))
 
-    def insert(self, spark: SparkSession, since: SnapshotId, rows: DataFrame) -> None:
+    def insert(self, since: SnapshotId, rows: DataFrame) -> None:
         """Add rows of keys that it did not hold at the snapshot that the commit compares with."""
-        self._ordered(spark, rows).writeTo(self.table).append()
+        self._ordered(rows).writeTo(self.table).append()
 
-    def merge(self, spark: SparkSession, changes: DataFrame) -> None:
+    def merge(self, changes: DataFrame) -> None:
         """Apply keyed changes (`rows.OPERATION`), one row a key."""
         columns = [name for name in changes.columns if name != OPERATION]
         source = changes.where(F.col(OPERATION).isin("I", "U", "D"))
-        self._widened(spark, source.select(*map(column, columns)))
+        self._widened(source.select(*map(column, columns)))
         own = {name: F.col(f"{self.table}.{quoted(name)}") for name in self.keys}
         condition = reduce(
             lambda one, other: one & other,
@@ -318,14 +289,29 @@ class IcebergTarget:
             merged=tuple(int(summary[name]) for name in counted if name in summary),
         )
 
-    def _widened(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
-        """The rows in the table's columns, after it got those that it lacked."""
-        self.log.widen(_arrow(spark, rows.schema))
-        return self._ordered(spark, rows)
+    def _unbounded(
+        self, schema: StructType, columns: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """The properties by which files get no bounds of personal columns, which `columns` name
+        otherwise in the table.
+        """
+        hidden = {tuple(column_name(name).lower().split(".")) for name in self.personal}
+        named = columns or {}
+        leaves = [
+            (named.get(leaf[0], leaf[0]), *leaf[1:])
+            for leaf in leaves_of(schema)
+            if is_within(leaf, hidden)
+        ]
+        return {f"write.metadata.metrics.column.{'.'.join(leaf)}": "none" for leaf in leaves}
 
-    def _ordered(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
+    def _widened(self, rows: DataFrame) -> DataFrame:
+        """The rows in the table's columns, after it got those that it lacked."""
+        self.log.widen(_arrow(rows.sparkSession, rows.schema))
+        return self._ordered(rows)
+
+    def _ordered(self, rows: DataFrame) -> DataFrame:
         """The rows with all columns of the table, which Iceberg's writer asks for."""
-        stored = spark.read.format("iceberg").load(self.log.metadata).schema
+        stored = rows.sparkSession.read.format("iceberg").load(self.log.metadata).schema
         there = {name.lower() for name in rows.columns}
         return rows.select(
             *[

@@ -17,6 +17,7 @@ from lakechime_dagster.spark.commit import (
     LISTED,
     Target,
     can_insert,
+    commit,
     create_if_missing,
     is_own,
     newest_commit,
@@ -446,26 +447,20 @@ def write(
         nonlocal plan
         plan.let_go()
         is_alone = not commit_metadata.consumer.key
-        plan = _planned(spark, job, target, sifted, work, is_alone=is_alone)
+        plan = _planned(job, target, sifted, work, is_alone=is_alone)
         if plan.write is None and not job.may_complete_empty:
             return lambda: target.append_nothing(spark)
         return plan.write
 
     try:
-        held = target.commit(spark, commit_metadata, prepare)
+        held = commit(spark, target, commit_metadata, prepare)
         return _written(target, commit_metadata, plan, held)
     finally:
         plan.let_go()
 
 
 def _planned(
-    spark: SparkSession,
-    job: TableJob,
-    target: TableTarget,
-    sifted: Sifted,
-    work: Work,
-    *,
-    is_alone: bool,
+    job: TableJob, target: TableTarget, sifted: Sifted, work: Work, *, is_alone: bool
 ) -> Plan:
     """Compare with the target as it is now; `write` is None when nothing differs.
 
@@ -473,7 +468,7 @@ def _planned(
     would be in each other's way.
     """
     since = target.since
-    good, stored = sifted.good, target.read(spark)
+    good, stored = sifted.good, target.read(sifted.good.sparkSession)
     now = spelled(stored, good.columns)
     if work.replace or job.refresh is RefreshMode.FULL:
         difference = _whole_difference(target, good, now)
@@ -481,39 +476,35 @@ def _planned(
             (f.name, f.dataType) for f in now.schema
         ]
         wanted = job.always_write or new_schema or not difference.is_empty
-        write = (lambda: target.replace_all(spark, good)) if wanted else None
+        write = (lambda: target.replace_all(good)) if wanted else None
         return Plan(difference=difference, write=write, replaced=wanted)
     rows = shaped(job.name, good, now.schema)
     now = shaped(job.name, now, rows.schema)  # with fields of structs that it is about to have
     if job.refresh is RefreshMode.PARTITIONS:
-        return _planned_partitions(spark, target, rows, now, work.scope)
+        return _planned_partitions(target, rows, now, work.scope)
     if not target.keys:
         added = Difference(inserted=sifted.good_count)
-        return Plan(
-            difference=added, write=None if added.is_empty else lambda: target.append(spark, rows)
-        )
+        return Plan(difference=added, write=None if added.is_empty else lambda: target.append(rows))
     can_be_inserted = is_alone and can_insert(rows, stored)
     if can_be_inserted and target.is_just_made():
-        return _inserting(spark, target, since, rows, Difference(inserted=sifted.good_count))
+        return _inserting(target, since, rows, Difference(inserted=sifted.good_count))
     difference = _scoped_difference(job, target, rows, now, work.scope)
     changes = difference.changes
     if changes is None or difference.is_empty:
         return Plan(difference=difference)
     if can_be_inserted and difference.inserted and not (difference.updated or difference.deleted):
         new = changes.where(F.col(OPERATION) == "I").select(*map(column, rows.columns))
-        return _inserting(spark, target, since, new, difference)
-    return Plan(difference=difference, write=lambda: target.merge(spark, changes))
+        return _inserting(target, since, new, difference)
+    return Plan(difference=difference, write=lambda: target.merge(changes))
 
 
-def _inserting(
-    spark: SparkSession, target: TableTarget, since: Any, rows: DataFrame, difference: Difference
-) -> Plan:
-    write = None if difference.is_empty else lambda: target.insert(spark, since, rows)
+def _inserting(target: TableTarget, since: Any, rows: DataFrame, difference: Difference) -> Plan:
+    write = None if difference.is_empty else lambda: target.insert(since, rows)
     return Plan(difference=difference, write=write)
 
 
 def _planned_partitions(
-    spark: SparkSession, target: TableTarget, rows: DataFrame, now: DataFrame, scope: Scope | None
+    target: TableTarget, rows: DataFrame, now: DataFrame, scope: Scope | None
 ) -> Plan:
     """Replace those partitions of the scope in which anything differs."""
     names = list(target.partitioned_by)
@@ -535,9 +526,7 @@ def _planned_partitions(
         partitions = [
             tuple(row) for row in wanted.select(*levels).distinct().select(*travelling).collect()
         ]
-    return Plan(
-        difference=difference, write=lambda: target.replace_partitions(spark, rows, partitions)
-    )
+    return Plan(difference=difference, write=lambda: target.replace_partitions(rows, partitions))
 
 
 def _difference(

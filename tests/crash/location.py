@@ -100,7 +100,7 @@ def _wrap_runs() -> None:
     @functools.wraps(materialise)
     def wrapped(*args: Any) -> Any:
         from lakechime_dagster.cdc import spark_refresh
-        from lakechime_dagster.spark import commit as commit_module
+        from lakechime_dagster.spark.commit import Target
 
         if not hasattr(spark_refresh.write_rows, "__wrapped__"):
             before(
@@ -108,21 +108,22 @@ def _wrap_runs() -> None:
                 "write_rows",
                 lambda _, target, *__: switch.die(Point.BETWEEN_COMMITS, target.name),
             )
-        original = commit_module.append
+        original = Target.append
         sign = switch.folder / f"run-{os.getpid()}"
         sign.touch()
-        in_run.yes, commit_module.append = True, functools.partial(append, original)
+        in_run.yes = True
+        setattr(Target, "append", functools.partialmethod(appended, original))  # noqa: B010 - a method of other parameters
         try:
             return materialise(*args)
         finally:
-            in_run.yes, commit_module.append = False, original
+            in_run.yes, Target.append = False, original
             sign.unlink(missing_ok=True)
 
     for module in (tables, cdc):
         setattr(module, "materialise", wrapped)  # noqa: B010 - of other parameters than the type checker knows
 
 
-def append(original: Callable[..., None], rows: "DataFrame", target: Any) -> None:
+def appended(target: Any, original: Callable[..., None], rows: "DataFrame") -> None:
     """Spark's append, at which a process is struck before the commit, or while the job that leads
     to it runs.
     """
@@ -138,7 +139,7 @@ def append(original: Callable[..., None], rows: "DataFrame", target: Any) -> Non
             daemon=True,
         ).start()
         rows = rows.where(SLOW)
-    original(rows, target)
+    original(target, rows)
 
 
 def _die_while_running(context: Any, tag: str, subscription: str) -> None:

@@ -17,15 +17,10 @@ from lakechime_dagster.spark.commit import (
     TXN_VERSION,
     USER_METADATA,
     Target,
-    append,
-    append_nothing,
     as_commit_of,
     commit,
     create_if_missing,
     is_own,
-    merge,
-    replace_all,
-    replace_partitions,
 )
 from lakechime_dagster.spark.rows import OPERATION
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
@@ -71,13 +66,13 @@ def test_every_kind_of_write_carries_the_commit_metadata_and_leaves_no_conf_behi
     )
     rows = frame(spark, (1, "a", "x"), (2, "b", "x"), (3, "it's", "x"))
     writes = [
-        lambda: append(rows, target),
-        lambda: merge(spark, target, changes),
-        lambda: replace_partitions(
-            frame(spark, (9, "it's", "r")), target, [("it's",), ("c",), (None,)]
+        lambda: target.append(rows),
+        lambda: target.merge(changes),
+        lambda: target.replace_partitions(
+            frame(spark, (9, "it's", "r")), [("it's",), ("c",), (None,)]
         ),
-        lambda: append_nothing(spark, target),
-        lambda: replace_all(frame(spark, (5, "a", "all")), target),
+        lambda: target.append_nothing(spark),
+        lambda: target.replace_all(frame(spark, (5, "a", "all"))),
     ]
     seen = []
     for number, write in enumerate(writes, start=1):
@@ -109,9 +104,9 @@ def test_a_zombie_that_writes_after_its_successor_is_skipped_and_reported_so(
             spark,
             target,
             successor,
-            lambda: lambda: append(frame(spark, (1, "a", "second")), target),
+            lambda: lambda: target.append(frame(spark, (1, "a", "second"))),
         )
-        return lambda: append(frame(spark, (1, "a", "first")), target)
+        return lambda: target.append(frame(spark, (1, "a", "first")))
 
     found = commit(spark, target, zombie, overtaken)
     assert found
@@ -137,14 +132,14 @@ def test_an_attempt_whose_consumer_has_moved_on_is_refused(
         spark,
         target,
         make_commit_metadata(2),
-        lambda: lambda: append(frame(spark, (1, "a", "x")), target),
+        lambda: lambda: target.append(frame(spark, (1, "a", "x"))),
     )
     with pytest.raises(ConsumerConflictError, match="its consumer has committed execution 2"):
         commit(
             spark,
             target,
             make_commit_metadata(1),
-            lambda: lambda: append(frame(spark, (2, "a", "late")), target),
+            lambda: lambda: target.append(frame(spark, (2, "a", "late"))),
         )
     assert read_rows(target.location) == [(1, "a", "x")]
 
@@ -158,7 +153,7 @@ def test_with_a_transaction_per_attempt_the_zombie_would_double_the_rows(
     for attempt in (1, 2):
         twin = replace(make_commit_metadata(1), number=10 + attempt)
         with as_commit_of(spark, twin):
-            append(frame(spark, (1, "a", "x")), target)
+            target.append(frame(spark, (1, "a", "x")))
     assert read_rows(target.location) == [(1, "a", "x"), (1, "a", "x")]
 
 
@@ -177,7 +172,7 @@ def test_a_writer_that_loses_a_conflict_reads_and_writes_again(
         spark,
         target,
         make_commit_metadata(1),
-        lambda: lambda: append(frame(spark, (1, "a", "x"), (2, "a", "x")), target),
+        lambda: lambda: target.append(frame(spark, (1, "a", "x"), (2, "a", "x"))),
     )
     tries = []
 
@@ -190,7 +185,7 @@ def test_a_writer_that_loses_a_conflict_reads_and_writes_again(
         def conflicting() -> None:
             if len(tries) == 1:
                 raise ConcurrentAppendException("another writer was first")
-            merge(spark, target, stale)
+            target.merge(stale)
 
         return conflicting
 

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lakechime_dagster.dce.events import Position
 from lakechime_dagster.errors import ConsumerConflictError, DeclarationError, InvalidValueError
 from lakechime_dagster.formats.iceberg import IcebergLog
+from lakechime_dagster.spark.commit import commit
 from lakechime_dagster.spark.iceberg import IcebergTarget, catalog_confs
 from lakechime_dagster.spark.job import Outcome
 from lakechime_dagster.tables.tables import RefreshMode
@@ -95,9 +96,9 @@ def test_a_write_that_another_overtook_is_compared_again(
         compared.append(target.read(session).count())
         if len(compared) == 1:
             table_of(subscription).append(pa.table({"id": [2], "amount": [20]}, schema=ORDERS))
-        return lambda: target.append(session, rows)
+        return lambda: target.append(rows)
 
-    committed = target.commit(session, metadata, prepare)
+    committed = commit(session, target, metadata, prepare)
     assert compared == [1, 2]
     assert subscription.rows == [(1, 10), (2, 20), (7, 70)]
     assert committed == log.committed(metadata.consumer, 1) == log.last_committed(metadata.consumer)

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.spark import commit as insert
-from lakechime_dagster.spark.commit import Target, append_nothing, commit
+from lakechime_dagster.spark.commit import Target, commit
 from lakechime_dagster.spark.job import Outcome
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
 from tests.support.refreshes import Source, Subscription, balanced, make_subscription, open_log
@@ -144,7 +144,7 @@ def test_an_attempt_that_another_one_overtakes_adds_nothing(
     )
     meanwhile(
         monkeypatch,
-        lambda: commit(spark, target, other, lambda: lambda: append_nothing(spark, target)),
+        lambda: commit(spark, target, other, lambda: lambda: target.append_nothing(spark)),
     )
     result, _ = begun.attempt(2, 1)
     assert result.outcome is Outcome.SKIPPED

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.formats.delta import table_files
-from lakechime_dagster.spark.commit import Target, append, commit, create_if_missing, merge
+from lakechime_dagster.spark.commit import Target, commit, create_if_missing
 from lakechime_dagster.spark.maintain import GAVE_WAY, MAX_FILE, maintain
 from lakechime_dagster.spark.ranges import ReadMethod
 from lakechime_dagster.spark.rows import OPERATION
@@ -146,7 +146,7 @@ def test_a_merge_that_meets_maintenance_half_way_is_tried_again_and_done(
         rows = rows.coalesce(1)
         tries.append(rows)
         waiting = rows.mapInArrow(first_rows_wait, rows.schema) if len(tries) == 1 else rows
-        return lambda: merge(session, target, waiting)
+        return lambda: target.merge(waiting)
 
     def write() -> None:
         try:
@@ -231,7 +231,7 @@ def laid_out(spark: SparkSession, folder: Path) -> Target:
     rows = spark.range(8 * 200).withColumn("text", F.expr("sha2(string(id), 512)"))
     create_if_missing(spark, target, rows.schema, {"delta.enableDeletionVectors": "false"})
     for start in range(0, 8 * 200, 200):
-        append(rows.where(F.col("id").between(start, start + 199)).coalesce(1), target)
+        target.append(rows.where(F.col("id").between(start, start + 199)).coalesce(1))
     return target
 
 
@@ -240,7 +240,7 @@ def merge_here_and_there(spark: SparkSession, target: Target) -> None:
     changes = spark.createDataFrame(
         [(n * 200 + 7, "new", "U") for n in range(8)], f"id BIGINT, text STRING, {OPERATION} STRING"
     )
-    merge(spark, target, changes, is_bounded=True)
+    target.merge(changes, is_bounded=True)
 
 
 def files_of(target: Target) -> TableFiles:

@@ -177,6 +177,14 @@ def world(tmp_path: Path) -> IcebergWorld:
     return IcebergWorld.within(tmp_path)
 
 
+@pytest.fixture
+def merge_on_read(spark: SparkSession, world: IcebergWorld, tmp_path: Path) -> SparkTable:
+    """A table in which rows are deleted by files of deletes."""
+    table = SparkTable(spark, world, tmp_path / "ice")
+    table.create(2, "merge-on-read")
+    return table
+
+
 def written(world: IcebergWorld, *days: int) -> Table:
     """A table to which pyiceberg appends a row for each of these days, one commit each."""
     table = world.create(BY_DAY)
@@ -265,11 +273,9 @@ def changes_of(read: RangeRead) -> Iterator[Any]:
 
 
 def test_a_column_renamed_within_the_range_leads_to_a_whole_read(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, merge_on_read: SparkTable
 ) -> None:
-    world = IcebergWorld.within(tmp_path)
-    table = SparkTable(spark, world, tmp_path / "ice")
-    table.create(2, "merge-on-read")
+    table, world = merge_on_read, merge_on_read.world
     (start,) = snapshots(world)
     table.sql("delete from {table} where k = 1")
     table.sql("alter table {table} rename column v to w")
@@ -278,10 +284,10 @@ def test_a_column_renamed_within_the_range_leads_to_a_whole_read(
     assert (read.verdict, read.must_replace) == (Verdict.EXPIRED, True)
 
 
-def test_deletes_that_go_within_the_range_are_read_too(spark: SparkSession, tmp_path: Path) -> None:
-    world = IcebergWorld.within(tmp_path)
-    table = SparkTable(spark, world, tmp_path / "ice")
-    table.create(2, "merge-on-read")
+def test_deletes_that_go_within_the_range_are_read_too(
+    spark: SparkSession, merge_on_read: SparkTable
+) -> None:
+    table, world = merge_on_read, merge_on_read.world
     table.sql("delete from {table} where k = 1")
     start = snapshots(world)[-1]
     table.sql("delete from {table} where p = 1")
@@ -290,11 +296,9 @@ def test_deletes_that_go_within_the_range_are_read_too(spark: SparkSession, tmp_
 
 
 def test_a_nested_field_added_within_the_range_leads_to_a_whole_read(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, merge_on_read: SparkTable
 ) -> None:
-    world = IcebergWorld.within(tmp_path)
-    table = SparkTable(spark, world, tmp_path / "ice")
-    table.create(2, "merge-on-read")
+    table, world = merge_on_read, merge_on_read.world
     table.sql("alter table {table} add column st struct<a: int>")
     table.sql("insert into {table} select 0, 9, 'new', named_struct('a', 1)")
     start = snapshots(world)[-1]
