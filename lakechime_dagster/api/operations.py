@@ -13,10 +13,11 @@ from lakechime_dagster.runtime.explain import (
     execution_summary,
     explained,
     found_execution,
-    known_tables,
     trigger_summary,
 )
+from lakechime_dagster.runtime.maintenance import restorable_tables
 from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.runtime.reconcile import table_summaries
 from lakechime_dagster.silver.requests import type_tables
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.triggers.consumers import ExecutionState
@@ -143,7 +144,11 @@ def operation_routes(
         """The tables that are declared, recorded or dropped: what is captured of each, and how far
         that is behind its log, as `lakechime table show` lists them.
         """
-        return {"tables": known_tables(platform, lake, type_tables(platform, lake))}
+        return {
+            "tables": table_summaries(
+                platform, lake, type_tables(platform, lake), restorable_tables(platform)
+            )
+        }
 
     return router
 

@@ -67,14 +67,22 @@ def show(
     Capture is behind the log by `lag_commits`, of which the oldest was made `lag_seconds` ago; both
     are empty while capture has not begun, and of a Hive table.
     """
-    from lakechime_dagster.runtime.explain import known_tables
+    from lakechime_dagster.runtime.maintenance import restorable_tables
+    from lakechime_dagster.runtime.reconcile import table_summaries
     from lakechime_dagster.silver.requests import type_tables
 
     platform = open_platform()
     ours = platform.settings.cluster
     lake = lake_or_empty(platform.settings)
     wanted = ours if name is not None and cluster is None else cluster
-    documents = known_tables(platform, lake, type_tables(platform, lake), name=name, cluster=wanted)
+    documents = table_summaries(
+        platform,
+        lake,
+        type_tables(platform, lake),
+        restorable_tables(platform),
+        name=name,
+        cluster=wanted,
+    )
     for one in documents:
         if one["problem"]:
             note(f"warning: {one['problem']}")

@@ -427,3 +427,14 @@ def _aside(warehouse: str) -> Iterator[Dropped]:
                 folder=folder,
                 until=dt.datetime.strptime(found[1], TIME).replace(tzinfo=dt.timezone.utc),
             )
+
+
+def restorable_tables(platform: Platform) -> dict[str, Dropped]:
+    """The tables that were dropped and can still be restored; not those that exist again."""
+    beside = tuple(suffix for suffix in BESIDE if suffix)
+    found = dropped_tables(platform).items()
+    return {
+        name: one
+        for name, one in found
+        if not name.endswith(beside) and not has_folder(platform.location(name))
+    }

@@ -16,9 +16,8 @@ from lakechime_dagster.dce.events import DataChangeEvent, RegisteredEvent, Snaps
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.formats.iceberg import IcebergLog
-from lakechime_dagster.runtime.explain import known_tables
 from lakechime_dagster.runtime.platform import Platform, open_platform
-from lakechime_dagster.runtime.reconcile import reconcile, reconcile_table
+from lakechime_dagster.runtime.reconcile import reconcile, reconcile_table, table_summaries
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import SourceTable
@@ -192,7 +191,8 @@ def test_a_table_shows_how_many_snapshots_are_not_captured(
 
     def lags() -> list[object]:
         return [
-            (one["captured_by"], one["lag_commits"]) for one in known_tables(platform, lake, {})
+            (one["captured_by"], one["lag_commits"])
+            for one in table_summaries(platform, lake, {}, {})
         ]
 
     assert lags() == [(None, None), (None, None)]
