@@ -91,6 +91,7 @@ type_names = "string, int, date, timestamp, boolean or decimal"
 MAX_CANONICAL = 512  # characters; PostgreSQL refuses index rows above 2,704 bytes
 MAX_DIGITS = 76  # of a decimal; twice what Spark, Delta and Iceberg hold
 UNPARTITIONED = ""  # canonical text of "no partition"; never NULL, which no index orders
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # how folders spell that there is no value
 PartitionValue = Any  # a JSON value
 
 

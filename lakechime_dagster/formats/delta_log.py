@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 from lakechime_dagster.dce.events import TableUid
 from lakechime_dagster.dce.partitions import (
+    NULL_PARTITION,
     LevelType,
     PartitionLevels,
     PartitionValue,
@@ -16,8 +17,6 @@ from lakechime_dagster.dce.snapshots import FileAction, TableCommit
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.formats.changes import TAGS_KEY, producer_tags
 from lakechime_dagster.triggers.consumers import COMMIT_METADATA_KEY
-
-NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 def commit_path(version: int) -> str:

@@ -1,4 +1,5 @@
-"""A Hive table without Spark: changes of the files of its partitions as data change events.
+"""A Hive table without Spark: changes of the files of its partitions as data change events, and
+folders that become those of its partitions.
 
 It has no snapshots. The metastore's notifications name partitions that may have changed, and not
 all of them: Spark's INSERT into an existing Parquet partition leaves none. So the files of all
@@ -12,10 +13,13 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
-from urllib.parse import quote, urlsplit
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote, unquote, urlsplit
+from uuid import uuid4
 
+from hive_metastore import ttypes
 from hive_metastore.ThriftHiveMetastore import Client
 from hive_metastore.ttypes import NoSuchObjectException, NotificationEventRequest
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
@@ -33,6 +37,8 @@ from lakechime_dagster.dce.events import (
     digest,
 )
 from lakechime_dagster.dce.partitions import (
+    NULL_PARTITION,
+    UNPARTITIONED,
     LevelType,
     PartitionLevels,
     canonical_json,
@@ -56,7 +62,6 @@ from lakechime_dagster.formats.changes import (
     producer_tags,
     tags_of,
 )
-from lakechime_dagster.formats.delta_log import NULL_PARTITION
 from lakechime_dagster.formats.files import TableFolder, has_folder, is_local
 
 WHOLE_LISTING_MS = 5 * 60_000  # all partitions are listed when they were not for so long
@@ -67,7 +72,11 @@ BATCH = 300  # partitions of one answer of the metastore
 TIMEOUT_MS = 60_000  # of each call
 LISTINGS = 16  # folders that are listed at the same time
 FILE_FORMATS = {"ParquetHiveSerDe": "parquet", "OrcSerde": "orc"}  # by the class of the SerDe
+WRITTEN = "_lakechime"  # the folder in a table's for those that are swapped in
+STATISTICS = {"COLUMN_STATS_ACCURATE", "numFiles", "numRows", "rawDataSize", "totalSize"}
 Struct = Any  # of the metastore's client, to which each field of it may be None
+Values = tuple[str, ...]  # of a partition, by its columns and as Hive spells them
+T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 logging.getLogger("thrift").setLevel(logging.CRITICAL)  # it logs the errors that it raises
 
@@ -136,17 +145,78 @@ class HiveLog:
                 raw = tuple(None if value == NULL_PARTITION else value for value in values)
                 folder = HiveFolder(levels.canonical(values), raw, one.sd.location)
                 folders.setdefault(_file_format(self.table, parameters, one.sd), []).append(folder)
-        types = [
-            [(one.name, one.type) for one in of] for of in (table.sd.cols, table.partitionKeys)
-        ]
-        return HiveStorage(
-            uid=_uid(table),
-            columns=tuple(types[0]),
-            partitioned_by=tuple(types[1]),
-            levels=levels.names,
-            schema=_spark_schema(parameters),
-            folders=folders,
-        )
+        return _storage(levels, table, folders)
+
+    def new_folder(self) -> "HiveStorage":
+        """The table with one folder in place of all: a new one within its own, which nobody reads.
+
+        Raises:
+            TableUnreadableError: also for a table whose partitions cannot be swapped.
+        """
+        with self._client() as client:
+            table = self._load(client)
+        written_as = _file_format(self.table, table.parameters or {}, table.sd)
+        _require_swappable(self.table, table)
+        base = table.sd.location.rstrip("/").partition(f"/{WRITTEN}/")[0]
+        folder = HiveFolder(UNPARTITIONED, (), f"{base}/{WRITTEN}/{uuid4().hex}")
+        return _storage(_Levels(self.table, table, self.named), table, {written_as: [folder]})
+
+    def swap(
+        self,
+        written: Mapping[Values, str],
+        replaced: Iterable[Values] | None = None,
+        parameters: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make folders those of their partitions, in place of the ones that these have now, and drop
+        those of the partitions `replaced` (None: of all) that have none.
+
+        No file is removed. Each partition changes at once. First those that exist do, up to 300 in
+        one transaction of the metastore, then the new ones, then the dropped ones.
+
+        Args:
+            written: Folders by partition; of an unpartitioned table one without values.
+            replaced: Partitions.
+            parameters: Of each partition that got a folder, such as `lakechime.tags`.
+        """
+        with self._client() as client:
+            table = self._load(client)
+            asked = {"db_name": table.dbName, "tbl_name": table.tableName}
+            if not table.partitionKeys:
+                moved = _moved(table, table, written[()], parameters)
+                client.alter_table(table.dbName, table.tableName, moved)
+                return
+            levels = _Levels(self.table, table, self.named)
+            new = {levels.key(values): values for values in written}
+            old = None if replaced is None else {levels.key(values) for values in replaced}
+            there: dict[str, list[str]] = {}
+            for name in client.get_partition_names(**asked, max_parts=-1):
+                there.setdefault(levels.key(_values(name)), []).append(name)
+            # by values: those of the metastore may be spelled otherwise, such as 03 for 3
+            altered = {names[0]: written[new[key]] for key, names in there.items() if key in new}
+            added = [values for key, values in new.items() if key not in there]
+            gone = there.keys() if old is None else there.keys() & (old | new.keys())
+            dropped = [name for key in gone for name in there[key] if name not in altered]
+            for names in _batches([*altered]):
+                places = {_values(name): altered[name] for name in names}
+                found: Any = client.get_partitions_by_names(**asked, names=names)
+                client.alter_partitions(
+                    **asked,
+                    new_parts=[
+                        _moved(table, one, places[tuple(one.values)], parameters) for one in found
+                    ],
+                )
+            for many in _batches(added):
+                client.add_partitions([_new(table, one, written[one], parameters) for one in many])
+            for names in _batches(dropped):
+                client.drop_partitions_req(
+                    ttypes.DropPartitionsRequest(
+                        dbName=table.dbName,
+                        tblName=table.tableName,
+                        parts=ttypes.RequestPartsSpec(names=names),
+                        deleteData=False,
+                        needResult=False,
+                    )
+                )
 
     def changes_after(self, seen: Seen | None, pushed: Collection[SnapshotId] = ()) -> Captured:
         """The events since the last poll, as `ChangeLog` has it.
@@ -344,6 +414,10 @@ class _Levels:
             return None
         return canonical_partition(partition, self.levels)
 
+    def key(self, values: Sequence[str]) -> str:
+        """The same of any partition, and of its values as they are where no event can name it."""
+        return self.canonical(values) or canonical_json(values)
+
     def partition(self, key: str) -> Partition:
         """The partition of a key; None of an unpartitioned table, and of values that fit no
         event.
@@ -444,9 +518,68 @@ def _listed(
 def _partitions(client: Client, table: Struct) -> Iterator[Struct]:
     """All partitions of a table."""
     asked = {"db_name": table.dbName, "tbl_name": table.tableName}
-    names = client.get_partition_names(**asked, max_parts=-1)
-    for at in range(0, len(names), BATCH):
-        yield from client.get_partitions_by_names(**asked, names=names[at : at + BATCH])
+    for names in _batches(client.get_partition_names(**asked, max_parts=-1)):
+        yield from client.get_partitions_by_names(**asked, names=names)
+
+
+def _batches(every: Sequence[T]) -> Iterator[list[T]]:
+    yield from (list(every[at : at + BATCH]) for at in range(0, len(every), BATCH))
+
+
+def _values(name: str) -> Values:
+    """The values of a partition by its name, such as `day=2024-05-01/hour=3`."""
+    return tuple(unquote(one.partition("=")[2]) for one in name.split("/"))
+
+
+def _new(
+    table: Struct, values: Values, location: str, parameters: Mapping[str, str] | None
+) -> Struct:
+    """A partition that is to be added."""
+    one = ttypes.Partition(list(values), table.dbName, table.tableName)
+    return _moved(table, one, location, parameters)
+
+
+def _moved(
+    table: Struct, one: Struct, location: str, parameters: Mapping[str, str] | None
+) -> Struct:
+    """A partition, or the table itself, with other rows in another folder, written as the table is;
+    without statistics and tags of those that it had.
+    """
+    moved = deepcopy(one)
+    moved.sd = deepcopy(table.sd)
+    moved.sd.location = location
+    serde = moved.sd.serdeInfo.parameters or {}
+    if "path" in serde:  # where Spark finds the rows of an unpartitioned table of its own
+        serde["path"] = location
+    kept = {
+        name: value
+        for name, value in (one.parameters or {}).items()
+        if name not in STATISTICS | {TAGS_KEY} and not name.startswith("spark.sql.statistics.")
+    }
+    moved.parameters = {**kept, **(parameters or {})}
+    return moved
+
+
+def _require_swappable(name: str, table: Struct) -> None:
+    """Ensure that readers find the rows of a table in any folder that the metastore names.
+
+    Raises:
+        TableUnreadableError: they do not.
+    """
+    parameters = table.parameters or {}
+    is_sparks = "spark.sql.sources.provider" in parameters
+    if (table.sd.numBuckets or 0) > 0 or "spark.sql.sources.schema.numBuckets" in parameters:
+        what, remedy = "its rows are in buckets, which are not written", "name a table without"
+    elif (
+        is_sparks
+        and table.partitionKeys
+        and (parameters.get("spark.sql.partitionProvider") != "catalog")
+    ):
+        what = "Spark does not look for its partitions in the metastore"
+        remedy = f"run MSCK REPAIR TABLE {name} once"
+    else:
+        return
+    raise TableUnreadableError(f"{name}: {what}, so that none can be replaced; {remedy}")
 
 
 def _file_format(table: str, parameters: Mapping[str, str], storage: Struct) -> str:
@@ -463,6 +596,21 @@ def _file_format(table: str, parameters: Mapping[str, str], storage: Struct) -> 
             f"table of Delta or Iceberg by its own format"
         )
     return found
+
+
+def _storage(
+    levels: "_Levels", table: Struct, folders: Mapping[str, Sequence[HiveFolder]]
+) -> HiveStorage:
+    """A table with these folders."""
+    types = [[(one.name, one.type) for one in of] for of in (table.sd.cols, table.partitionKeys)]
+    return HiveStorage(
+        uid=_uid(table),
+        columns=tuple(types[0]),
+        partitioned_by=tuple(types[1]),
+        levels=levels.names,
+        schema=_spark_schema(table.parameters or {}),
+        folders=folders,
+    )
 
 
 def _spark_schema(parameters: Mapping[str, str]) -> str:

@@ -1,14 +1,16 @@
-"""Reads what changed in a Hive table between two positions of its events.
+"""Reads what changed in a Hive table between two positions of its events, and replaces partitions.
 
-The session needs no Hive catalog: Spark is given the folders that the metastore names.
+The session needs no Hive catalog: Spark is given the folders that the metastore names, and writes
+into new ones, which the metastore is given.
 """
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from pyspark.errors import ParseException
 from pyspark.sql import DataFrame, SparkSession
@@ -16,12 +18,14 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from lakechime_dagster.dce.contract import PartitionEvents
 from lakechime_dagster.dce.events import OperationType, Position, SnapshotId
-from lakechime_dagster.dce.partitions import UNPARTITIONED
+from lakechime_dagster.dce.partitions import NULL_PARTITION, UNPARTITIONED
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict, own_uid
-from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.errors import DeclarationError, TableUnreadableError
+from lakechime_dagster.spark.commit import partition_predicate
 from lakechime_dagster.spark.driver import activate
 from lakechime_dagster.spark.ranges import RangeRead, ReadMethod, as_changes, narrowed
-from lakechime_dagster.spark.session import column, local_rows
+from lakechime_dagster.spark.rows import shaped
+from lakechime_dagster.spark.session import column, local_rows, spelled, sql_literal, text_literal
 
 if TYPE_CHECKING:
     from lakechime_dagster.formats.hive import HiveFolder, HiveLog, HiveStorage
@@ -98,6 +102,62 @@ class HiveSource:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class HiveTarget:
+    """A Hive table whose partitions are replaced whole.
+
+    Rows are written into a new folder, in files of the table's format. Then the metastore is given
+    the folders of the partitions in it: a reader finds the old or the new rows of a partition, and a
+    writer that ends before has changed nothing. The folders that the partitions had stay, for
+    readers that began before.
+    """
+
+    name: str
+    log: "HiveLog"
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        return _Folders(spark, self.log.table, self.log.stored()).frame(None)
+
+    def replace_all(self, rows: DataFrame, parameters: Mapping[str, str] | None = None) -> None:
+        """Replace the whole table, whose columns stay."""
+        self._replace(rows, None, parameters)
+
+    def replace_partitions(
+        self,
+        rows: DataFrame,
+        partitions: Sequence[Sequence[Any]],
+        parameters: Mapping[str, str] | None = None,
+    ) -> None:
+        """Replace these partitions, of plain values by level, with those of the rows that are in
+        them; one for which there is no row is dropped.
+
+        The parameters, such as `lakechime.tags`, become those of the partitions in the metastore.
+        """
+        self._replace(rows, partitions, parameters)
+
+    def _replace(
+        self,
+        rows: DataFrame,
+        partitions: Sequence[Sequence[Any]] | None,
+        parameters: Mapping[str, str] | None,
+    ) -> None:
+        stored = self.log.new_folder()
+        ((written_as, (folder,)),) = stored.folders.items()
+        folders = _Folders(rows.sparkSession, self.name, stored)
+        levels, within = folders.keys.names, folders.stored_as(rows)
+        replaced = None
+        if partitions is not None:
+            places = [stored.levels.index(name.lower()) for name in levels]
+            ordered = [[one[place] for place in places] for one in partitions]
+            within = within.where(partition_predicate(levels, within.schema, ordered))
+            replaced = folders.texts(ordered)
+        # rows of a partition into few files
+        writer = (within.hint("rebalance", *levels) if levels else within).write
+        (writer.partitionBy(*levels) if levels else writer).format(written_as).save(folder.location)
+        written = _folders_in(rows.sparkSession, folder.location, levels)
+        self.log.swap(written, replaced, parameters)
+
+
 @dataclass(frozen=True)
 class _Folders:
     """The folders of a table as frames."""
@@ -133,6 +193,40 @@ class _Folders:
     def keys(self) -> StructType:
         """The partition columns."""
         return self._schema()[1]
+
+    def stored_as(self, rows: DataFrame) -> DataFrame:
+        """Rows in the columns and types of the table, null in those that they lack.
+
+        Raises:
+            DeclarationError: they have further columns, or values that a column cannot hold.
+        """
+        within, keys = self._schema()
+        every = StructType([*within, *keys])
+        found = shaped(self.table, spelled(rows, every.names), every)
+        if more := found.columns[len(every.names) :]:
+            raise DeclarationError(
+                self.table,
+                "columns",
+                f"{', '.join(more)}: the Hive table has no such column; add it there (ALTER TABLE "
+                f"... ADD COLUMNS), or leave it out",
+            )
+        return found
+
+    def texts(self, partitions: Sequence[Sequence[Any]]) -> list[tuple[str, ...]]:
+        """Partitions of plain values as Hive spells them."""
+        kinds, nothing = [one.dataType for one in self.keys], text_literal(NULL_PARTITION)
+        rows = [
+            ", ".join(
+                nothing if value in (None, "") else f"CAST({sql_literal(value, kind)} AS STRING)"
+                for value, kind in zip(values, kinds, strict=True)
+            )
+            for values in partitions
+        ]
+        if not rows:
+            return []
+        each = f"inline(array({', '.join(f'struct({row})' for row in rows)}))"
+        found = self.spark.range(1).selectExpr(each)
+        return [tuple(row) for row in found.collect()]
 
     def _schema(self) -> tuple[StructType, StructType]:
         """The columns of the files, and the partition columns."""
@@ -200,6 +294,28 @@ class _Folders:
             index, _jvm_type(jvm, keys), _jvm_type(jvm, within), nothing, kind, options, session
         )
         return DataFrame(session.baseRelationToDataFrame(relation), self.spark)
+
+
+def _folders_in(
+    spark: SparkSession, location: str, levels: Sequence[str]
+) -> dict[tuple[str, ...], str]:
+    """The folders of partitions that Spark has written, by their values."""
+    if not levels:
+        return {(): location}
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
+    root = jvm.org.apache.hadoop.fs.Path(location)
+    files = root.getFileSystem(session.sessionState().newHadoopConf())
+    found: dict[tuple[str, ...], Any] = {(): root}
+    for _ in levels:
+        found = {
+            (*values, unquote(value)): one.getPath()
+            for values, path in found.items()
+            for one in files.listStatus(path)
+            for _, is_level, value in [one.getPath().getName().partition("=")]
+            if is_level
+        }
+    return {values: path.toString() for values, path in found.items()}
 
 
 def _is_named(folder: "HiveFolder", events: PartitionEvents | None) -> bool:

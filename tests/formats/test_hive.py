@@ -1,58 +1,20 @@
 """Changes of Hive tables as events: what happens in a metastore and to files, and what a poll finds."""
 
 import shutil
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lakechime_dagster.dce.contract import Seen
-from lakechime_dagster.dce.events import DataChangeEvent, OperationType, SnapshotId, TableFormat
+from lakechime_dagster.dce.events import OperationType, SnapshotId, TableFormat
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import TableAbsentError, TableUnreadableError
 from lakechime_dagster.formats import hive
 from lakechime_dagster.formats.hive import HiveLog
-from tests.support.metastore import HiveTable
+from tests.support.metastore import HiveTable, Polls, found, tags
 
 APPEND, UPDATE, DELETE = OperationType.APPEND, OperationType.UPDATE, OperationType.DELETE
-Found = list[tuple[Any, OperationType]]
-
-
-@dataclass
-class Polls:
-    """Polls of one table, each from where the last one ended, as the store remembers them."""
-
-    table: HiveTable
-    named: PartitionLevels | None = None
-    seen: Seen | None = None
-    listing: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def log(self) -> HiveLog:
-        return HiveLog(
-            self.table.metastore.url, self.table.name, "east", self.named, lambda: self.listing
-        )
-
-    def events(self, *, lists_all: bool = False) -> tuple[DataChangeEvent, ...]:
-        captured = replace(self.log, lists_all=lists_all).changes_after(self.seen)
-        self.seen = captured.seen
-        changed = {**self.listing, **captured.seen.listing}
-        self.listing = {key: files for key, files in changed.items() if files is not None}
-        return captured.events
-
-    def found(self, *, lists_all: bool = False) -> Found:
-        """By partition what was found of it; of an unpartitioned table None."""
-        return found(self.events(lists_all=lists_all))
-
-
-def found(events: Iterable[DataChangeEvent]) -> Found:
-    return [(one.partition and one.partition[0], one.operation_type) for one in events]
-
-
-def tags(events: Iterable[DataChangeEvent]) -> list[dict[str, str]]:
-    return [dict(one.tags) for one in events]
 
 
 def test_partitions_that_are_added_or_dropped_are_events(hive_table: HiveTable) -> None:

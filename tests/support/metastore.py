@@ -8,15 +8,18 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import pytest
 
+from lakechime_dagster.dce.contract import Seen
+from lakechime_dagster.dce.events import DataChangeEvent, OperationType
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lock import locked
 from lakechime_dagster.spark.jvm import find_java, pyspark_home, retrieve
@@ -26,6 +29,8 @@ from tests.support.processes import REPOSITORY
 if TYPE_CHECKING:  # most tests do without them
     import pyarrow as pa
     from hive_metastore.ThriftHiveMetastore import Client
+
+    from lakechime_dagster.formats.hive import HiveLog
 
 IVY_FILE = Path(__file__).with_name("metastore.xml")
 CONF = {
@@ -38,6 +43,7 @@ CONF = {
     "hive.warehouse.subdir.inherit.perms": "false",  # else it starts a chmod for each folder
 }
 OPENED = ("lang", "net", "io", "util", "util.concurrent")
+Found = list[tuple[Any, OperationType]]
 FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquet"
 _numbers = itertools.count(1)
 
@@ -166,6 +172,43 @@ class HiveTable:
             ),
             parameters={},
         )
+
+
+@dataclass
+class Polls:
+    """Polls of one table, each from where the last one ended, as the store remembers them."""
+
+    table: HiveTable
+    named: PartitionLevels | None = None
+    seen: Seen | None = None
+    listing: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def log(self) -> "HiveLog":
+        from lakechime_dagster.formats.hive import HiveLog
+
+        return HiveLog(
+            self.table.metastore.url, self.table.name, "east", self.named, lambda: self.listing
+        )
+
+    def events(self, *, lists_all: bool = False) -> tuple[DataChangeEvent, ...]:
+        captured = replace(self.log, lists_all=lists_all).changes_after(self.seen)
+        self.seen = captured.seen
+        changed = {**self.listing, **captured.seen.listing}
+        self.listing = {key: files for key, files in changed.items() if files is not None}
+        return captured.events
+
+    def found(self, *, lists_all: bool = False) -> Found:
+        """By partition what was found of it; of an unpartitioned table None."""
+        return found(self.events(lists_all=lists_all))
+
+
+def found(events: Iterable[DataChangeEvent]) -> Found:
+    return [(one.partition and one.partition[0], one.operation_type) for one in events]
+
+
+def tags(events: Iterable[DataChangeEvent]) -> list[dict[str, str]]:
+    return [dict(one.tags) for one in events]
 
 
 @contextmanager
