@@ -10,12 +10,12 @@ from lakechime_dagster.cdc.database import schema_reading
 from lakechime_dagster.cdc.job import BronzeJob, CDCJob, format_of
 from lakechime_dagster.dce.contract import PartitionEvents
 from lakechime_dagster.dce.events import Position, SnapshotId, TableFormat
+from lakechime_dagster.dce.migration import side_of, switched_since
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
 from lakechime_dagster.dce.store import partition_events
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.names import asset_name
-from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.silver.requests import (
     event_requests,
@@ -27,7 +27,7 @@ from lakechime_dagster.spark.job import InputJob, TableJob
 from lakechime_dagster.tables.cdc import BronzeTable, CDCTable, Drift
 from lakechime_dagster.tables.databases import all_read_deletion_vectors, has_positions
 from lakechime_dagster.tables.events import EventGroup, EventTable
-from lakechime_dagster.tables.lake import Lake, QueryLog, Table, Target, reading_name
+from lakechime_dagster.tables.lake import Lake, QueryLog, Target, reading_name
 from lakechime_dagster.tables.options import Read, ReadMode
 from lakechime_dagster.tables.sources import JsonLines, MessageTable, TableRows
 from lakechime_dagster.tables.tables import LakeTable, RefreshMode
@@ -231,7 +231,7 @@ def _tried(running: RunningExecution) -> dict[str, Any]:
 def _input(
     lake: Lake, table: LakeTable, alias: str, read: Read, running: RunningExecution
 ) -> InputJob:
-    source = lake.table(read.table)
+    source, platform = lake.table(read.table), running.platform
     end = running.execution.end.sources.get(read.table)
     range_ = (
         running.ranges.get(read.table)
@@ -241,17 +241,20 @@ def _input(
     rejoin = next(
         (name for name, other in table.reads.items() if other.table == read.rejoin), read.rejoin
     )
+    uid = end.table_uid if end is not None else None
+    its_format = side_of(platform.store.engine, (platform.settings.cluster, read.table), uid)
+    its_format = its_format or TableFormat(source.format)
+    events, switched = _partition_events(read.table, its_format, end, range_, running)
     return InputJob(
         alias=alias,
         table=read.table,
-        location=running.platform.location(read.table, source.location),
-        log=running.platform.iceberg_log(read.table)
-        if source.format is TableFormat.ICEBERG
+        location=platform.location(read.table, source.location),
+        log=platform.iceberg_log(read.table) if its_format is TableFormat.ICEBERG else None,
+        hive=platform.hive_log(read.table, source.levels)
+        if its_format is TableFormat.HIVE
         else None,
-        hive=running.platform.hive_log(read.table, source.levels)
-        if source.format is TableFormat.HIVE
-        else None,
-        events=_partition_events(source, end, range_, running.platform),
+        events=events,
+        switched=source.levels.names if switched else None,
         mode=read.mode,
         range=range_,
         pinned=SnapshotId(end.snapshot_id)
@@ -265,22 +268,28 @@ def _input(
 
 
 def _partition_events(
-    source: Table, end: SnapshotCheckpoint | None, range_: SnapshotRange | None, platform: Platform
-) -> PartitionEvents | None:
-    """What the events of a Hive table say of its partitions in a range, or up to where it is
-    pinned.
+    name: str,
+    its_format: TableFormat,
+    end: SnapshotCheckpoint | None,
+    range_: SnapshotRange | None,
+    running: RunningExecution,
+) -> tuple[PartitionEvents | None, bool]:
+    """What the events of a table say of its partitions in a range, or up to where it is pinned, where
+    that is a Hive table or became one of another format in the range, and whether it did.
     """
-    if source.format is not TableFormat.HIVE or end is None or end.snapshot_id is None:
-        return None
-    starts_within = range_ is not None and range_.start is not None and not range_.is_recreated
-    start = range_.start if range_ is not None and starts_within else None
-    return partition_events(
-        platform.store.engine,
-        (platform.settings.cluster, source.name),
-        end.table_uid,
-        Position.parse(start) if start is not None else Position.ORIGIN,
-        Position.parse(end.snapshot_id),
-    )
+    if end is None or end.snapshot_id is None:
+        return None, False
+    engine, key = running.platform.store.engine, (running.platform.settings.cluster, name)
+    start = switched_since(engine, key, range_) if range_ is not None else None
+    switched = start is not None
+    if its_format is not TableFormat.HIVE and not switched:
+        return None, False
+    if start is None and range_ is not None and range_.start and not range_.is_recreated:
+        start = Position.parse(range_.start)
+    is_hive = its_format is TableFormat.HIVE
+    through = Position.parse(end.snapshot_id) if is_hive else running.execution.end.position
+    events = partition_events(engine, key, end.table_uid, start or Position.ORIGIN, through)
+    return events, switched
 
 
 def _is_rejoined(table: LakeTable, name: str) -> bool:

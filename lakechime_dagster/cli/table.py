@@ -31,6 +31,7 @@ from lakechime_dagster.cli.common import (
     say,
     would_be,
 )
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.events import to_json
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import LakeChimeError, NotFoundError, TableAbsentError
@@ -44,7 +45,25 @@ if TYPE_CHECKING:
     from lakechime_dagster.tables.maintenance import Action, Plan, Refused
 
 
-app = typer.Typer(name="table", help="Tables: show, reconcile with their logs, maintain, drop.")
+app = typer.Typer(
+    name="table", help="Tables: show, reconcile with their logs, maintain, migrate, drop."
+)
+
+
+class MigrateTo(StrEnum):
+    """The formats that a table is migrated to."""
+
+    ICEBERG = "iceberg"
+    DELTA = "delta"
+
+
+class MigrateFrom(StrEnum):
+    """The formats of both sides of a migration."""
+
+    HIVE = "hive"
+    ICEBERG = "iceberg"
+    DELTA = "delta"
+
 
 LISTED = (
     "name cluster role format levels events last_event_ts captured_by captured_up_to lag_commits "
@@ -179,20 +198,102 @@ def _logs(platform: "Platform", names: list[str]) -> "list[tuple[ChangeLog, Part
         table.name: table
         for table in (lake_or_empty if names else declared_lake)(platform.settings).tables
     }
-    found = [(name, declared.get(name)) for name in names or declared]
-    logs = [
-        (
-            platform.change_log(name, table.format, table.location, table.levels, lists_all=True)
-            if table is not None
-            else platform.log(name),
-            table.levels if table is not None else PartitionLevels(),
+    captured = platform.store.captured()
+    logs: list[tuple[ChangeLog, PartitionLevels]] = []
+    for name in names or declared:
+        table = declared.get(name)
+        if table is None:
+            logs.append((platform.log(name), PartitionLevels()))
+            continue
+        found = platform.change_logs(
+            name,
+            table.format,
+            table.location,
+            table.levels,
+            known=captured.get((platform.settings.cluster, name)),
+            lists_all=True,
         )
-        for name, table in found
-    ]
-    for (name, _), (log, _) in zip(found, logs, strict=True):
-        if log is None:
+        logs += [(log, table.levels) for log in found]
+        if not found:
             note(f"{name}: changes of Hive tables are captured when LAKECHIME_METASTORE is set")
-    return [(log, levels) for log, levels in logs if log is not None]
+    return logs
+
+
+@app.command()
+def migrate(
+    name: Annotated[
+        str, typer.Argument(metavar="TABLE", help="A source table of the lake, as schema.table.")
+    ],
+    to: Annotated[
+        MigrateTo | None,
+        typer.Option("--to", help="The format that it gets; of an open migration it is known."),
+    ] = None,
+    switch: Annotated[
+        bool, typer.Option("--switch", help="Let its name stand for the new table.")
+    ] = False,
+    back: Annotated[
+        bool, typer.Option("--back", help="Let its name stand for the old table again.")
+    ] = False,
+    finish: Annotated[
+        bool, typer.Option("--finish", help="End it; the old table is no longer looked at.")
+    ] = False,
+    take: Annotated[
+        MigrateFrom | None,
+        typer.Option("--take", help="From where to take partitions that were written on both."),
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Move a table that other programs write to another format; its consumers notice nothing.
+
+    Each call copies the partitions that changed on either side to the other, and says where the
+    migration stands. Until `--finish` writers may write either table, and `--back` is possible.
+    """
+    from lakechime_dagster.dce.events import TableFormat
+    from lakechime_dagster.runtime.migration import Move
+    from lakechime_dagster.tables.tables import SourceTable
+
+    platform = open_platform(dry_run=dry_run)
+    table = declared_lake(platform.settings).table(name)
+    if not isinstance(table, SourceTable):
+        raise LakeChimeError(
+            f"{name} is written by the lake itself; declare its storage in another format, and "
+            f"compute it again"
+        )
+    if switch + back + finish > 1:
+        raise LakeChimeError("--switch, --back and --finish are three steps; give one of them")
+    move = Move(platform, table, note)
+    migration = move.migration
+    if to is None and migration is None:
+        raise LakeChimeError(f"{name} is not being migrated; say to which format, --to iceberg")
+    target = TableFormat(to.upper()) if to is not None else migration and migration.to_format
+    assert target is not None
+    if not dry_run:
+        migration = move.begin(target)
+        if finish:
+            move.finish()
+        else:
+            side = migration.from_format if back else migration.to_format
+            taken = TableFormat(take.upper()) if take is not None else None
+            move.run(side if switch or back else None, taken)
+    document: dict[str, Any] = {**move.plan(target), "dry_run": dry_run}
+    answer(as_json, document, f"{name}: {_stands(document)}", *document["hindrances"])
+    if not as_json:
+        print_documents(document["consumers"], "consumer key read_through reads_now")
+
+
+def _stands(document: dict[str, Any]) -> str:
+    """Where a migration stands, in a sentence."""
+    to, name = document["to"], document["table"]
+    left = sum(document["to_copy"].values())
+    rest = f"; {count(left, 'partition')} to copy" if left else ""
+    return {
+        "not begun": f"not begun; `lakechime table migrate {name} --to {to}` begins",
+        "begun": f"begun; its first copy to {to} has not ended",
+        "copied": f"copied to {to}{rest}; --switch lets the name stand for that",
+        "switched": f"its name stands for {to}{rest}; --finish ends the migration, --back reverts it",
+        "done": f"it is a table of {to}; declare it so",
+    }[document["state"]]
 
 
 def _reconciled(

@@ -9,6 +9,7 @@ from lakechime_dagster.dce.events import (
     Position,
     RegisteredEvent,
     SnapshotId,
+    TableFormat,
     TableUid,
     TagConditions,
     WantedTags,
@@ -139,7 +140,7 @@ class FeedPage:
 @dataclass(frozen=True, kw_only=True)
 class TableRecord:
     """What the store knows of a table; `dropped_ts` is when it was dropped last, be it there again
-    or not.
+    or not, `format` the one that it was migrated to.
     """
 
     name: str
@@ -150,3 +151,4 @@ class TableRecord:
     last_event_ts: int | None
     events: int
     dropped_ts: int | None
+    format: TableFormat | None = None

@@ -172,6 +172,8 @@ class TableRow:
     seen: SnapshotId | None
     version: int
     dropped_ts: int | None
+    format: TableFormat | None = None  # that triggers read, of a table that was migrated
+    migration: Mapping[str, Any] | None = None
 
     @property
     def key(self) -> TableKey:
@@ -309,6 +311,8 @@ def _table_row(row: Row[Any]) -> TableRow:
         seen=row.seen,
         version=row.version,
         dropped_ts=row.dropped_ts,
+        format=None if row.format is None else FORMATS[row.format],
+        migration=row.migration,
     )
 
 

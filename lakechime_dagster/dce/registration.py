@@ -24,6 +24,7 @@ from sqlalchemy.exc import IntegrityError
 from lakechime_dagster.dce.contract import Registration, Seen
 from lakechime_dagster.dce.engine import StoreNow, TransactionId, among, insert_if_absent, slices
 from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, TableUid
+from lakechime_dagster.dce.migration import beside_of
 from lakechime_dagster.dce.partitions import (
     PartitionLevels,
     canonical_json,
@@ -282,6 +283,8 @@ def register_single(
     """
     if event.table_uid is not None and table.table_uid is None:
         return None
+    if beside_of(event, table):
+        return None
     resolved = event.at_table(meant_uid(event.table_uid, table.table_uid))
     canonical = canonical_partition(event.partition, table.levels)
     values = values_of(resolved, canonical)
@@ -370,6 +373,7 @@ def register_batch(
         mark.check_current(
             tables[mark.cluster, mark.table].table_uid, tables[mark.cluster, mark.table].seen
         )
+    events = _by_sides(connection, tables, events)
     _raise_uids(connection, tables, events, seen)
     incoming = [_resolved(event, tables[event.cluster, event.table]) for event in events]
     if not incoming:
@@ -386,6 +390,20 @@ def register_batch(
         return Registration(
             registered=tuple(plan.registered), duplicates=tuple(plan.duplicates)
         ), tables
+
+
+def _by_sides(
+    connection: Connection, tables: dict[TableKey, TableRow], events: Sequence[DataChangeEvent]
+) -> list[DataChangeEvent]:
+    """The events, of which changes of the other side of a table that is migrated get its name."""
+    found = [
+        replace(event, table=beside)
+        if (beside := beside_of(event, tables[event.cluster, event.table]))
+        else event
+        for event in events
+    ]
+    tables |= locked_tables(connection, {(one.cluster, one.table) for one in found} - tables.keys())
+    return found
 
 
 def _raise_uids(

@@ -43,9 +43,31 @@ dce_table = Table(
     Column("seen", String(128)),  # the snapshot up to which capture has registered every commit
     Column("version", BIG, nullable=False, server_default=text("0")),
     Column("dropped_ts", BIG),  # when its folders were put aside last
+    # the one whose events trigger, since the table was migrated first; NULL: as declared
+    Column("format", SmallInteger),
+    Column("migration", DOCUMENT),  # an open one: `Migration.document`
     UniqueConstraint("cluster", "name"),
     sqlite_autoincrement=True,
 )
+
+# When a table became one of another format: up to the position the events of its name are those of
+# the old one, from then on of the new one, which had the same rows then.
+dce_switch = Table(
+    "dce_switch",
+    metadata,
+    Column("switch_id", BIG, Identity(), primary_key=True),
+    Column("table_id", BIG, nullable=False),
+    Column("tx_id", BIG, nullable=False),
+    Column("seq", BIG, nullable=False),
+    Column("switch_ts", BIG, nullable=False, server_default=StoreNow()),
+    Column("from_format", SmallInteger, nullable=False),
+    Column("from_uid", String(128), nullable=False),
+    Column("to_format", SmallInteger, nullable=False),
+    Column("to_uid", String(128), nullable=False),
+    Column("to_snapshot", String(128), nullable=False),
+    sqlite_autoincrement=True,
+)
+Index("dce_switch_table", dce_switch.c.table_id, dce_switch.c.switch_id)
 
 # What the files of the partitions of a Hive table were when its changes were captured last.
 dce_listing = Table(

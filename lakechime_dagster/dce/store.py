@@ -1,5 +1,6 @@
 """The DCE store on SQLite or PostgreSQL: registers, fetches and tails events in commit order."""
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -30,6 +31,7 @@ from lakechime_dagster.dce.events import (
     TableUid,
     TagConditions,
 )
+from lakechime_dagster.dce.migration import switches_of
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.queries import (
     FORMAT_CODES,
@@ -266,6 +268,7 @@ def _records(
             last_event_ts=last_ts.get(table_id),
             events=events[table_id],
             dropped_ts=table.dropped_ts,
+            format=table.format,
         )
         for table_id, table in tables.items()
     ]
@@ -334,19 +337,21 @@ def newest_snapshot(
 def partition_events(
     engine: Engine, table: TableKey, uid: TableUid | None, start: Position, end: Position
 ) -> PartitionEvents:
-    """What the events of a Hive table with this uid say of its partitions up to a position, whatever
-    their tags: those of the range `start`, exclusive, to `end`, inclusive, and the partitions that
-    were named before.
+    """What the events of a table with this uid, or with that of a side that it was migrated from or
+    to, say of its partitions up to a position, whatever their tags: those of the range `start`,
+    exclusive, to `end`, inclusive, and the partitions that were named before.
     """
     before = set[str]()
     changed: dict[str, frozenset[OperationType]] = {}
     with reading(engine) as connection:
         ids = table_ids(connection, [table])
-        for event in HISTORY if ids else ():
+        switches = switches_of(connection, table)
+        uids = {uid, *(of for one in switches for of in (one.from_uid, one.to_uid))}
+        for event, of in itertools.product(HISTORY if ids else (), uids):
             is_within = sa.case((is_after(start, event), 1), else_=0).label("is_within")
             named = (
                 sa.select(event.c.partition_key, event.c.operation_type, is_within)
-                .where(*_of_table(event, ids[table][0], uid, end))
+                .where(*_of_table(event, ids[table][0], of, end))
                 .distinct()
             )
             for row in connection.execute(named):
@@ -366,7 +371,8 @@ def without_snapshot(
     return [
         table[1]
         for table in tables
-        if table not in ids or not _has_snapshot(connection, *ids[table], through)
+        if table not in ids
+        or not (_has_snapshot(connection, *ids[table], through) or switches_of(connection, table))
     ]
 
 

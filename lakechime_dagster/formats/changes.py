@@ -6,7 +6,7 @@ A format has a module whose log implements `ChangeLog`: `delta`, `iceberg`, `hiv
 import json
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from lakechime_dagster.dce.contract import Seen
@@ -83,6 +83,43 @@ class ChangeLog(Protocol):
         follow one by one.
         """
         ...
+
+
+@dataclass(frozen=True)
+class SideLog:
+    """The log of the side of a table that its name does not stand for while it is migrated: its
+    events carry the name of that side.
+    """
+
+    log: ChangeLog
+    table: str
+
+    @property
+    def cluster(self) -> str:
+        return self.log.cluster
+
+    @property
+    def shown_location(self) -> str:
+        return self.log.shown_location
+
+    @property
+    def uid(self) -> TableUid:
+        return self.log.uid
+
+    @property
+    def newest(self) -> SnapshotId:
+        return self.log.newest
+
+    def levels(self) -> PartitionLevels:
+        return self.log.levels()
+
+    def changes_after(self, seen: Seen | None, pushed: Collection[SnapshotId] = ()) -> Captured:
+        own = None if seen is None else replace(seen, table=self.log.table)
+        captured = self.log.changes_after(own, pushed)
+        return Captured(
+            events=tuple(replace(one, table=self.table) for one in captured.events),
+            seen=replace(captured.seen, table=self.table),
+        )
 
 
 def named_partitions(

@@ -302,8 +302,11 @@ class IcebergLog:
         partitioned_by: Sequence[str],
         comment: str,
         properties: Mapping[str, str],
+        location: str | None = None,
     ) -> None:
-        """Make the table, empty; one that another writer makes meanwhile is left as it is."""
+        """Make the table, empty, at a location or where the catalog puts it; one that another writer
+        makes meanwhile is left as it is.
+        """
         namespace = self.table.rpartition(".")[0]
         given = {**properties, **({"comment": comment} if comment else {})}
         with self._writing():
@@ -312,7 +315,7 @@ class IcebergLog:
             with (
                 suppress(TableAlreadyExistsError),
                 self._catalog.create_table_transaction(
-                    self.table, schema, properties=given
+                    self.table, schema, location=location, properties=given
                 ) as made,
                 made.update_spec() as spec,
             ):

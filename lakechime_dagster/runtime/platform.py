@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from lakechime_dagster.dce.engine import memory_engine, open_engine
 from lakechime_dagster.dce.events import DataChangeEvent, TableFormat, Tags
+from lakechime_dagster.dce.migration import Migration
 from lakechime_dagster.dce.partitions import PartitionLevels, canonical_partition
+from lakechime_dagster.dce.queries import TableRow
 from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.dce.upgrade import check, current_version, upgrade
 from lakechime_dagster.errors import (
@@ -88,32 +90,45 @@ class Platform:
             from lakechime_dagster.formats.delta import DeltaLog
         return DeltaLog(location, table, self.settings.cluster)
 
-    def change_log(
+    def change_logs(
         self,
         table: str,
         table_format: TableFormat,
         declared: str | None,
         levels: PartitionLevels,
         *,
+        known: TableRow | None = None,
         lists_all: bool = False,
-    ) -> "ChangeLog | None":
-        """The log from which the events of a table are captured; None of a Hive table where no
-        metastore is set.
+    ) -> "list[ChangeLog]":
+        """The logs from which the events of a table are captured: one, or where it is migrated those
+        of both sides, its own first; none of a Hive table where no metastore is set.
 
         Args:
             table: Its name.
-            table_format: Its format.
+            table_format: Its declared format.
             declared: Its declared location.
             levels: Its declared partition levels.
+            known: What the store knows of it.
             lists_all: Whether all files of a Hive table are listed now.
         """
-        if table_format is TableFormat.DELTA:
-            return self.log(table, declared)
-        if table_format is TableFormat.HIVE and not self.settings.metastore:
-            return None
-        if table_format is TableFormat.ICEBERG:
-            return self.iceberg_log(table, self._named(table, levels))
-        return self.hive_log(table, levels, lists_all=lists_all)
+        migration = Migration.of(known) if known is not None else None
+        its_format = known.format if known is not None else None
+        sides = {its_format or table_format: table}
+        if migration is not None:
+            sides[migration.other] = migration.name_of(migration.other)
+        logs: list[ChangeLog] = []
+        for side, name in sides.items():
+            if side is TableFormat.HIVE and not self.settings.metastore:
+                continue
+            log: ChangeLog
+            if side is TableFormat.DELTA:
+                log = self.log(table, declared)
+            elif side is TableFormat.ICEBERG:
+                log = self.iceberg_log(table, self._named(table, levels))
+            else:
+                log = self.hive_log(table, levels, name=name, lists_all=lists_all)
+            logs.append(log if name == table else side_log(log, name))
+        return logs
 
     def iceberg_log(self, table: str, levels: PartitionLevels | None = None) -> "IcebergLog":
         """The log of an Iceberg table, in the catalog of the settings; `levels` are those by which
@@ -137,9 +152,15 @@ class Platform:
         return self.log(table, declared)
 
     def hive_log(
-        self, table: str, levels: PartitionLevels, *, lists_all: bool = False
+        self,
+        table: str,
+        levels: PartitionLevels,
+        *,
+        name: str | None = None,
+        lists_all: bool = False,
     ) -> "HiveLog":
-        """The log of a Hive table, in the metastore of the settings, by its declared levels.
+        """The log of a Hive table, in the metastore of the settings, by its declared levels; its
+        events are recorded under a `name` of their own where it has one.
 
         Raises:
             TableUnreadableError: the settings name no metastore.
@@ -152,7 +173,7 @@ class Platform:
         with needs(f"the Hive table {table}", extra="hive"):
             from lakechime_dagster.formats.hive import HiveLog
         cluster = self.settings.cluster
-        listing = partial(self.store.listing, table, cluster)
+        listing = partial(self.store.listing, name or table, cluster)
         named = self._named(table, levels)
         return HiveLog(self.settings.metastore, table, cluster, named, listing, lists_all)
 
@@ -197,6 +218,13 @@ class Platform:
         """Complete an execution that had nothing to write, after registering its markers (law 16)."""
         self.store.register(markers)
         return self.ledger.complete(execution, None, reason=reason)
+
+
+def side_log(log: "ChangeLog", name: str) -> "ChangeLog":
+    """A log whose events carry another name."""
+    from lakechime_dagster.formats.changes import SideLog
+
+    return SideLog(log, name)
 
 
 def markers_of(

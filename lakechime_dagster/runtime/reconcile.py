@@ -62,15 +62,22 @@ def reconcile(
     for table in tables:
         known = captured.get((platform.settings.cluster, table.name))
         try:
-            log = platform.change_log(table.name, table.format, table.location, table.levels)
-            if log is not None:
-                found += _polled(platform, log, table.levels, known).registration.registered
-            elif table.levels:
-                platform.store.declare(table.name, table.levels, platform.settings.cluster)
-        except TableAbsentError:
-            continue
+            logs = platform.change_logs(
+                table.name, table.format, table.location, table.levels, known=known
+            )
         except LakeChimeError as error:
             problems.append(problem_of(table.name, error))
+            continue
+        if not logs and table.levels:
+            platform.store.declare(table.name, table.levels, platform.settings.cluster)
+        for log in logs:
+            try:
+                at = captured.get((log.cluster, log.table))
+                found += _polled(platform, log, table.levels, at).registration.registered
+            except TableAbsentError:
+                continue
+            except LakeChimeError as error:
+                problems.append(problem_of(log.table, error))
     return found, problems
 
 
@@ -220,7 +227,8 @@ def _table_summary(
         "cluster": cluster,
         "role": role,
         "group": group,
-        "format": table.format if table else TableFormat.DELTA if group else None,
+        "format": (known and known.format)
+        or (table.format if table else TableFormat.DELTA if group else None),
         "levels": levels.as_dict() if levels else {},
         "events": known.events if known else 0,
         "last_event_ts": known and known.last_event_ts,
@@ -247,12 +255,17 @@ def _of_log(
     declared = None if table is None else (table.format, table.location, table.levels)
     facts: dict[str, Any] = {}
     try:
-        log = platform.change_log(name, *declared) if declared else platform.log(name)
-        if log is None:
+        row = platform.store.captured(name).get((platform.settings.cluster, name))
+        logs = (
+            platform.change_logs(name, *declared, known=row) if declared else [platform.log(name)]
+        )
+        if not logs:
             return facts
+        log = logs[0]
         facts["location"] = log.shown_location
         facts["version"] = log.newest
-        is_hive = table is not None and table.format is TableFormat.HIVE
+        own = (known and known.format) or (table and table.format)
+        is_hive = own is TableFormat.HIVE
         if known and known.table_uid and known.seen and not is_hive:
             seen = Seen(name, known.table_uid, known.seen, known.cluster)
             events = log.changes_after(seen).events

@@ -180,6 +180,7 @@ class IcebergTarget:
     partitioned_by: tuple[str, ...] = ()
     comment: str = ""
     personal: tuple[str, ...] = ()
+    location: str | None = None
     since: SnapshotId = NO_SNAPSHOT
     columns: Mapping[str, str] | None = None
 
@@ -202,7 +203,9 @@ class IcebergTarget:
             self.log.require(properties)
             return
         made = {**properties, "format-version": "2"}
-        self.log.create(_arrow(spark, schema), self.partitioned_by, self.comment, made)
+        self.log.create(
+            _arrow(spark, schema), self.partitioned_by, self.comment, made, self.location
+        )
 
     def is_just_made(self) -> bool:
         """Whether it holds nothing yet."""

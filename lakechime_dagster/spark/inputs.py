@@ -23,6 +23,7 @@ from lakechime_dagster.spark.ranges import (
     RangeRead,
     ReadMethod,
     Source,
+    SwitchedSource,
     narrowed,
     net_changes,
     touched,
@@ -143,11 +144,16 @@ def open_inputs(
 
 def _source(spark: SparkSession, one: InputJob, open_log: Callable[[str, str], TableLog]) -> Source:
     """How an input is read, by its format."""
+    source: Source
     if one.hive is not None:
-        return HiveSource(spark, one.hive, one.events)
-    if one.log is not None:
-        return IcebergSource(spark, one.log)
-    return DeltaSource(spark, open_log(one.location, one.table))
+        source = HiveSource(spark, one.hive, one.events)
+    elif one.log is not None:
+        source = IcebergSource(spark, one.log)
+    else:
+        source = DeltaSource(spark, open_log(one.location, one.table))
+    if one.switched is not None and one.events is not None:
+        return SwitchedSource(spark, source, one.switched, one.events)
+    return source
 
 
 def key_columns_of(spark: SparkSession, job: TableJob, one: InputJob) -> dict[str, Column]:

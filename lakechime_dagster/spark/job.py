@@ -28,7 +28,8 @@ class InputJob:
 
     `alias` is the name in the table's function, `table` the one in its SQL. A Delta table is read at
     its `location`, an Iceberg table by its `log`, a Hive table by `hive` and the `events` of its
-    range, or up to where it is pinned (None: it has none). `range` is what to read
+    range, or up to where it is pinned (None: it has none). `switched` are the partition columns of a
+    table that became one of another format within the range, of which `events` are too. `range` is what to read
     since the consumer's checkpoint (None: nothing new), `pinned` the snapshot at which the whole
     table is read then (None: the newest). `key_columns` are the columns of this input that give a
     column of the target (`LakeTable.key_columns`); columns that it does not name are taken by their
@@ -43,6 +44,7 @@ class InputJob:
     log: "IcebergLog | None" = field(default=None, repr=False)
     hive: "HiveLog | None" = field(default=None, repr=False)
     events: PartitionEvents | None = field(default=None, repr=False)
+    switched: tuple[str, ...] | None = None
     mode: ReadMode = ReadMode.CHANGES
     range: SnapshotRange | None = None
     pinned: SnapshotId | None = None

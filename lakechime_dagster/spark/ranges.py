@@ -24,7 +24,9 @@ from pyspark.sql.types import (
 )
 
 from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.dce.contract import PartitionEvents
 from lakechime_dagster.dce.events import SnapshotId
+from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.snapshots import (
     CommitsMissingError,
     FileAction,
@@ -44,6 +46,7 @@ from lakechime_dagster.spark.session import (
     has_literals,
     is_comparable,
     literal,
+    local_rows,
     plain,
 )
 
@@ -521,6 +524,70 @@ class DeltaSource:
         version = head if at is None else min(int(at), head)
         require_files(self.spark, self.log, version, later_commits(self.log, version, head))
         return pinned(self.spark, self.log.location, version), SnapshotId(str(version))
+
+
+def partitions_of(
+    spark: SparkSession, schema: StructType, levels: Sequence[str], keys: Iterable[str]
+) -> DataFrame:
+    """The values of partition columns that canonical texts name, in the types of a schema."""
+    columns = {one.name.lower(): one for one in schema}
+    fields = [columns[name.lower()] for name in levels]
+    rows = [[None if one is None else str(one) for one in json.loads(key)] for key in keys]
+    names = [one.name for one in fields]
+    texts = local_rows(spark, names, [StringType()] * len(names), rows)
+    return texts.select(
+        *[column(one.name).try_cast(one.dataType).alias(one.name) for one in fields]
+    )
+
+
+@dataclass(frozen=True)
+class SwitchedSource:
+    """A table that became one of another format within a range, by its `source` in that format.
+
+    Snapshots of both formats say nothing of each other. The partitions that events of the range name
+    are read whole; `levels` are their columns.
+    """
+
+    spark: SparkSession
+    source: Source
+    levels: tuple[str, ...]
+    events: PartitionEvents
+
+    def read_range(self, range_: SnapshotRange) -> RangeRead:
+        end, snapshot = self.source.read_snapshot(range_.end)
+        whole = RangeRead(
+            snapshot=snapshot, method=ReadMethod.WHOLE, verdict=Verdict.CONTIGUOUS, end=end
+        )
+        changed = self.events.changed
+        if not changed:
+            return replace(
+                whole, method=ReadMethod.NOTHING, changes=_nothing(end), only_appends=True
+            )
+        columns = {one.name.lower(): one for one in end.schema}
+        keys = [columns.get(name.lower()) for name in self.levels]
+        if UNPARTITIONED in changed or None in keys:
+            note = (
+                "the table became one of another format, and an event names no partition of columns"
+            )
+            return replace(whole, verdict=Verdict.EXPIRED, note=note)
+        rows = [[None if one is None else str(one) for one in json.loads(key)] for key in changed]
+        names = [one.name for one in keys if one is not None]
+        texts = local_rows(self.spark, names, [StringType()] * len(names), rows)
+        typed = [column(one.name).try_cast(one.dataType).alias(one.name) for one in keys if one]
+        partitions = texts.select(*typed)
+        changes = narrowed(end, partitions, {name: column(name) for name in names})
+        return replace(
+            whole,
+            method=ReadMethod.PARTITIONS,
+            changes=as_changes(changes, 1),
+            partitions=partitions,
+            repeat=True,
+            commits=len(changed),
+            data_commits=len(changed),
+        )
+
+    def read_snapshot(self, at: SnapshotId | None) -> tuple[DataFrame, SnapshotId]:
+        return self.source.read_snapshot(at)
 
 
 def read_range(spark: SparkSession, log: TableLog, range_: SnapshotRange) -> RangeRead:

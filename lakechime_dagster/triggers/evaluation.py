@@ -16,6 +16,7 @@ from lakechime_dagster.dce.events import (
     TableFormat,
     version_of,
 )
+from lakechime_dagster.dce.migration import Switch, switches_of
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.dce.store import head_within, newest_snapshot, without_snapshot
 from lakechime_dagster.errors import ConsumerConflictError, DeclarationError, InvalidValueError
@@ -701,7 +702,8 @@ class Evaluator:
         through: Position,
     ) -> dict[str, SnapshotCheckpoint]:
         """Per source the snapshot to read up to: the newest that the trigger's tags vouch for, else
-        where the consumer stands; of a Hive table only where the subscription reads it.
+        where the consumer stands; of a Hive table only where the subscription reads it. Of a table
+        that was migrated since it is the one of its switch where no newer is known.
         """
         sources: dict[str, SnapshotCheckpoint] = {}
         wanted = {} if subscription.is_partitioned else dict(subscription.wanted)
@@ -709,7 +711,12 @@ class Evaluator:
             stands = checkpoint.sources.get(table)
             tags = wanted.get(key, NO_CONDITIONS)
             since = after if stands is not None else Position.ORIGIN
+            switch = next(reversed(switches_of(connection, key)), None)
+            if switch is not None:
+                since = max(since, switch.position)
             found = newest_snapshot(connection, key, tags, since, through)
+            if found is None and switch is not None and not _knows(stands, after, switch):
+                found = switch.checkpoint, switch.to_format
             if (
                 found is not None
                 and found[1] is TableFormat.HIVE
@@ -759,6 +766,14 @@ def _pending(
     return [
         (key, next((a for a in key.atoms if a not in available), None)) for key in pending
     ], states
+
+
+def _knows(stands: SnapshotCheckpoint | None, position: Position, switch: Switch) -> bool:
+    """Whether a consumer that has consumed all up to a position stands where a switch led, or past
+    it.
+    """
+    is_there = stands is not None and stands.table_uid == switch.to_uid
+    return is_there and position >= switch.position
 
 
 def newer(

@@ -299,8 +299,7 @@ def test_a_table_reads_what_a_hive_table_gained_and_lost(
     location = Location(instance, build_definitions(Lake("shop", [hive, rows, days])), platform)
 
     def poll_and_run() -> dict[str, Any]:
-        log = platform.change_log(name, hive.format, None, hive.levels, lists_all=True)
-        assert log is not None
+        log = platform.hive_log(name, hive.levels, lists_all=True)
         reconcile_table(platform, log, hive.levels)
         assert location.run_of("gold_days").success
         return shown(location.run_of("silver_hive"))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.dce.contract import Seen
 from lakechime_dagster.dce.engine import memory_engine
-from lakechime_dagster.dce.events import RegisteredEvent, SnapshotId, TableFormat
+from lakechime_dagster.dce.events import RegisteredEvent, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.formats.changes import Captured
@@ -44,9 +44,7 @@ def declared(table: HiveTable) -> SourceTable:
 
 
 def log_of(platform: Platform, table: HiveTable) -> HiveLog:
-    log = platform.change_log(table.name, TableFormat.HIVE, None, DAYS, lists_all=True)
-    assert isinstance(log, HiveLog)
-    return log
+    return platform.hive_log(table.name, DAYS, lists_all=True)
 
 
 def days(events: Collection[RegisteredEvent]) -> list[object]:

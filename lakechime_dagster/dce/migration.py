@@ -1,0 +1,421 @@
+"""Which format of a table its name stands for, while it is migrated from one to another and after.
+
+A table that is migrated has two sides, one in each format. The events of its name are those of one
+side, which triggers read. Those of the other side are recorded under a name of their own
+(`name_beside`), which nothing reads. What changes on either side is copied to the other. A switch
+makes the other side the one of the name, in one transaction, when both have the same rows.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine
+
+from lakechime_dagster.dce.contract import OvertakenError
+from lakechime_dagster.dce.engine import now_ms, reading, writing
+from lakechime_dagster.dce.events import (
+    DataChangeEvent,
+    Position,
+    SnapshotId,
+    TableFormat,
+    TableUid,
+)
+from lakechime_dagster.dce.queries import (
+    FORMAT_CODES,
+    FORMATS,
+    TableKey,
+    TableRow,
+    changed_table,
+    changes_data,
+    is_after,
+    known_tables,
+    locked_tables,
+    locked_whole,
+)
+from lakechime_dagster.dce.schema import HISTORY, dce_listing, dce_switch, dce_table
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
+from lakechime_dagster.errors import LakeChimeError
+
+Keys = frozenset[str]  # partitions, by canonical texts
+
+
+def name_beside(table: str, table_format: TableFormat) -> str:
+    """The name under which the events of a side are recorded that is not the one of the table's
+    name.
+    """
+    return f"{table}@{table_format.lower()}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Migration:
+    """An open migration of a table.
+
+    `current` is the side that its name stands for. `number` is that of the newest copy. Of each side
+    `copied` says up to which of its events their partitions are on the other side (nothing: no copy
+    has ended), `left` which partitions of earlier events are not, and `copying` those that a copy
+    which has not ended takes from it.
+    """
+
+    cluster: str
+    table: str
+    began_ts: int
+    from_format: TableFormat
+    to_format: TableFormat
+    current: TableFormat
+    number: int = 0
+    copied: Mapping[TableFormat, Position] = field(default_factory=dict)
+    left: Mapping[TableFormat, Keys] = field(default_factory=dict)
+    copying: Mapping[TableFormat, Keys] = field(default_factory=dict)
+
+    @property
+    def other(self) -> TableFormat:
+        """The side that is kept equal to the one of the name."""
+        return self.from_format if self.current is self.to_format else self.to_format
+
+    def name_of(self, side: TableFormat) -> str:
+        """The name of the events of a side."""
+        return self.table if side is self.current else name_beside(self.table, side)
+
+    @classmethod
+    def of(cls, row: TableRow) -> "Migration | None":
+        """That of a table, if one is open."""
+        if row.migration is None or row.format is None:
+            return None
+        document = row.migration
+        return cls(
+            cluster=row.cluster,
+            table=row.name,
+            began_ts=document["began"],
+            from_format=TableFormat(document["from"]),
+            to_format=TableFormat(document["to"]),
+            current=row.format,
+            number=document["number"],
+            copied={TableFormat(of): Position.parse(at) for of, at in document["copied"].items()},
+            left=_read(document["left"]),
+            copying=_read(document["copying"]),
+        )
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return {
+            "began": self.began_ts,
+            "from": self.from_format.value,
+            "to": self.to_format.value,
+            "number": self.number,
+            "copied": {of.value: str(at) for of, at in self.copied.items()},
+            "left": {of.value: sorted(keys) for of, keys in self.left.items()},
+            "copying": {of.value: sorted(keys) for of, keys in self.copying.items()},
+        }
+
+
+def _read(document: Mapping[str, Iterable[str]]) -> dict[TableFormat, Keys]:
+    return {TableFormat(of): frozenset(keys) for of, keys in document.items()}
+
+
+def beside_of(event: DataChangeEvent, table: TableRow) -> str | None:
+    """The name under which an event is recorded that names a table which is migrated, and is a
+    change of its other side.
+    """
+    migration = Migration.of(table)
+    if migration is None or event.is_marker or event.table_format is not migration.other:
+        return None
+    return migration.name_of(migration.other)
+
+
+def begun(
+    engine: Engine, table: TableKey, from_format: TableFormat, to_format: TableFormat
+) -> Migration:
+    """The open migration of a table to a format, which is begun where none is open.
+
+    Raises:
+        LakeChimeError: one to another format is open.
+    """
+    beside = (table[0], name_beside(table[1], to_format))
+    with writing(engine) as connection:
+        known, other = _locked(connection, table, beside)
+        migration = Migration.of(known)
+        if migration is None:
+            # what an earlier migration left of that side says nothing of this one
+            connection.execute(
+                sa.delete(dce_listing).where(dce_listing.c.table_id == other.table_id)
+            )
+            changed_table(
+                connection, other.table_id, table_uid=None, seen=None, levels=known.levels
+            )
+            migration = Migration(
+                cluster=table[0],
+                table=table[1],
+                began_ts=now_ms(connection),
+                from_format=known.format or from_format,
+                to_format=to_format,
+                current=known.format or from_format,
+            )
+            _keep(connection, known, migration)
+        elif to_format not in (migration.from_format, migration.to_format):
+            raise LakeChimeError(
+                f"{table[1]}: its migration to {migration.to_format.lower()} is open; finish that "
+                f"first"
+            )
+        return migration
+
+
+@dataclass(frozen=True)
+class Changed:
+    """The partitions of a side that are to be copied to the other, and up to which of its events
+    they are meant.
+    """
+
+    keys: Keys
+    through: Position
+
+
+def changed_since(engine: Engine, migration: Migration) -> dict[TableFormat, Changed]:
+    """What is to be copied of each side: the partitions of its events after what was copied, and
+    what was left. Whoever registers its events meanwhile is waited for.
+    """
+    with writing(engine) as connection:
+        _locked(connection, *_sides(migration).values())
+        return _changed_since(connection, migration)
+
+
+def _sides(migration: Migration) -> dict[TableFormat, TableKey]:
+    return {
+        side: (migration.cluster, migration.name_of(side))
+        for side in (migration.current, migration.other)
+    }
+
+
+def _changed_since(connection: Connection, migration: Migration) -> dict[TableFormat, Changed]:
+    sides = _sides(migration)
+    known = known_tables(connection, sides.values())
+    found: dict[TableFormat, Changed] = {}
+    for side, key in sides.items():
+        since = migration.copied.get(side, Position.ORIGIN)
+        keys, through = set(migration.left.get(side, ())), since
+        for event in HISTORY:
+            named = sa.select(event.c.partition_key, event.c.tx_id, event.c.seq).where(
+                event.c.table_id == known[key].table_id, changes_data(event), is_after(since, event)
+            )
+            for row in connection.execute(named):
+                keys.add(row.partition_key)
+                through = max(through, Position(row.tx_id, row.seq))
+        found[side] = Changed(frozenset(keys), through)
+    return found
+
+
+def noted(engine: Engine, migration: Migration, **changed: Any) -> Migration:
+    """A migration with other values, as it is kept.
+
+    Raises:
+        LakeChimeError: somebody else has gone on with it.
+    """
+    key = (migration.cluster, migration.table)
+    with writing(engine) as connection:
+        (known,) = _locked(connection, key)
+        if Migration.of(known) != migration:
+            raise _gone_on(migration)
+        after = replace(migration, **changed)
+        _keep(connection, known, after)
+    return after
+
+
+def switched(engine: Engine, migration: Migration) -> Migration:
+    """Make the other side the one of the name: its later events trigger, and consumers go on at its
+    snapshot that was captured last, which for a Hive table is the position of the switch.
+
+    Raises:
+        OvertakenError: a side has changed that is not copied yet; copy again.
+        LakeChimeError: somebody else has gone on with the migration.
+    """
+    sides = _sides(migration)
+    became = (migration.cluster, name_beside(migration.table, migration.current))
+    with writing(engine) as connection:
+        mine, other, freed = _locked(
+            connection, sides[migration.current], sides[migration.other], became
+        )
+        if Migration.of(mine) != migration:
+            raise _gone_on(migration)
+        changed = _changed_since(connection, migration)
+        if not migration.copied or any(one.keys for one in changed.values()):
+            raise OvertakenError(
+                f"{migration.table}: its sides changed since they were copied; copy again"
+            )
+        position = _newest(connection, mine.table_id)
+        is_hive = migration.other is TableFormat.HIVE
+        connection.execute(
+            sa.insert(dce_switch).values(
+                table_id=mine.table_id,
+                tx_id=position.tx_id,
+                seq=position.seq,
+                from_format=FORMAT_CODES[migration.current],
+                from_uid=mine.table_uid,
+                to_format=FORMAT_CODES[migration.other],
+                to_uid=other.table_uid,
+                to_snapshot=str(position) if is_hive else other.seen,
+            )
+        )
+        # of both sides one at most is a Hive table, which alone has a listing
+        for of, to in ((mine, freed), (other, mine)):
+            moving = sa.update(dce_listing).where(dce_listing.c.table_id == of.table_id)
+            connection.execute(moving.values(table_id=to.table_id))
+        changed_table(
+            connection, freed.table_id, table_uid=mine.table_uid, seen=mine.seen, levels=mine.levels
+        )
+        after = replace(
+            migration,
+            current=migration.other,
+            copied=dict.fromkeys(sides, max(one.through for one in changed.values())),
+        )
+        _keep(connection, mine, after, table_uid=other.table_uid, seen=other.seen)
+    return after
+
+
+def finished(engine: Engine, migration: Migration) -> None:
+    """End a migration: the side that the name does not stand for is no longer looked at.
+
+    Raises:
+        LakeChimeError: somebody else has gone on with it.
+    """
+    key = (migration.cluster, migration.table)
+    with writing(engine) as connection:
+        (known,) = _locked(connection, key)
+        if Migration.of(known) != migration:
+            raise _gone_on(migration)
+        changed_table(connection, known.table_id, migration=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch:
+    """A table became one of another format: what is up to the position is of the old one."""
+
+    position: Position
+    ts: int
+    from_format: TableFormat
+    to_format: TableFormat
+    from_uid: TableUid
+    to_uid: TableUid
+    to_snapshot: SnapshotId
+
+    @property
+    def checkpoint(self) -> SnapshotCheckpoint:
+        """What a consumer has read that had read all before it."""
+        return SnapshotCheckpoint(table_uid=self.to_uid, snapshot_id=self.to_snapshot)
+
+
+def switches_of(connection: Connection, table: TableKey) -> list[Switch]:
+    """The switches of a table, oldest first."""
+    query = (
+        sa.select(dce_switch)
+        .join(dce_table, dce_table.c.table_id == dce_switch.c.table_id)
+        .where(dce_table.c.cluster == table[0], dce_table.c.name == table[1])
+        .order_by(dce_switch.c.switch_id)
+    )
+    return [
+        Switch(
+            position=Position(row.tx_id, row.seq),
+            ts=row.switch_ts,
+            from_format=FORMATS[row.from_format],
+            to_format=FORMATS[row.to_format],
+            from_uid=row.from_uid,
+            to_uid=row.to_uid,
+            to_snapshot=row.to_snapshot,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def side_of(engine: Engine, table: TableKey, uid: TableUid | None = None) -> TableFormat | None:
+    """The format of a table with this uid, by default of the one that its name stands for; None where
+    it was never migrated.
+    """
+    with reading(engine) as connection:
+        known = known_tables(connection, [table]).get(table)
+        for one in switches_of(connection, table) if uid else ():
+            if uid in (one.from_uid, one.to_uid):
+                return one.from_format if uid == one.from_uid else one.to_format
+    return known.format if known else None
+
+
+def switched_since(engine: Engine, table: TableKey, range_: SnapshotRange) -> Position | None:
+    """The position of the start of a range in which a table became one of another format; None where
+    it did not, or not in steps that lead from the start to the end.
+    """
+    if range_.start is None:
+        return None
+    start = SnapshotCheckpoint(table_uid=range_.start_uid, snapshot_id=range_.start)
+    with reading(engine) as connection:
+        switches = switches_of(connection, table)
+        reached = [at for at, one in enumerate(switches, 1) if one.checkpoint == start]
+        if reached:
+            position, later = switches[reached[-1] - 1].position, switches[reached[-1] :]
+        else:
+            is_hive = any(
+                TableFormat.HIVE is of and start.table_uid == uid
+                for one in switches
+                for of, uid in ((one.from_format, one.from_uid), (one.to_format, one.to_uid))
+            )
+            position = (
+                Position.parse(range_.start) if is_hive else _registered(connection, table, start)
+            )
+            later = [one for one in switches if one.position >= position]
+    uid = start.table_uid
+    for one in later:
+        if one.from_uid != uid:
+            return None
+        uid = one.to_uid
+    return position if later and uid == range_.table_uid else None
+
+
+def _registered(connection: Connection, table: TableKey, at: SnapshotCheckpoint) -> Position:
+    """The position of the last event of a snapshot; the last of the table where it has none."""
+    known = known_tables(connection, [table]).get(table)
+    if known is None:
+        return Position.ORIGIN
+    found = []
+    for event in HISTORY:
+        named = sa.select(event.c.tx_id, event.c.seq).where(
+            event.c.table_id == known.table_id,
+            event.c.snapshot_id == at.snapshot_id,
+            event.c.table_uid == at.table_uid,
+        )
+        found += [Position(*row) for row in connection.execute(named)]
+    return max(found) if found else _newest(connection, known.table_id)
+
+
+def _newest(connection: Connection, table_id: int) -> Position:
+    """The position of the newest event of a table."""
+    found = [Position.ORIGIN]
+    for event in HISTORY:
+        query = sa.select(event.c.tx_id, event.c.seq).where(event.c.table_id == table_id)
+        row = connection.execute(
+            query.order_by(event.c.tx_id.desc(), event.c.seq.desc()).limit(1)
+        ).one_or_none()
+        found += [Position(*row)] if row else []
+    return max(found)
+
+
+def _locked(connection: Connection, *keys: TableKey) -> list[TableRow]:
+    """Tables, made known where they are new, which nobody else registers events of meanwhile."""
+    ids = [row.table_id for row in locked_tables(connection, keys).values()]
+    locked_whole(connection, ids)
+    found = known_tables(connection, keys)
+    return [found[key] for key in keys]
+
+
+def _keep(connection: Connection, known: TableRow, migration: Migration, **values: Any) -> None:
+    changed_table(
+        connection,
+        known.table_id,
+        format=FORMAT_CODES[migration.current],
+        migration=migration.document,
+        **values,
+    )
+
+
+def _gone_on(migration: Migration) -> LakeChimeError:
+    return LakeChimeError(
+        f"{migration.table}: another command has gone on with its migration; look at it by "
+        f"`lakechime table migrate {migration.table} --dry-run`, and try again"
+    )

@@ -1,0 +1,427 @@
+"""Moves a table that other programs write to another format, while they write and others read it.
+
+Both sides are kept equal by copying the partitions that changed on one of them to the other. See
+`dce.migration` for what is kept of it, and for the switch.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from lakechime_dagster.dce.contract import OvertakenError
+from lakechime_dagster.dce.events import Position, TableFormat
+from lakechime_dagster.dce.migration import (
+    Changed,
+    Keys,
+    Migration,
+    begun,
+    changed_since,
+    finished,
+    noted,
+    switched,
+)
+from lakechime_dagster.dce.partitions import UNPARTITIONED, PartitionLevels
+from lakechime_dagster.dce.queries import TableRow
+from lakechime_dagster.errors import LakeChimeError, TableAbsentError, needs
+from lakechime_dagster.formats.files import has_folder
+from lakechime_dagster.runtime.platform import Platform
+from lakechime_dagster.runtime.reconcile import reconcile_table
+from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
+from lakechime_dagster.triggers.progress import consumers_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakechime_dagster.formats.changes import ChangeLog
+    from lakechime_dagster.spark.commit import Target
+    from lakechime_dagster.spark.hive import HiveTarget
+    from lakechime_dagster.spark.iceberg import IcebergTarget
+    from lakechime_dagster.spark.ranges import Source
+
+MAX_ROUNDS = 10  # of copying before a switch: each takes what changed during the one before
+SHOWN = 5  # partitions that a sentence names
+
+
+class WrittenOnBothError(LakeChimeError):
+    """Partitions were written on both sides since they were equal."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """A table on its way from one format to another."""
+
+    platform: Platform
+    table: SourceTable
+    log: Callable[[str], None] = print
+
+    @property
+    def known(self) -> TableRow | None:
+        """What the store knows of the table now."""
+        key = (self.platform.settings.cluster, self.table.name)
+        return self.platform.store.captured(self.table.name).get(key)
+
+    @property
+    def migration(self) -> Migration | None:
+        """The open migration."""
+        known = self.known
+        return None if known is None else Migration.of(known)
+
+    def begin(self, to: TableFormat) -> Migration:
+        """The open migration to a format; it is begun where none is open.
+
+        Raises:
+            LakeChimeError: the table has that format, one of that name in it is there already, or
+                a migration to another format is open.
+            TableAbsentError: there is no table to migrate.
+        """
+        open_one, known = self.migration, self.known
+        current = (known and known.format) or TableFormat(self.table.format)
+        name = self.table.name
+        if to is TableFormat.HIVE and (open_one is None or to is not open_one.from_format):
+            raise LakeChimeError(
+                f"{name}: a table is migrated to iceberg or delta, and back to hive while that "
+                f"migration is open; give one of these"
+            )
+        if open_one is None:
+            if current is to:
+                raise LakeChimeError(f"{name} is a table of {to.lower()} already")
+            for log in self._logs(None):
+                reconcile_table(self.platform, log, self.table.levels)
+            if taken := self._taken(to):
+                raise LakeChimeError(f"{name}: {taken}")
+        engine = self.platform.store.engine
+        return begun(engine, (self.platform.settings.cluster, name), current, to)
+
+    def run(self, to: TableFormat | None, take: TableFormat | None = None) -> Migration:
+        """Copy once, or switch to a side, on Spark as the settings have it.
+
+        Raises:
+            SparkFailedError: Spark's own message.
+        """
+        with needs("copying a table", extra="spark"):
+            from lakechime_dagster.spark.driver import described, open_driver
+
+        settings = self.platform.settings
+        opened = open_driver(settings.spark, settings.home, jars=settings.jars, log=self.log)
+        with opened as driver, described():
+            if to is None:
+                return self.copy(driver.spark, take).migration
+            return self.switch(driver.spark, to, take)
+
+    def copy(self, spark: "SparkSession", take: TableFormat | None = None) -> "Copied":
+        """Copy what changed on either side to the other, once.
+
+        It may be killed at any moment, and is then begun again by the next call.
+
+        Args:
+            spark: A session.
+            take: From which side partitions are taken that were written on both.
+
+        Raises:
+            WrittenOnBothError: there are such partitions, and it is not said.
+        """
+        migration, store = self._open(), self.platform.store
+        mine, other = migration.current, migration.other
+        changed = self._captured(migration)
+        keys = _to_copy(migration, changed, take)
+        if not any(keys.values()):
+            return Copied(migration=migration)
+        migration = noted(store.engine, migration, number=migration.number + 1, copying=keys)
+        for of, to in ((mine, other), (other, mine)):
+            if keys[of]:
+                self.log(f"{self.table.name}: {shown(keys[of])} from {of.lower()} to {to.lower()}")
+                self._write(spark, migration, of, to, keys[of])
+        through = {of: one.through for of, one in changed.items()}
+        after = self._captured(migration, through)
+        migration = noted(
+            store.engine,
+            migration,
+            copied={of: one.through for of, one in after.items()},
+            # what of is later than the copy, and not by it
+            left={
+                of: frozenset() if _is_whole(keys[to]) else after[of].keys - keys[to]
+                for of, to in ((mine, other), (other, mine))
+            },
+            copying={},
+        )
+        return Copied(migration=migration, keys=keys)
+
+    def switch(
+        self, spark: "SparkSession", to: TableFormat, take: TableFormat | None = None
+    ) -> Migration:
+        """Let the name of the table stand for a side, after both are equal.
+
+        Raises:
+            WrittenOnBothError: as `copy`.
+            LakeChimeError: writers go on so fast that the sides do not become equal.
+        """
+        if self._open().current is to:
+            return self._open()
+        for _ in range(MAX_ROUNDS):
+            copied = self.copy(spark, take)
+            if any(copied.keys.values()):
+                continue
+            try:
+                return switched(self.platform.store.engine, copied.migration)
+            except OvertakenError:
+                continue
+        raise LakeChimeError(
+            f"{self.table.name}: something changed in each of {MAX_ROUNDS} copies; let its writers "
+            f"rest for a moment, and switch again"
+        )
+
+    def finish(self) -> None:
+        """End the migration, after which the old side is no longer looked at.
+
+        Raises:
+            LakeChimeError: not all is on the new side, or somebody still reads the old one.
+        """
+        migration = self._open()
+        if hindrances := self.hindrances(migration):
+            raise LakeChimeError(f"{self.table.name}: {hindrances[0]}")
+        finished(self.platform.store.engine, migration)
+
+    def hindrances(self, migration: Migration) -> list[str]:
+        """Why a migration cannot end now."""
+        old = migration.from_format.lower()
+        if migration.current is not migration.to_format:
+            return [f"its name stands for the {old} table; switch first"]
+        changed = self._captured(migration)[migration.from_format].keys
+        found = (
+            [f"{shown(changed)} of the {old} table changed since the switch; copy again"]
+            if changed
+            else []
+        )
+        name, known = self.table.name, self.known
+        uid = None if known is None else known.table_uid
+        for one in consumers_at(self.platform.store.engine, name, migration.cluster):
+            if one.pinned is not None and one.pinned.table_uid not in (None, uid):
+                found.append(
+                    f"an execution of {one.consumer.subscription} that reads the {old} table is "
+                    f"open; let it end"
+                )
+        return found
+
+    def plan(self, to: TableFormat) -> dict[str, Any]:
+        """Where a migration stands, what it copies next, what hinders a switch, and from where the
+        consumers of the table go on.
+        """
+        migration, name = self.migration, self.table.name
+        hindrances: list[str] = []
+        keys: Mapping[TableFormat, Keys] = {}
+        if migration is None:
+            current = (self.known and self.known.format) or TableFormat(self.table.format)
+            state = "done" if current is to else "not begun"
+            if current is not to and (taken := self._taken(to)):
+                hindrances.append(taken)
+        else:
+            current = migration.current
+            is_new = current is migration.to_format
+            state = "switched" if is_new else "copied" if migration.copied else "begun"
+            try:
+                keys = _to_copy(migration, changed_since(self.platform.store.engine, migration))
+            except WrittenOnBothError as error:
+                hindrances.append(str(error))
+        return {
+            "table": name,
+            "to": to.lower(),
+            "state": state,
+            "stands_for": current.lower(),
+            "to_copy": {of.lower(): len(found) for of, found in keys.items()},
+            "hindrances": hindrances,
+            "consumers": [
+                {
+                    "consumer": str(one.consumer.subscription),
+                    "key": one.consumer.key,
+                    "read_through": one.read and one.read.snapshot_id,
+                    "reads_now": one.pinned and one.pinned.snapshot_id,
+                }
+                for one in consumers_at(
+                    self.platform.store.engine, name, self.platform.settings.cluster
+                )
+            ],
+        }
+
+    def _open(self) -> Migration:
+        migration = self.migration
+        if migration is None:
+            raise LakeChimeError(
+                f"{self.table.name} is not being migrated; begin by `lakechime table migrate "
+                f"{self.table.name} --to iceberg`"
+            )
+        return migration
+
+    def _logs(self, known: TableRow | None) -> "list[ChangeLog]":
+        table = self.table
+        return self.platform.change_logs(
+            table.name,
+            TableFormat(table.format),
+            table.location,
+            table.levels,
+            known=known,
+            lists_all=True,
+        )
+
+    def _captured(
+        self, migration: Migration, since: Mapping[TableFormat, Position] | None = None
+    ) -> dict[TableFormat, Changed]:
+        """What changed on both sides, after their logs were captured: since what was copied, or
+        since other positions.
+        """
+        for log in self._logs(self.known):
+            try:
+                reconcile_table(self.platform, log, self.table.levels)
+            except TableAbsentError:
+                if log.table == self.table.name or migration.copied:
+                    raise
+        if since is not None:
+            migration = Migration(**{**vars(migration), "copied": since, "left": {}})
+        return changed_since(self.platform.store.engine, migration)
+
+    def _taken(self, to: TableFormat) -> str:
+        """Why no table of a format can be made; empty where it can."""
+        name = self.table.name
+        location = self.platform.location(name, self.table.location)
+        if to is TableFormat.ICEBERG and self.platform.iceberg_log(name).exists():
+            return "the Iceberg catalog has a table of that name already; drop or rename it first"
+        if to is TableFormat.DELTA and has_folder(location):
+            return (
+                f"a Delta table would lie at {location}, where something is already; move that away "
+                f"first"
+            )
+        return ""
+
+    def _write(
+        self,
+        spark: "SparkSession",
+        migration: Migration,
+        of: TableFormat,
+        to: TableFormat,
+        keys: Keys,
+    ) -> None:
+        """Replace partitions of one side by those of the other, in one commit."""
+        from lakechime_dagster.spark.commit import commit
+        from lakechime_dagster.spark.hive import HiveTarget
+        from lakechime_dagster.spark.ranges import narrowed, partitions_of
+        from lakechime_dagster.spark.session import column, plain
+
+        levels = self._levels().names
+        rows, _ = self._source(spark, of).read_snapshot(None)
+        target = self._target(to)
+        metadata = CommitMetadata(
+            consumer=ConsumerId(
+                self.platform.settings.deployment, f"migrate/{self.table.name}/{migration.began_ts}"
+            ),
+            number=migration.number,
+            attempt=1,
+            end=Checkpoint(),
+            execution_id=uuid4().hex,
+        )
+        write = partial(target.replace_all, rows)
+        if levels and not _is_whole(keys):
+            found = partitions_of(spark, rows.schema, levels, keys)
+            typed = [plain(found[one.name], one.dataType).alias(one.name) for one in found.schema]
+            values = [tuple(row) for row in found.select(*typed).collect()]
+            within = narrowed(rows, found, {name: column(name) for name in found.columns})
+            write = partial(target.replace_partitions, within, values)
+        if isinstance(target, HiveTarget):
+            write()
+            return
+        target.prepare(spark, rows.schema)
+        commit(spark, target, metadata, lambda: write)
+
+    def _levels(self) -> PartitionLevels:
+        known = self.known
+        return self.table.levels or (known.levels if known else PartitionLevels())
+
+    def _source(self, spark: "SparkSession", side: TableFormat) -> "Source":
+        from lakechime_dagster.spark.hive import HiveSource
+        from lakechime_dagster.spark.iceberg import IcebergSource
+        from lakechime_dagster.spark.ranges import DeltaSource
+
+        platform, table = self.platform, self.table
+        if side is TableFormat.HIVE:
+            return HiveSource(spark, platform.hive_log(table.name, table.levels), None)
+        if side is TableFormat.ICEBERG:
+            return IcebergSource(spark, platform.iceberg_log(table.name))
+        return DeltaSource(spark, platform.log(table.name, table.location))
+
+    def _target(self, side: TableFormat) -> "Target | IcebergTarget | HiveTarget":
+        from lakechime_dagster.spark.commit import Target
+        from lakechime_dagster.spark.hive import HiveTarget
+        from lakechime_dagster.spark.iceberg import IcebergTarget
+
+        platform, table, levels = self.platform, self.table, self._levels().names
+        if side is TableFormat.HIVE:
+            return HiveTarget(name=table.name, log=platform.hive_log(table.name, table.levels))
+        if side is TableFormat.ICEBERG:
+            # not the folder of a Delta table of that name, to which it may be migrated next
+            location = f"{platform.location(table.name)}@iceberg"
+            log = platform.iceberg_log(table.name)
+            return IcebergTarget(name=table.name, log=log, partitioned_by=levels, location=location)
+        location = platform.location(table.name, table.location)
+        return Target(
+            name=table.name,
+            location=location,
+            log=platform.log(table.name, table.location),
+            partitioned_by=levels,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copied:
+    """A migration after a copy, and the partitions that were copied, by the side they are of."""
+
+    migration: Migration
+    keys: Mapping[TableFormat, Keys] = field(default_factory=dict)
+
+
+def _is_whole(keys: Keys) -> bool:
+    """Whether all partitions may have changed: an event that names none is of the whole table."""
+    return UNPARTITIONED in keys
+
+
+def _to_copy(
+    migration: Migration, changed: Mapping[TableFormat, Changed], take: TableFormat | None = None
+) -> dict[TableFormat, Keys]:
+    """The partitions to copy, by the side they are of."""
+    mine, other = migration.current, migration.other
+    if not migration.copied:
+        return {mine: frozenset([UNPARTITIONED]), other: frozenset()}
+    begun_of, begun_to = (migration.copying.get(of, frozenset[str]()) for of in (mine, other))
+    of_mine, of_other = changed[mine].keys, changed[other].keys
+    if _is_whole(begun_of):
+        of_other = frozenset()
+    # events of these are the copy's that did not end
+    of_other -= begun_of
+    if both := _both(of_mine, of_other):
+        if take is None:
+            raise WrittenOnBothError(
+                f"{migration.table}: {shown(both)} changed on both sides since they were equal; say "
+                f"from which side to take it, --take {mine.lower()} or --take {other.lower()}"
+            )
+        of_mine, of_other = (
+            (of_mine, of_other - both) if take is mine else (of_mine - both, of_other)
+        )
+    of_mine |= begun_of
+    return {mine: of_mine, other: (of_other | begun_to) - of_mine}
+
+
+def _both(one: Keys, other: Keys) -> Keys:
+    """The partitions that are in both."""
+    if one and other and (_is_whole(one) or _is_whole(other)):
+        return one | other
+    return one & other
+
+
+def shown(keys: Keys) -> str:
+    """Partitions in a sentence."""
+    if _is_whole(keys):
+        return "the whole table"
+    names = [", ".join(str(value) for value in json.loads(key)) for key in sorted(keys)]
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{'partition' if len(names) == 1 else 'partitions'} {'; '.join(names[:SHOWN])}{more}"
