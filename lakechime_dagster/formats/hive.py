@@ -147,6 +147,27 @@ class HiveLog:
                 folders.setdefault(_file_format(self.table, parameters, one.sd), []).append(folder)
         return _storage(levels, table, folders)
 
+    def folder_of_all(self) -> tuple[str, str] | None:
+        """The folder of the table and the format of its files, where just its rows are in there, in
+        folders named as Spark names those of partitions; else None.
+        """
+        with self._client() as client:
+            location = _location(self._load(client))
+        stored = self.stored()
+        if len(stored.folders) != 1:
+            return None
+        ((written_as, folders),) = stored.folders.items()
+        columns = [name for name, _ in stored.partitioned_by]
+        root, known = _folder(location), set[str]()
+        for one in folders:
+            inside = re.sub(r"^file:/+", "/", one.location).rstrip("/").removeprefix(location)[1:]
+            named = [part.partition("=")[0] for part in inside.split("/") if part]
+            if named != columns:
+                return None
+            known |= {file.path for file in root.files_in(inside)}
+        rows = {file.path for file in root.data_files()}
+        return (written_as, location) if rows <= known else None
+
     def new_folder(self) -> "HiveStorage":
         """The table with one folder in place of all: a new one within its own, which nobody reads.
 

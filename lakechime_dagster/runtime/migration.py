@@ -183,6 +183,9 @@ class Move:
         migration = self._open()
         if hindrances := self.hindrances(migration):
             raise LakeChimeError(f"{self.table.name}: {hindrances[0]}")
+        if migration.to_format is TableFormat.ICEBERG:
+            # its files may be some of the old table, which nobody needs any more
+            self.platform.iceberg_log(self.table.name).require({"gc.enabled": "true"})
         finished(self.platform.store.engine, migration)
 
     def hindrances(self, migration: Migration) -> list[str]:
@@ -306,6 +309,7 @@ class Move:
         """Replace partitions of one side by those of the other, in one commit."""
         from lakechime_dagster.spark.commit import commit
         from lakechime_dagster.spark.hive import HiveTarget
+        from lakechime_dagster.spark.iceberg import IcebergTarget
         from lakechime_dagster.spark.ranges import narrowed, partitions_of
         from lakechime_dagster.spark.session import column, plain
 
@@ -332,6 +336,13 @@ class Move:
             write()
             return
         target.prepare(spark, rows.schema)
+        if isinstance(target, IcebergTarget) and of is TableFormat.HIVE and not migration.copied:
+            target.begin()
+            found = self.platform.hive_log(self.table.name, self.table.levels).folder_of_all()
+            if found is not None and target.is_just_made():
+                self.log(f"{self.table.name}: the files of {found[1]} become its own, uncopied")
+                target.take_files(spark, *found)
+                return
         commit(spark, target, metadata, lambda: write)
 
     def _levels(self) -> PartitionLevels:
@@ -392,12 +403,15 @@ def _to_copy(
     mine, other = migration.current, migration.other
     if not migration.copied:
         return {mine: frozenset([UNPARTITIONED]), other: frozenset()}
-    begun_of, begun_to = (migration.copying.get(of, frozenset[str]()) for of in (mine, other))
+    # of a copy that did not end: what it wrote beside is no change, and what it wrote to the side of
+    # the name is not written again, which would trigger twice
+    again, back = (migration.copying.get(of, frozenset[str]()) for of in (mine, other))
     of_mine, of_other = changed[mine].keys, changed[other].keys
-    if _is_whole(begun_of):
+    if _is_whole(again):
         of_other = frozenset()
-    # events of these are the copy's that did not end
-    of_other -= begun_of
+    if _is_whole(back):
+        of_mine = frozenset()
+    of_other, back = of_other - again - (back & of_mine), back - of_mine
     if both := _both(of_mine, of_other):
         if take is None:
             raise WrittenOnBothError(
@@ -407,8 +421,7 @@ def _to_copy(
         of_mine, of_other = (
             (of_mine, of_other - both) if take is mine else (of_mine - both, of_other)
         )
-    of_mine |= begun_of
-    return {mine: of_mine, other: (of_other | begun_to) - of_mine}
+    return {mine: of_mine | again, other: of_other | back}
 
 
 def _both(one: Keys, other: Keys) -> Keys:

@@ -37,7 +37,13 @@ from lakechime_dagster.spark.ranges import (
     literal_filter,
 )
 from lakechime_dagster.spark.rows import OPERATION
-from lakechime_dagster.spark.session import column, is_comparable, quoted, session_confs
+from lakechime_dagster.spark.session import (
+    column,
+    is_comparable,
+    quoted,
+    session_confs,
+    text_literal,
+)
 from lakechime_dagster.tables.options import column_of as column_name
 from lakechime_dagster.triggers.consumers import COMMIT_METADATA_KEY, CommitMetadata, Committed
 
@@ -128,6 +134,7 @@ def _without_copied(changes: DataFrame) -> DataFrame:
 # by which a SQL catalog knows its tables, as `formats.iceberg` has it
 CATALOG = "lakechime"
 STAGES = {"write.wap.enabled": "true"}  # of a table: without it a write is not staged
+SHARED = "gc.enabled"  # of a table: whether its files are its own, so that expiry removes them
 STAGED = "spark.wap.id"
 PROPERTY = "spark.sql.iceberg.snapshot-property."
 DRIVERS = ("sqlite", "postgresql")  # databases of SQL catalogs that Spark reaches
@@ -233,6 +240,18 @@ class IcebergTarget:
     def append(self, rows: DataFrame) -> None:
         """Add rows, with new columns if there are any."""
         self._widened(rows).writeTo(self.table).append()
+
+    def take_files(self, spark: SparkSession, written_as: str, folder: str) -> None:
+        """Make the files of a Hive table, in its folder and of its format, those of the table, which
+        has none yet. They stay where they are, and no expiry removes them while the table is migrated.
+        """
+        self.log.require({SHARED: "false"})
+        source = text_literal(f"`{written_as}`.{quoted(folder)}")
+        table = text_literal(self.log.table)
+        with session_confs(spark, catalog_confs(self.log.catalog)):
+            spark.sql(
+                f"CALL {CATALOG}.system.add_files(table => {table}, source_table => {source})"
+            ).collect()
 
     def append_nothing(self, spark: SparkSession) -> None:
         """An empty snapshot: later attempts at the execution find it and write nothing."""
