@@ -6,8 +6,9 @@ Both sides are kept equal by copying the partitions that changed on one of them 
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.spark.iceberg import IcebergTarget
     from lakechime_dagster.spark.ranges import Source
 
+Session = Callable[[], "SparkSession"]
 MAX_ROUNDS = 10  # of copying before a switch: each takes what changed during the one before
 SHOWN = 5  # partitions that a sentence names
 
@@ -97,7 +99,8 @@ class Move:
         return begun(engine, (self.platform.settings.cluster, name), current, to)
 
     def run(self, to: TableFormat | None, take: TableFormat | None = None) -> Migration:
-        """Copy once, or switch to a side, on Spark as the settings have it.
+        """Copy once, or switch to a side, on Spark as the settings have it; where there is nothing to
+        copy none is started.
 
         Raises:
             SparkFailedError: Spark's own message.
@@ -106,19 +109,27 @@ class Move:
             from lakechime_dagster.spark.driver import described, open_driver
 
         settings = self.platform.settings
-        opened = open_driver(settings.spark, settings.home, jars=settings.jars, log=self.log)
-        with opened as driver, described():
-            if to is None:
-                return self.copy(driver.spark, take).migration
-            return self.switch(driver.spark, to, take)
+        with ExitStack() as opened:
 
-    def copy(self, spark: "SparkSession", take: TableFormat | None = None) -> "Copied":
+            @cache
+            def session() -> "SparkSession":
+                driver = open_driver(
+                    settings.spark, settings.home, jars=settings.jars, log=self.log
+                )
+                opened.enter_context(described())
+                return opened.enter_context(driver).spark
+
+            if to is None:
+                return self.copy(session, take).migration
+            return self.switch(session, to, take)
+
+    def copy(self, session: "Session", take: TableFormat | None = None) -> "Copied":
         """Copy what changed on either side to the other, once.
 
         It may be killed at any moment, and is then begun again by the next call.
 
         Args:
-            spark: A session.
+            session: Opens a session of Spark, which is asked for where there is something to copy.
             take: From which side partitions are taken that were written on both.
 
         Raises:
@@ -134,7 +145,7 @@ class Move:
         for of, to in ((mine, other), (other, mine)):
             if keys[of]:
                 self.log(f"{self.table.name}: {shown(keys[of])} from {of.lower()} to {to.lower()}")
-                self._write(spark, migration, of, to, keys[of])
+                self._write(session(), migration, of, to, keys[of])
         through = {of: one.through for of, one in changed.items()}
         after = self._captured(migration, through)
         migration = noted(
@@ -151,7 +162,7 @@ class Move:
         return Copied(migration=migration, keys=keys)
 
     def switch(
-        self, spark: "SparkSession", to: TableFormat, take: TableFormat | None = None
+        self, session: "Session", to: TableFormat, take: TableFormat | None = None
     ) -> Migration:
         """Let the name of the table stand for a side, after both are equal.
 
@@ -162,7 +173,7 @@ class Move:
         if self._open().current is to:
             return self._open()
         for _ in range(MAX_ROUNDS):
-            copied = self.copy(spark, take)
+            copied = self.copy(session, take)
             if any(copied.keys.values()):
                 continue
             try:

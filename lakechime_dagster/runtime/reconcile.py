@@ -220,6 +220,8 @@ def _table_summary(
         role = "dropped"
     elif table is None and group is not None:
         role = "type"
+    elif table is None and "@" in name:
+        role = "migrated"  # the side of a table that its name does not stand for
     else:
         role = _role(table)
     return {
@@ -264,6 +266,12 @@ def _of_log(
         log = logs[0]
         facts["location"] = log.shown_location
         facts["version"] = log.newest
+        if row and row.format and table and row.migration is None and row.format != table.format:
+            now = row.format.lower()
+            facts["problem"] = (
+                f"{name} was migrated to {now}, and is declared as a table of {table.format.lower()}; "
+                f'declare Storage(format="{now}")'
+            )
         own = (known and known.format) or (table and table.format)
         is_hive = own is TableFormat.HIVE
         if known and known.table_uid and known.seen and not is_hive:

@@ -57,7 +57,7 @@ class Story:
 
     def begin(self, to: TableFormat) -> None:
         self.move.begin(to)
-        self.move.copy(self.spark)
+        self.move.copy(lambda: self.spark)
 
     def write_hive(self, day: dt.date, *ids: int) -> None:
         """Files in the folder of a partition, which is added where it is new."""
@@ -160,19 +160,19 @@ def test_a_table_moves_from_hive_to_iceberg_and_on_to_delta_and_no_consumer_noti
     story.write_iceberg(MAY[2], 4)  # and a first one has moved
     story.tick()
     assert story.ids() == [1, 2, 3], "what is beside the table triggers nothing"
-    story.move.switch(story.spark, TableFormat.ICEBERG)
+    story.move.switch(lambda: story.spark, TableFormat.ICEBERG)
     story.write_hive(MAY[3], 5)  # a late writer still writes the old one
     story.tick()
     assert story.ids() == [1, 2, 3, 4]
     story.write_iceberg(MAY[0], 6)
-    story.move.copy(story.spark)
+    story.move.copy(lambda: story.spark)
     story.tick()
     assert (story.ids(), story.total()) == ([1, 2, 6, 3, 4, 5], 21)
     story.move.finish()
 
     story.begin(TableFormat.DELTA)
     story.write_iceberg(MAY[4], 7)
-    story.move.switch(story.spark, TableFormat.DELTA)
+    story.move.switch(lambda: story.spark, TableFormat.DELTA)
     story.write_delta(MAY[5], 8)
     story.tick()
     story.write_delta(MAY[5], 9)

@@ -114,6 +114,32 @@ def test_reconcile_names_the_setting_that_hive_tables_are_captured_by(
     assert answer.err.startswith("error: bronze.hive: it cannot be read by the Hive metastore")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["gold.daily_delays", "--to", "delta"], "gold.daily_delays is written by the lake itself"),
+        (["bronze.flights"], "bronze.flights is not being migrated; say to which format"),
+        (["bronze.flights", "--to", "delta"], "bronze.flights is a table of delta already"),
+        (["bronze.flights", "--to", "hive"], "'hive' is not one of 'iceberg', 'delta'"),
+        (["bronze.flights", "--switch", "--back"], "are three steps; give one of them"),
+        (["bronze.none", "--to", "iceberg"], "bronze.none"),
+    ],
+)
+def test_a_migration_that_cannot_be_is_refused(
+    lakechime: Cli, arguments: list[str], problem: str
+) -> None:
+    answer = lakechime("table", "migrate", *arguments)
+    assert (answer.code != 0, answer.out, problem in answer.err) == (True, "", True)
+
+
+def test_a_migration_says_what_hinders_it_and_who_reads_the_table(lakechime: Cli) -> None:
+    answer = lakechime("table", "migrate", "bronze.flights", "--to", "iceberg", "--dry-run")
+    begins = (
+        "bronze.flights: not begun; `lakechime table migrate bronze.flights --to iceberg` begins"
+    )
+    assert (answer.code, answer.out.splitlines()[0]) == (0, begins)
+
+
 def test_show_reports_no_secret_of_a_location(
     lakechime: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

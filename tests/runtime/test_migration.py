@@ -24,6 +24,7 @@ from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import SourceTable
 from tests.support.metastore import HiveTable, Metastore
+from tests.support.tables import write
 
 pytestmark = [pytest.mark.spark, pytest.mark.tier2]
 
@@ -68,7 +69,7 @@ class Sides:
 
     def begin(self) -> Move:
         self.move.begin(ICEBERG)
-        self.move.copy(self.spark)
+        self.move.copy(lambda: self.spark)
         return self.move
 
     def rows(self, side: TableFormat) -> list[tuple[str, int]]:
@@ -115,7 +116,7 @@ def test_files_become_those_of_the_new_table_where_they_lie(sides: Sides) -> Non
     assert {str(sides.hive.folder / "h") in one for one in files} == {True}
     assert sides.rows(ICEBERG) == sides.rows(HIVE)
     sides.put(FIRST, 4)
-    sides.move.switch(sides.spark, ICEBERG)
+    sides.move.switch(lambda: sides.spark, ICEBERG)
     assert sides.rows(ICEBERG) == sides.rows(HIVE)
     assert [kind for _, kind, _ in sides.events()] == [HIVE] * 3
 
@@ -131,11 +132,11 @@ def test_files_of_other_folders_are_copied(sides: Sides) -> None:
 
 def test_a_table_goes_back_with_what_was_written_meanwhile(sides: Sides) -> None:
     sides.put(FIRST, 1)
-    sides.begin().switch(sides.spark, ICEBERG)
+    sides.begin().switch(lambda: sides.spark, ICEBERG)
     sides.put_iceberg(FIRST, 2)
     sides.put_iceberg(SECOND, 3)
     assert sides.move.plan(ICEBERG)["state"] == "switched"
-    sides.move.switch(sides.spark, HIVE)
+    sides.move.switch(lambda: sides.spark, HIVE)
     sides.put(THIRD, 4)
     assert sides.rows(HIVE) == [(FIRST, 1), (FIRST, 2), (SECOND, 3), (THIRD, 4)]
     assert Counter(sides.events()) == Counter(
@@ -158,9 +159,9 @@ def test_a_partition_that_was_written_on_both_sides_is_taken_from_the_one_that_i
     sides.put(FIRST, 2)
     sides.put_iceberg(FIRST, 3)
     with pytest.raises(WrittenOnBothError, match=f"partition {FIRST} changed on both sides"):
-        sides.move.switch(sides.spark, ICEBERG)
+        sides.move.switch(lambda: sides.spark, ICEBERG)
     assert "changed on both sides" in sides.move.plan(ICEBERG)["hindrances"][0]
-    sides.move.switch(sides.spark, ICEBERG, take=ICEBERG)
+    sides.move.switch(lambda: sides.spark, ICEBERG, take=ICEBERG)
     assert sides.rows(HIVE) == sides.rows(ICEBERG) == [(FIRST, 1), (FIRST, 3)]
 
 
@@ -171,15 +172,46 @@ def test_what_cannot_be_is_refused(sides: Sides) -> None:
     sides.begin()
     with pytest.raises(LakeChimeError, match="its migration to iceberg is open"):
         sides.move.begin(TableFormat.DELTA)
-    sides.move.switch(sides.spark, ICEBERG)
+    sides.move.switch(lambda: sides.spark, ICEBERG)
     sides.put(SECOND, 2)
     with pytest.raises(LakeChimeError, match=f"partition {SECOND} of the hive table changed"):
         sides.move.finish()
-    sides.move.copy(sides.spark)
+    sides.move.copy(lambda: sides.spark)
     sides.move.finish()
     assert sides.move.plan(ICEBERG)["state"] == "done"
     with pytest.raises(LakeChimeError, match="is a table of iceberg already"):
         sides.move.begin(ICEBERG)
+
+
+def test_an_unpartitioned_delta_table_moves_whole_and_back(
+    platform: Platform, spark_driver: Driver
+) -> None:
+    spark = spark_driver.spark.newSession()
+    move = Move(platform, SourceTable("bronze.whole"))
+
+    def put(*ids: int) -> None:
+        write(platform.location("bronze.whole"), pa.table({"id": pa.array(ids, pa.int64())}))
+
+    def ids(side: TableFormat) -> list[int]:
+        frame, _ = move._source(spark, side).read_snapshot(None)
+        return sorted(one["id"] for one in frame.collect())
+
+    put(1)
+    move.begin(ICEBERG)
+    put(2)
+    move.switch(lambda: spark, ICEBERG)
+    put(3)
+    with pytest.raises(LakeChimeError, match="the whole table of the delta table changed"):
+        move.finish()
+    move.copy(lambda: spark)
+    assert ids(ICEBERG) == [1, 2, 3]
+    move.switch(lambda: spark, TableFormat.DELTA)
+    put(4)
+    reconcile(platform, [move.table])
+    events = platform.store.fetch(EventQuery(table="bronze.whole"))
+    formats = [one.event.table_format for one in events]
+    assert formats == [TableFormat.DELTA] * 2 + [ICEBERG, TableFormat.DELTA]
+    assert ids(TableFormat.DELTA) == [1, 2, 3, 4]
 
 
 class KilledError(Exception):
@@ -227,7 +259,7 @@ def test_a_migration_goes_on_wherever_it_was_killed(
 
         def copied(move: Move = move) -> None:
             move.begin(ICEBERG)
-            move.copy(spark)
+            move.copy(lambda: spark)
 
         def finished(move: Move = move) -> None:
             if move.migration is not None:
@@ -236,7 +268,7 @@ def test_a_migration_goes_on_wherever_it_was_killed(
         until_done(copied)
         sides.put(FIRST, 2)
         sides.put_iceberg(SECOND, 3)
-        until_done(partial(move.switch, spark, ICEBERG))
+        until_done(partial(move.switch, lambda: spark, ICEBERG))
         until_done(finished)
         assert sides.rows(ICEBERG) == sides.rows(HIVE) == [(FIRST, 1), (FIRST, 2), (SECOND, 3)]
         assert sides.events() == [
