@@ -56,7 +56,7 @@ sql: SELECT day, SUM(amount) AS revenue FROM bronze.orders JOIN bronze.rates USI
 reads: [{table: bronze.rates, mode: snapshot, on_change: ignore}]
 keys: [day]
 refresh: affected_keys
-trigger: {snapshot_trigger: {every: {days: 1, start: "2026-01-02T03:00", zone: Europe/Paris}, wait_after_last: {minutes: 5}}}
+trigger: {snapshot_trigger: {every: {days: 1, start: "2026-01-02T03:00", zone: Europe/Paris}, wait_after_last: {minutes: 5}, min_time_between: {minutes: 20}}}
 storage:
   maintenance: {every: {days: 1}, keep_for: {days: 8}, properties: {delta.logRetentionDuration: interval 60 days}}
   write_as: {name: shop, settings: {fs.s3a.access.key: $KEY}}
@@ -136,6 +136,7 @@ SAME: list[tuple[type[LakePart], str, Any]] = [
                 trigger=SnapshotTrigger(
                     every=every(days=1, start="2026-01-02T03:00", zone="Europe/Paris"),
                     wait_after_last=dt.timedelta(minutes=5),
+                    min_time_between=dt.timedelta(minutes=20),
                 ),
                 storage=Storage(
                     maintenance=Maintenance(

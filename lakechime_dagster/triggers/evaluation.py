@@ -579,6 +579,13 @@ class Evaluator:
         snapshots: list[tuple[str, SnapshotTrigger, ConsumerView]] = []
         questions: list[evidence.Question] = []
         through = Position.ORIGIN
+        spaced = [
+            row.subscription_id
+            for one, row in subscriptions
+            if isinstance(one.trigger, SnapshotTrigger) and one.trigger.min_time_between
+        ]
+        until_ms = max((moment.now for moment in moments.values()), default=0)
+        claims = evidence.last_claims(connection, spaced, until_ms)
         for subscription, row in subscriptions:
             name, trigger = subscription.name, subscription.trigger
             moment = moments[name]
@@ -602,13 +609,12 @@ class Evaluator:
             consumer = moment.views.get("") or ConsumerView(
                 checkpoint=row.start, requests=moment.requests.get("", NO_REQUESTS)
             )
-            snapshots.append(
-                (
-                    name,
-                    trigger,
-                    replace(consumer, blocked=moment.blocked) if moment.blocked else consumer,
-                )
+            consumer = replace(
+                consumer,
+                blocked=moment.blocked or consumer.blocked,
+                claimed_ms=claims.get(row.subscription_id),
             )
+            snapshots.append((name, trigger, consumer))
             since = max(consumer.checkpoint.position, row.looked)
             questions += _questions(subscription, since)
         answers = iter(evidence.waiting_events(connection, questions, through))

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 from sqlalchemy.dialects.postgresql import JSONB
 
-from lakechime_dagster.dce.engine import PARAMETERS, IsAfter, VisibleBelow, slices
+from lakechime_dagster.dce.engine import PARAMETERS, IsAfter, VisibleBelow, among, slices
 from lakechime_dagster.dce.events import NO_CONDITIONS, Position, TagConditions
 from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.queries import (
@@ -34,7 +34,7 @@ from lakechime_dagster.dce.queries import (
 from lakechime_dagster.dce.schema import HISTORY, dce_event, dce_table, lc_consumer_partition
 from lakechime_dagster.triggers.conditions import Atom, TagsFrom
 from lakechime_dagster.triggers.decision import AtomState, Waiting
-from lakechime_dagster.triggers.schema import lc_consumer
+from lakechime_dagster.triggers.schema import lc_consumer, lc_execution
 
 
 def head_at(connection: Connection, time_ms: int) -> Position:
@@ -94,6 +94,27 @@ def held_back_events(connection: Connection) -> str:
     ).scalar()
     opened = f" open since {since.astimezone(dt.timezone.utc):%Y-%m-%d %H:%M:%S}Z" if since else ""
     return f"{hidden} event{'' if hidden == 1 else 's'} held back by a database transaction{opened}"
+
+
+def last_claims(
+    connection: Connection, subscription_ids: Sequence[int], until_ms: int
+) -> dict[int, int]:
+    """When the last execution of each snapshot trigger was claimed, up to a time, in milliseconds."""
+    last = (
+        sa.select(lc_execution.c.claimed_ts)
+        .where(
+            lc_execution.c.consumer_id == lc_consumer.c.consumer_id,
+            lc_execution.c.claimed_ts <= until_ms,
+        )
+        .order_by(lc_execution.c.number.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    query = sa.select(lc_consumer.c.subscription_id, last.label("claimed_ts")).where(
+        among(connection, lc_consumer.c.subscription_id, subscription_ids), lc_consumer.c.key == ""
+    )
+    found = connection.execute(query) if subscription_ids else ()
+    return {row.subscription_id: row.claimed_ts for row in found}
 
 
 NOTHING = NO_CONDITIONS.to_text()

@@ -108,6 +108,30 @@ def test_a_commit_of_several_partitions_is_never_divided(world: World) -> None:
     assert handed == [(("0", "1"), 2), (("1", "2"), 2), (("2", "3"), 2)]
 
 
+def test_executions_of_a_trigger_are_so_far_apart_whenever_its_events_arrive(world: World) -> None:
+    gap = dt.timedelta(minutes=10)
+    subscription = a_subscription(
+        trigger=SnapshotTrigger("bronze.orders", min_time_between=gap, max_commits=1)
+    )
+    world.change(version=0)
+    assert world.tick_of_the_sensor(subscription).fires
+    for version in (1, 2):
+        world.change(version=version)
+    ranges = []
+    for _ in range(2):
+        waits = world.tick_of_the_sensor(subscription)
+        assert (waits.fires, waits.waits) == (False, True)
+        assert "0:10:00 after its last execution" in waits.sentence
+        world.let_pass(600_000)
+        execution = one(world.fire(subscription))
+        ranges.append(snapshots(execution)["bronze.orders"])
+        world.ledger.complete(execution, None)
+    assert ranges == [("0", "1"), ("1", "2")]
+    # as it was between the first execution and the second
+    before = world.decide(subscription, at_ms=world.store.now() - 900_000)
+    assert "after its last execution" in before.sentence
+
+
 def test_any_of_the_tables_fires_and_each_has_its_range(world: World) -> None:
     subscription = a_subscription("joined", "bronze.orders", "bronze.items")
     world.change("bronze.orders", 0)
