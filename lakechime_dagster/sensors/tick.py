@@ -304,7 +304,7 @@ def attend(
         return None, ""  # it waits for a person, as the decision says
     wider = (
         platform.evaluator.end_of(subscription, row, consumer)
-        if subscription.source is None and subscription.max_commits is None
+        if subscription.source is None and not subscription.trigger.is_bounded
         else None
     )
     following = platform.ledger.lose(execution, reason, end=wider)

@@ -438,12 +438,8 @@ class Evaluator:
         waiting = self.requests(row, firing.key)
         if waiting.waiting_for:
             return None
-        knows_all = all(
-            source_name(table, subscription.cluster) in known.checkpoint.sources
-            for table in subscription.woken_by
-        )
         end = replace(
-            self.end_of(subscription, row, known, subscription.max_commits if knows_all else None),
+            self.end_of(subscription, row, known, is_bounded=subscription.trigger.is_bounded),
             offsets=firing.offsets,
             has_more=firing.has_more,
         )
@@ -471,19 +467,17 @@ class Evaluator:
         subscription: Subscription,
         row: SubscriptionRow,
         consumer: ConsumerRow,
-        most: int | None = None,
+        *,
+        is_bounded: bool = False,
     ) -> Checkpoint:
         """The checkpoint that a claim of this consumer ends at, now: the newest position, and per
         source the snapshot to read up to.
 
-        With `most` it is that after so many commits, where more arrived.
+        One that `is_bounded` takes no more than its trigger says, unless it builds its target from
+        the whole of a table.
         """
         with reading(self.engine) as connection:
             through = head_within(connection)
-            if most is not None:
-                through = evidence.through_commits(
-                    connection, subscription.woken_by, consumer.checkpoint.position, through, most
-                )
             # what any consumer of the subscription has seen already need not be searched again for
             # the newest snapshot
             consumers = (
@@ -494,10 +488,21 @@ class Evaluator:
             known = max(
                 (one.checkpoint for one in consumers), key=lambda checkpoint: checkpoint.position
             )
-            return Checkpoint(
-                position=through,
-                sources=self._sources(connection, subscription, known, known.position, through),
-            )
+            sources = self._sources(connection, subscription, known, known.position, through)
+            trigger = subscription.trigger
+            names = {source_name(one, subscription.cluster) for one in subscription.woken_by}
+            builds = names & sources.keys() - consumer.checkpoint.sources.keys()
+            if is_bounded and isinstance(trigger, SnapshotTrigger) and not builds:
+                through = evidence.through_bounds(
+                    connection,
+                    subscription.woken_by,
+                    known.position,
+                    through,
+                    max_commits=trigger.max_commits,
+                    max_partitions=trigger.max_partitions,
+                )
+                sources = self._sources(connection, subscription, known, known.position, through)
+            return Checkpoint(position=through, sources=sources)
 
     def requests(self, row: SubscriptionRow, key: str) -> ConsumerRequests:
         """The requests of backfills that wait for a consumer."""

@@ -5,6 +5,7 @@ matter.
 import datetime as dt
 import itertools
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -230,21 +231,25 @@ def _record(dialect: str, number: int, table_id: int, question: Question) -> tup
     return number, table_id, after.tx_id, after.seq, not tags.fit({}), *conditions
 
 
-def through_commits(
+def through_bounds(
     connection: Connection,
     tables: Sequence[TableKey],
     checkpoint: Position,
     through: Position,
-    most: int,
+    *,
+    max_commits: int | None,
+    max_partitions: int | None,
 ) -> Position:
-    """The position up to which at most so many commits arrived after a checkpoint; `through` where
-    there are no more.
+    """The position up to which at most so many commits arrived after a checkpoint, to so many
+    partitions or a single one to more; `through` where there are no more.
 
     The events of a commit, one for each partition, count once; what has no snapshot counts alone.
     """
     ids = [table_id for table_id, _ in table_ids(connection, tables).values()]
     queries = [
-        sa.select(event.c.tx_id, event.c.seq, event.c.table_id, event.c.snapshot_id).where(
+        sa.select(
+            event.c.tx_id, event.c.seq, event.c.table_id, event.c.snapshot_id, event.c.partition_key
+        ).where(
             event.c.table_id.in_(ids),
             changes_data(event),
             is_after(checkpoint, event),
@@ -254,12 +259,16 @@ def through_commits(
     ]
     found = sa.union_all(*queries).subquery()
     ordered = sa.select(found).order_by(found.c.tx_id, found.c.seq)
-    commits = set[tuple[int, object]]()
-    last = checkpoint
+    commits, partitions = set[tuple[int, object]](), set[tuple[int, str]]()
+    last = before = checkpoint  # the event before, and the one before the newest commit
     for row in connection.execute(ordered.execution_options(yield_per=1_000)):
-        commits.add((row.table_id, row.snapshot_id or row.seq))
-        if len(commits) > most:
-            return last
+        commit = (row.table_id, row.snapshot_id or row.seq)
+        before = before if commit in commits else last
+        commits.add(commit)
+        partitions.add((row.table_id, row.partition_key))
+        is_over = len(partitions) > (max_partitions or math.inf) and len(commits) > 1
+        if is_over or len(commits) > (max_commits or math.inf):
+            return before
         last = Position(row.tx_id, row.seq)
     return through
 
