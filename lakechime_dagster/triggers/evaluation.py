@@ -299,19 +299,19 @@ class Evaluator:
 
         It raises InvalidValueError for a position or a time that the store has not reached yet.
         """
+        return lambda connection, consumer: self._past(connection, subscription, where)
 
-        def checkpoint(connection: Connection, consumer: ConsumerRow) -> Checkpoint:
-            head = head_within(connection)
-            if where.position is not None and where.position > head:
-                raise InvalidValueError(
-                    "position",
-                    where.where,
-                    f"the store has reached {head} only; give a position up to that, or now",
-                )
-            _check_past(connection, "time", where)
-            return self._checkpoint(connection, subscription, where)
-
-        return checkpoint
+    def between(
+        self, subscription: Subscription, start: StartFrom, end: StartFrom
+    ) -> tuple[Checkpoint, Checkpoint]:
+        """The checkpoints of two points in the past, or of now; it raises as `checkpoint_at`
+        does.
+        """
+        with reading(self.engine) as connection:
+            return (
+                self._past(connection, subscription, start),
+                self._past(connection, subscription, end),
+            )
 
     def moment(self, row: SubscriptionRow, at_ms: int | None = None) -> Moment:
         """The time of the store, and how the subscription's consumers stand now, or stood at a past
@@ -678,6 +678,19 @@ class Evaluator:
             blocked=moment.blocked,
             accepts=lambda firing: (key := subscription.key_of(firing)) is None or accepts(key),
         )
+
+    def _past(
+        self, connection: Connection, subscription: Subscription, where: StartFrom
+    ) -> Checkpoint:
+        head = head_within(connection)
+        if where.position is not None and where.position > head:
+            raise InvalidValueError(
+                "position",
+                where.where,
+                f"the store has reached {head} only; give a position up to that, or now",
+            )
+        _check_past(connection, "time", where)
+        return self._checkpoint(connection, subscription, where)
 
     def _start(self, connection: Connection, subscription: Subscription) -> Checkpoint:
         _check_past(connection, "start_from", subscription.trigger.start_from)
