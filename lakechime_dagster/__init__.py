@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.assets.lineage import lineage_definitions
     from lakechime_dagster.components import (
         CDCTableComponent,
+        DeadlineComponent,
         EventStreamComponent,
         LakeComponent,
         SourceTableComponent,
@@ -81,6 +82,7 @@ __all__ = [
     "DCEStore",
     "DataChangeEvent",
     "Database",
+    "DeadlineComponent",
     "Debezium",
     "Dms",
     "Drift",
@@ -147,6 +149,7 @@ _MODULES = {
     "DCEStore": "dce.store",
     "DataChangeEvent": "dce.events",
     "Database": "tables.databases",
+    "DeadlineComponent": "components",
     "Debezium": "tables.databases",
     "Dms": "tables.databases",
     "Drift": "tables.cdc",

@@ -33,7 +33,7 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, needs, shown
 from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.resource import LAKECHIME
-from lakechime_dagster.sensors.trigger import lakechime_sensor
+from lakechime_dagster.sensors.trigger import deadline_sensor, lakechime_sensor
 from lakechime_dagster.tables.cdc import HOUR_LEVELS, CDCMerge, CDCTable, cdc_table
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.events import (
@@ -153,6 +153,7 @@ _OTHER_TYPES: Mapping[
     Contract: {"shared": None},
     event_group: {"stream": None},
     event_stream: {"groups": Sequence[EventGroup]},
+    deadline_sensor: {"job": str},
     lakechime_sensor: {"job": str, "target": dg.AssetKey},
 }
 
@@ -374,7 +375,7 @@ class _Example(dg.Scaffolder):
             return
         kind = next(
             one
-            for one in (TriggerComponent, *_TABLES)
+            for one in (TriggerComponent, DeadlineComponent, *_TABLES)
             if one.__name__ == request.type_name.rpartition(".")[2]
         )
         text = f"type: {request.type_name}\n\nattributes:\n{kind.example}"
@@ -443,13 +444,23 @@ class TriggerComponent(LakeChimeComponent):
         self.sensor({})
 
     def sensor(self, levels: Levels) -> dg.SensorDefinition:
-        return _Reading(levels).call(lakechime_sensor, self.arguments)
+        return _Reading(levels).call(type(self).declare, self.arguments)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         return dg.Definitions(
             sensors=[self.sensor(_levels(_parts(context.component_tree)))],
             resources={"lakechime": LAKECHIME},
         )
+
+
+class DeadlineComponent(TriggerComponent):
+    """A job that is launched for each key that passed the deadline of a partition trigger."""
+
+    declare = staticmethod(deadline_sensor)
+    example = """\
+  trigger: features           # the name of a partition trigger with a deadline
+  job: notify                 # the name of a job; its run has tags that say what is missing
+"""
 
 
 class LakePart(LakeChimeComponent):

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from lakechime_dagster.cli.main import main
 from lakechime_dagster.components import (
     CDCTableComponent,
+    DeadlineComponent,
     EventStreamComponent,
     LakeComponent,
     LakePart,
@@ -27,6 +28,7 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.runtime import resource
 from lakechime_dagster.runtime.resource import declared_subscriptions, lake_of_definitions
+from lakechime_dagster.sensors.trigger import deadline_sensor
 from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, cdc_table
 from lakechime_dagster.tables.databases import Canal, Database, Debezium, Limits, Monitor
 from lakechime_dagster.tables.declare import sql_table
@@ -56,7 +58,7 @@ sql: SELECT day, SUM(amount) AS revenue FROM bronze.orders JOIN bronze.rates USI
 reads: [{table: bronze.rates, mode: snapshot, on_change: ignore}]
 keys: [day]
 refresh: affected_keys
-trigger: {snapshot_trigger: {every: {days: 1, start: "2026-01-02T03:00", zone: Europe/Paris}, wait_after_last: {minutes: 5}}}
+trigger: {snapshot_trigger: {every: {days: 1, start: "2026-01-02T03:00", zone: Europe/Paris}, wait_after_last: {minutes: 5}, min_time_between: {minutes: 20}}}
 storage:
   maintenance: {every: {days: 1}, keep_for: {days: 8}, properties: {delta.logRetentionDuration: interval 60 days}}
   write_as: {name: shop, settings: {fs.s3a.access.key: $KEY}}
@@ -136,6 +138,7 @@ SAME: list[tuple[type[LakePart], str, Any]] = [
                 trigger=SnapshotTrigger(
                     every=every(days=1, start="2026-01-02T03:00", zone="Europe/Paris"),
                     wait_after_last=dt.timedelta(minutes=5),
+                    min_time_between=dt.timedelta(minutes=20),
                 ),
                 storage=Storage(
                     maintenance=Maintenance(
@@ -294,6 +297,15 @@ def test_a_trigger_in_yaml_is_the_one_in_python() -> None:
     )
 
 
+def test_a_deadline_in_yaml_is_the_one_in_python() -> None:
+    component = DeadlineComponent.from_attributes_dict(
+        attributes={"trigger": "daily", "job": "notify", "default_status": "stopped"}
+    )
+    sensor, same = component.sensor({}), deadline_sensor("daily", "notify")
+    assert (sensor.name, sensor.job_name) == (same.name, same.job_name)
+    assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
+
+
 def test_a_table_of_a_snapshot_trigger_in_yaml_may_demand_tags() -> None:
     tables = ["a", {"name": "b", "tags": {"rows": {">=": 100}}}]
     TriggerComponent.from_attributes_dict(
@@ -412,12 +424,16 @@ KINDS = (
     "CDCTableComponent",
     "EventStreamComponent",
     "TriggerComponent",
+    "DeadlineComponent",
 )
 FEATURES = """
 import dagster as dg
 
 @dg.asset
 def features() -> None: ...
+
+@dg.job
+def notify() -> None: ...
 """
 
 
@@ -429,6 +445,7 @@ def test_examples_of_all_components_are_one_lake_and_each_has_its_assets(project
     sensors = {sensor.name for sensor in definitions.sensors or ()}
     assert {
         "features",
+        "features__deadline",
         "gold_revenue",
         "silver_customers",
         "shop",

@@ -61,7 +61,7 @@ class StoreCollector(Collector):
         consumers = GaugeMetricFamily(
             "lakechime_consumers", "Consumers by state.", labels=["state"]
         )
-        for state in ConsumerState:
+        for state in (ConsumerState.ACTIVE, ConsumerState.BLOCKED):
             consumers.add_metric([state.lower()], found.consumers.get(state, 0))
         yield consumers
         ticks = GaugeMetricFamily(

@@ -36,10 +36,20 @@ class Why(BaseModel):
     reason: str = Field(description="A sentence for those who look later.")
 
 
-class Replay(Why):
-    """From where a trigger reads again."""
+POINT = "`beginning`, `now`, an ISO time, or a position."
 
-    start_from: str = Field(description="`beginning`, `now`, an ISO time, or a position.")
+
+class Replay(Why):
+    """What is replayed: what was registered from one point on, and before another."""
+
+    start_from: str = Field(description=POINT)
+    up_to: str = Field(default="now", description=POINT)
+
+
+class Seek(Why):
+    """From where a trigger reads on."""
+
+    start_from: str = Field(description=POINT)
     key: str | None = Field(
         default=None, description="The consumer of this key; all consumers unless given."
     )
@@ -102,17 +112,27 @@ def operation_routes(
         return {"trigger": name, "paused": False, "consumers": sources.moves(moved)}
 
     @router.post("/triggers/{name}/replay", tags=["triggers"])
-    def replay(name: str, replay: Replay, request: Request) -> dict[str, Any]:
+    def replay(name: str, range_: Replay, request: Request) -> dict[str, Any]:
+        """Launch a run with the events of a range, as `lakechime trigger replay` does; the
+        trigger's consumer stays where it is.
+        """
+        start, end = StartFrom(range_.start_from), StartFrom(range_.up_to)
+        by = _by(request, range_)
+        execution, events = sources.replay(platform, declared(name), start, end, by)
+        return {"execution": execution_summary(execution), "events": events}
+
+    @router.post("/triggers/{name}/seek", tags=["triggers"])
+    def seek(name: str, to: Seek, request: Request) -> dict[str, Any]:
         """Move the checkpoints of a trigger's consumers, as `lakechime trigger seek` does: back to
         replay events, forward to leave them out.
         """
-        subscription, where = declared(name), StartFrom(replay.start_from)
+        subscription, where = declared(name), StartFrom(to.start_from)
         if where.where == "beginning":
             from lakechime_dagster.cdc.service import check_rebuild  # needs the extra `delta`
 
             check_rebuild(platform, lake, name)
-        by = _by(request, replay)
-        moved = sources.seek(platform, subscription, where, by, key=replay.key)
+        by = _by(request, to)
+        moved = sources.seek(platform, subscription, where, by, key=to.key)
         return {"trigger": name, "consumers": sources.moves(moved)}
 
     @router.get("/executions", tags=["executions"])

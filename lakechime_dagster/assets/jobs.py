@@ -34,10 +34,6 @@ from lakechime_dagster.tables.tables import LakeTable, RefreshMode
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
-# of messages that a followed table takes with a claim: each may hold as much as an execution of theirs
-# reads
-MAX_COMMITS = 4
-
 
 def subscription_of(table: Target, cluster: str = "") -> Subscription:
     """The subscription of a table that the lake writes; one without a trigger has consumers all the
@@ -59,7 +55,6 @@ def subscription_of(table: Target, cluster: str = "") -> Subscription:
         if isinstance(table, MessageTable) and not isinstance(table.source, TableRows)
         else None,
         is_ordered_by_position=isinstance(table, BronzeTable) and has_positions(table.envelope),
-        max_commits=MAX_COMMITS if isinstance(table, CDCTable) else None,
         is_stream=isinstance(table, EventTable),
         requests=requested_of_stream(table.name) if isinstance(table, EventTable) else None,
     )

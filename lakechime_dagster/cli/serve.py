@@ -31,7 +31,7 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port to serve at.")] = 9465,
 ) -> None:
-    """Serve /events (register, fetch, follow), /triggers (explain, pause, resume, replay),
+    """Serve /events (register, fetch, follow), /triggers (explain, pause, resume, seek, replay),
     /executions, /tables, the lineage page, POST /lineage for SQL documents and OpenLineage run
     events, and /metrics for Prometheus, until Ctrl-C.
     """

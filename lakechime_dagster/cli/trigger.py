@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from lakechime_dagster.triggers.triggers import StartFrom
 
 app = typer.Typer(
-    name="trigger", help="Triggers: show why one fires or does not, pause, resume, seek, forget."
+    name="trigger",
+    help="Triggers: show why one fires or does not, pause, resume, seek, replay, forget.",
 )
 
 Name = Annotated[
@@ -218,7 +219,7 @@ def seek(
     """
     from lakechime_dagster.runtime import sources
 
-    where = _start_from(to)
+    where = _start_from("--to", to)
     platform = open_platform(dry_run=dry_run)
     by = common.by(who, reason)
     subscription = subscription_declared(name, module, manual=True)
@@ -227,6 +228,50 @@ def seek(
     moved = sources.seek(platform, subscription, where, by, key=key, dry_run=dry_run)
     sentence = f"{count(len(moved), 'consumer')} of {name} {would(dry_run)} moved"
     _moved({"trigger": name, "dry_run": dry_run}, moved, sentence, as_json)
+
+
+@app.command()
+def replay(
+    name: Name,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="beginning|TIME|POSITION", help="What was registered from here on."
+        ),
+    ],
+    reason: Reason,
+    end: Annotated[
+        str, typer.Option("--to", metavar="now|TIME|POSITION", help="And before here.")
+    ] = "now",
+    who: Who = None,
+    module: Module = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Launch a run of a snapshot trigger's job with the events of a range, beside its other runs;
+    its consumer stays where it is.
+
+    For triggers whose runs write no table of ours: `lakechime backfill` computes tables again.
+    """
+    from lakechime_dagster.runtime import sources
+    from lakechime_dagster.runtime.explain import execution_summary
+
+    platform = open_platform(dry_run=dry_run)
+    by = common.by(who, reason)
+    subscription = subscription_declared(name, module)
+    execution, events = sources.replay(
+        platform,
+        subscription,
+        _start_from("--from", start),
+        _start_from("--to", end),
+        by,
+        dry_run=dry_run,
+    )
+    document = {"execution": execution_summary(execution), "events": events, "dry_run": dry_run}
+    sentence = (
+        f"{count(events, 'event')} of {name} {would(dry_run)} replayed; its sensor launches the run"
+    )
+    answer(as_json, document, sentence)
 
 
 @app.command()
@@ -290,7 +335,7 @@ def _snapshots(consumer: "ConsumerRow") -> str:
     )
 
 
-def _start_from(text: str) -> "StartFrom":
+def _start_from(option: str, text: str) -> "StartFrom":
     """`beginning`, `now`, a position, or a time (UTC where it names no zone) or milliseconds."""
     from lakechime_dagster.triggers.schedule import from_milliseconds
     from lakechime_dagster.triggers.triggers import StartFrom
@@ -299,8 +344,8 @@ def _start_from(text: str) -> "StartFrom":
         return StartFrom(text)
     whole, dash, seq = text.partition("-")
     if dash and whole.isdigit() and seq.isdigit():
-        return StartFrom(str(common.position("--to", text)))
-    return StartFrom(from_milliseconds(common.milliseconds("--to", text)).isoformat())
+        return StartFrom(str(common.position(option, text)))
+    return StartFrom(from_milliseconds(common.milliseconds(option, text)).isoformat())
 
 
 def _moved(document: dict[str, Any], moved: "Moved", sentence: str, as_json: bool) -> None:

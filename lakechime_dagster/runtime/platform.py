@@ -379,4 +379,7 @@ def ends_of_blocked(
         key: platform.evaluator.end_of(subscription, row, consumer)
         for key, consumer in consumers.items()
         if consumer.state is ConsumerState.BLOCKED
+        and (
+            subscription.is_partitioned or not key
+        )  # others are of replays, which end where they end
     }

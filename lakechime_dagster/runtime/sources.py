@@ -13,9 +13,18 @@ from lakechime_dagster.runtime.platform import Platform, ask_target, ends_of_blo
 from lakechime_dagster.settings import in_project
 from lakechime_dagster.sources.files import OpenSource
 from lakechime_dagster.sources.source import open_source
-from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerId, ConsumerState, SourceLag
+from lakechime_dagster.triggers.consumers import (
+    Cause,
+    Checkpoint,
+    ConsumerId,
+    ConsumerState,
+    Execution,
+    ExecutionState,
+    SourceLag,
+)
 from lakechime_dagster.triggers.decision import ConsumerView, Decision, Firing, source_rests
 from lakechime_dagster.triggers.interventions import By, CheckpointAt, Interventions
+from lakechime_dagster.triggers.ledger import events_of
 from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow, declared
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
@@ -218,6 +227,52 @@ def seek(
     return moved or Interventions(platform.ledger).seek(row, key, by, found, dry_run=dry_run)
 
 
+def replay(
+    platform: Platform,
+    subscription: Subscription,
+    start: StartFrom,
+    end: StartFrom,
+    by: By,
+    *,
+    dry_run: bool = False,
+) -> tuple[Execution, int]:
+    """Claim an execution of what was registered between two points, beside those of the trigger's
+    consumer, which stays where it is; its sensor launches it. Returns it, in a dry run only
+    imagined, and how many events it has.
+
+    Raises:
+        LakeChimeError: the trigger's runs write a table, where rows would be there twice, or it has
+            no event in the range.
+    """
+    name = subscription.name
+    if subscription.is_partitioned:
+        remedy = f"`lakechime trigger seek {name} --key KEY --to TIME` lets a key fire again"
+        raise LakeChimeError(f"{name} is a partition trigger; {remedy}")
+    if subscription.target or subscription.reads or subscription.source:
+        written = subscription.target or "its tables"
+        remedy = "`lakechime backfill run` computes a table again"
+        raise LakeChimeError(f"{name} writes {written} by its checkpoint; {remedy}")
+    first, last = platform.evaluator.between(subscription, start, end)
+    execution = Execution(
+        execution_id="",
+        consumer=ConsumerId(platform.ledger.deployment, name),
+        number=1,
+        state=ExecutionState.OPEN,
+        cause=Cause.REPLAY,
+        start=first,
+        end=last,
+        reason=by.reason,
+    )
+    events = len(events_of(platform.store.engine, subscription, execution))
+    if not events:
+        where = f"from {start.where} ({first.position}) to {end.where} ({last.position})"
+        raise LakeChimeError(f"{name} has no event {where}; `lakechime dce list` shows events")
+    if not dry_run:
+        row = platform.evaluator.activate(subscription)
+        execution = Interventions(platform.ledger).replay(row, by, first, last)
+    return execution, events
+
+
 def _check_consumers(platform: Platform, subscription: Subscription, key: str | None) -> None:
     """Refuse to move a consumer that does not exist, before anything is written."""
     row = platform.ledger.subscription(subscription.name)
@@ -247,7 +302,7 @@ def _first_consumer(
     """The one consumer of a snapshot trigger, which can be moved before anything was claimed:
     created, in a dry run only imagined.
     """
-    if subscription.is_partitioned or platform.ledger.consumers(row):
+    if subscription.is_partitioned or "" in platform.ledger.consumers(row):
         return []
     consumer_id = ConsumerId(platform.ledger.deployment, subscription.name)
     committed = ask_target(platform.target_of(subscription))(consumer_id)

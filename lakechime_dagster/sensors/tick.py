@@ -11,7 +11,7 @@ from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.runtime.names import ATTEMPT_TAG, EXECUTION_TAG
 from lakechime_dagster.runtime.platform import Platform, ask_target
 from lakechime_dagster.runtime.sources import ask, block
-from lakechime_dagster.triggers.consumers import ConsumerState, Execution
+from lakechime_dagster.triggers.consumers import Cause, ConsumerState, Execution
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.evaluation import Accepts
 from lakechime_dagster.triggers.registry import TICK_NOTE_MS, SubscriptionRow
@@ -304,7 +304,9 @@ def attend(
         return None, ""  # it waits for a person, as the decision says
     wider = (
         platform.evaluator.end_of(subscription, row, consumer)
-        if subscription.source is None and subscription.max_commits is None
+        if subscription.source is None
+        and not subscription.trigger.is_bounded
+        and execution.cause is not Cause.REPLAY
         else None
     )
     following = platform.ledger.lose(execution, reason, end=wider)

@@ -36,6 +36,9 @@ from lakechime_dagster.tables.tables import SourceTable, WrittenTable
 from lakechime_dagster.triggers.consumers import HOURS
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
+# of messages that a CDC table takes with a claim: each may hold as much as an execution of theirs reads
+MAX_COMMITS = 4
+
 
 class Deletes(StrEnum):
     """What happens to a row of a CDC table when the database deletes it.
@@ -374,7 +377,7 @@ class CDCTable(WrittenTable):
     @property
     def trigger(self) -> SnapshotTrigger:
         """As changes come to the bronze table."""
-        return SnapshotTrigger(self.inputs)
+        return SnapshotTrigger(self.inputs, max_commits=MAX_COMMITS)
 
 
 def cdc_table(

@@ -342,10 +342,11 @@ HOURS = "__hours"
 
 
 class ConsumerState(StrEnum):
-    """Whether a consumer may claim: BLOCKED waits for a person."""
+    """Whether a consumer may claim: BLOCKED waits for a person, ENDED was that of a replay."""
 
     ACTIVE = "ACTIVE"
     BLOCKED = "BLOCKED"
+    ENDED = "ENDED"
 
 
 class Cause(StrEnum):
@@ -353,6 +354,7 @@ class Cause(StrEnum):
 
     TRIGGER = "trigger"
     MANUAL = "manual"
+    REPLAY = "replay"
 
 
 class ExecutionState(StrEnum):
@@ -369,6 +371,7 @@ class Action(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     SEEK = "seek"
+    REPLAY = "replay"
     SKIP = "skip"
     RETRY = "retry"
     FORGET = "forget"
@@ -378,8 +381,8 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class ConsumerId:
-    """The name of a consumer: deployment, subscription, and the partition key ("" for a snapshot
-    trigger).
+    """The name of a consumer: deployment, subscription, and the partition key. A snapshot trigger
+    has the key "", and another of each replay.
     """
 
     deployment: str

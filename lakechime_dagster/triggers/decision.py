@@ -94,7 +94,8 @@ class ConsumerView:
 
     `blocked` is a sentence when the consumer may not claim (paused, BLOCKED); `open` one when an
     execution is open. It may be both: the open execution of a BLOCKED consumer waits for a person.
-    `requests` are those of backfills that its next claim takes.
+    `requests` are those of backfills that its next claim takes. `claimed_ms` is when its last
+    execution was claimed, read only where the trigger asks for it.
     """
 
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
@@ -102,6 +103,7 @@ class ConsumerView:
     open: str = ""
     blocked: str = ""
     requests: ConsumerRequests = NO_REQUESTS
+    claimed_ms: int | None = None
 
 
 def decide_snapshot(
@@ -145,9 +147,22 @@ def decide_snapshot(
         for table, watched in zip(waiting, trigger.watched, strict=False)
         if not table.count
     }
-    if paced := _paced(trigger, now_ms, first_ts, last_ts, unchanged):
+    paced = _spaced(trigger, consumer.claimed_ms, now_ms) or _paced(
+        trigger, now_ms, first_ts, last_ts, unchanged
+    )
+    if paced:
         return answer(False, f"{counted}; {paced}")
     return answer(True, _counted(total, matching, "arrived"))
+
+
+def _spaced(trigger: SnapshotTrigger, claimed_ms: int | None, now_ms: int) -> str:
+    """Why a trigger may not fire again yet; empty where it may."""
+    if trigger.min_time_between is None or claimed_ms is None:
+        return ""
+    due = from_milliseconds(claimed_ms) + trigger.min_time_between
+    if due <= from_milliseconds(now_ms):
+        return ""
+    return f"fires again from {_shown_time(due)} on, {trigger.min_time_between} after its last execution"
 
 
 def _paced(

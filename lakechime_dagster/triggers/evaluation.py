@@ -300,19 +300,19 @@ class Evaluator:
 
         It raises InvalidValueError for a position or a time that the store has not reached yet.
         """
+        return lambda connection, consumer: self._past(connection, subscription, where)
 
-        def checkpoint(connection: Connection, consumer: ConsumerRow) -> Checkpoint:
-            head = head_within(connection)
-            if where.position is not None and where.position > head:
-                raise InvalidValueError(
-                    "position",
-                    where.where,
-                    f"the store has reached {head} only; give a position up to that, or now",
-                )
-            _check_past(connection, "time", where)
-            return self._checkpoint(connection, subscription, where)
-
-        return checkpoint
+    def between(
+        self, subscription: Subscription, start: StartFrom, end: StartFrom
+    ) -> tuple[Checkpoint, Checkpoint]:
+        """The checkpoints of two points in the past, or of now; it raises as `checkpoint_at`
+        does.
+        """
+        with reading(self.engine) as connection:
+            return (
+                self._past(connection, subscription, start),
+                self._past(connection, subscription, end),
+            )
 
     def moment(self, row: SubscriptionRow, at_ms: int | None = None) -> Moment:
         """The time of the store, and how the subscription's consumers stand now, or stood at a past
@@ -439,12 +439,8 @@ class Evaluator:
         waiting = self.requests(row, firing.key)
         if waiting.waiting_for:
             return None
-        knows_all = all(
-            source_name(table, subscription.cluster) in known.checkpoint.sources
-            for table in subscription.woken_by
-        )
         end = replace(
-            self.end_of(subscription, row, known, subscription.max_commits if knows_all else None),
+            self.end_of(subscription, row, known, is_bounded=subscription.trigger.is_bounded),
             offsets=firing.offsets,
             has_more=firing.has_more,
         )
@@ -472,19 +468,17 @@ class Evaluator:
         subscription: Subscription,
         row: SubscriptionRow,
         consumer: ConsumerRow,
-        most: int | None = None,
+        *,
+        is_bounded: bool = False,
     ) -> Checkpoint:
         """The checkpoint that a claim of this consumer ends at, now: the newest position, and per
         source the snapshot to read up to.
 
-        With `most` it is that after so many commits, where more arrived.
+        One that `is_bounded` takes no more than its trigger says, unless it builds its target from
+        the whole of a table.
         """
         with reading(self.engine) as connection:
             through = head_within(connection)
-            if most is not None:
-                through = evidence.through_commits(
-                    connection, subscription.woken_by, consumer.checkpoint.position, through, most
-                )
             # what any consumer of the subscription has seen already need not be searched again for
             # the newest snapshot
             consumers = (
@@ -495,10 +489,21 @@ class Evaluator:
             known = max(
                 (one.checkpoint for one in consumers), key=lambda checkpoint: checkpoint.position
             )
-            return Checkpoint(
-                position=through,
-                sources=self._sources(connection, subscription, known, known.position, through),
-            )
+            sources = self._sources(connection, subscription, known, known.position, through)
+            trigger = subscription.trigger
+            names = {source_name(one, subscription.cluster) for one in subscription.woken_by}
+            builds = names & sources.keys() - consumer.checkpoint.sources.keys()
+            if is_bounded and isinstance(trigger, SnapshotTrigger) and not builds:
+                through = evidence.through_bounds(
+                    connection,
+                    subscription.woken_by,
+                    known.position,
+                    through,
+                    max_commits=trigger.max_commits,
+                    max_partitions=trigger.max_partitions,
+                )
+                sources = self._sources(connection, subscription, known, known.position, through)
+            return Checkpoint(position=through, sources=sources)
 
     def requests(self, row: SubscriptionRow, key: str) -> ConsumerRequests:
         """The requests of backfills that wait for a consumer."""
@@ -580,6 +585,13 @@ class Evaluator:
         snapshots: list[tuple[str, SnapshotTrigger, ConsumerView]] = []
         questions: list[evidence.Question] = []
         through = Position.ORIGIN
+        spaced = [
+            row.subscription_id
+            for one, row in subscriptions
+            if isinstance(one.trigger, SnapshotTrigger) and one.trigger.min_time_between
+        ]
+        until_ms = max((moment.now for moment in moments.values()), default=0)
+        claims = evidence.last_claims(connection, spaced, until_ms)
         for subscription, row in subscriptions:
             name, trigger = subscription.name, subscription.trigger
             moment = moments[name]
@@ -603,13 +615,12 @@ class Evaluator:
             consumer = moment.views.get("") or ConsumerView(
                 checkpoint=row.start, requests=moment.requests.get("", NO_REQUESTS)
             )
-            snapshots.append(
-                (
-                    name,
-                    trigger,
-                    replace(consumer, blocked=moment.blocked) if moment.blocked else consumer,
-                )
+            consumer = replace(
+                consumer,
+                blocked=moment.blocked or consumer.blocked,
+                claimed_ms=claims.get(row.subscription_id),
             )
+            snapshots.append((name, trigger, consumer))
             since = max(consumer.checkpoint.position, row.looked)
             questions += _questions(subscription, since)
         answers = iter(evidence.waiting_events(connection, questions, through))
@@ -668,6 +679,19 @@ class Evaluator:
             blocked=moment.blocked,
             accepts=lambda firing: (key := subscription.key_of(firing)) is None or accepts(key),
         )
+
+    def _past(
+        self, connection: Connection, subscription: Subscription, where: StartFrom
+    ) -> Checkpoint:
+        head = head_within(connection)
+        if where.position is not None and where.position > head:
+            raise InvalidValueError(
+                "position",
+                where.where,
+                f"the store has reached {head} only; give a position up to that, or now",
+            )
+        _check_past(connection, "time", where)
+        return self._checkpoint(connection, subscription, where)
 
     def _start(self, connection: Connection, subscription: Subscription) -> Checkpoint:
         _check_past(connection, "start_from", subscription.trigger.start_from)

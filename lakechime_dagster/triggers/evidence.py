@@ -5,6 +5,7 @@ matter.
 import datetime as dt
 import itertools
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 from sqlalchemy.dialects.postgresql import JSONB
 
-from lakechime_dagster.dce.engine import PARAMETERS, IsAfter, VisibleBelow, slices
+from lakechime_dagster.dce.engine import PARAMETERS, IsAfter, VisibleBelow, among, slices
 from lakechime_dagster.dce.events import NO_CONDITIONS, Position, TagConditions
 from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.queries import (
@@ -34,7 +35,7 @@ from lakechime_dagster.dce.queries import (
 from lakechime_dagster.dce.schema import HISTORY, dce_event, dce_table, lc_consumer_partition
 from lakechime_dagster.triggers.conditions import Atom, TagsFrom
 from lakechime_dagster.triggers.decision import AtomState, Waiting
-from lakechime_dagster.triggers.schema import lc_consumer
+from lakechime_dagster.triggers.schema import lc_consumer, lc_execution
 
 
 def head_at(connection: Connection, time_ms: int) -> Position:
@@ -94,6 +95,27 @@ def held_back_events(connection: Connection) -> str:
     ).scalar()
     opened = f" open since {since.astimezone(dt.timezone.utc):%Y-%m-%d %H:%M:%S}Z" if since else ""
     return f"{hidden} event{'' if hidden == 1 else 's'} held back by a database transaction{opened}"
+
+
+def last_claims(
+    connection: Connection, subscription_ids: Sequence[int], until_ms: int
+) -> dict[int, int]:
+    """When the last execution of each snapshot trigger was claimed, up to a time, in milliseconds."""
+    last = (
+        sa.select(lc_execution.c.claimed_ts)
+        .where(
+            lc_execution.c.consumer_id == lc_consumer.c.consumer_id,
+            lc_execution.c.claimed_ts <= until_ms,
+        )
+        .order_by(lc_execution.c.number.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    query = sa.select(lc_consumer.c.subscription_id, last.label("claimed_ts")).where(
+        among(connection, lc_consumer.c.subscription_id, subscription_ids), lc_consumer.c.key == ""
+    )
+    found = connection.execute(query) if subscription_ids else ()
+    return {row.subscription_id: row.claimed_ts for row in found}
 
 
 NOTHING = NO_CONDITIONS.to_text()
@@ -209,21 +231,25 @@ def _record(dialect: str, number: int, table_id: int, question: Question) -> tup
     return number, table_id, after.tx_id, after.seq, not tags.fit({}), *conditions
 
 
-def through_commits(
+def through_bounds(
     connection: Connection,
     tables: Sequence[TableKey],
     checkpoint: Position,
     through: Position,
-    most: int,
+    *,
+    max_commits: int | None,
+    max_partitions: int | None,
 ) -> Position:
-    """The position up to which at most so many commits arrived after a checkpoint; `through` where
-    there are no more.
+    """The position up to which at most so many commits arrived after a checkpoint, to so many
+    partitions or a single one to more; `through` where there are no more.
 
     The events of a commit, one for each partition, count once; what has no snapshot counts alone.
     """
     ids = [table_id for table_id, _ in table_ids(connection, tables).values()]
     queries = [
-        sa.select(event.c.tx_id, event.c.seq, event.c.table_id, event.c.snapshot_id).where(
+        sa.select(
+            event.c.tx_id, event.c.seq, event.c.table_id, event.c.snapshot_id, event.c.partition_key
+        ).where(
             event.c.table_id.in_(ids),
             changes_data(event),
             is_after(checkpoint, event),
@@ -233,12 +259,16 @@ def through_commits(
     ]
     found = sa.union_all(*queries).subquery()
     ordered = sa.select(found).order_by(found.c.tx_id, found.c.seq)
-    commits = set[tuple[int, object]]()
-    last = checkpoint
+    commits, partitions = set[tuple[int, object]](), set[tuple[int, str]]()
+    last = before = checkpoint  # the event before, and the one before the newest commit
     for row in connection.execute(ordered.execution_options(yield_per=1_000)):
-        commits.add((row.table_id, row.snapshot_id or row.seq))
-        if len(commits) > most:
-            return last
+        commit = (row.table_id, row.snapshot_id or row.seq)
+        before = before if commit in commits else last
+        commits.add(commit)
+        partitions.add((row.table_id, row.partition_key))
+        is_over = len(partitions) > (max_partitions or math.inf) and len(commits) > 1
+        if is_over or len(commits) > (max_commits or math.inf):
+            return before
         last = Position(row.tx_id, row.seq)
     return through
 

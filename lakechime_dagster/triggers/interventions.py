@@ -1,7 +1,8 @@
-"""What people do to subscriptions and consumers: pause, resume, seek, skip, retry, forget."""
+"""What people do to subscriptions and consumers: pause, resume, seek, replay, skip, retry, forget."""
 
+import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,20 +14,23 @@ from lakechime_dagster.dce.schema import lc_consumer_partition
 from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
 from lakechime_dagster.triggers.consumers import (
     Action,
+    Cause,
     Checkpoint,
     ConsumerState,
     Execution,
     ExecutionState,
 )
-from lakechime_dagster.triggers.ledger import Ledger
+from lakechime_dagster.triggers.ledger import Claim, Ledger, open_execution
 from lakechime_dagster.triggers.registry import (
     ACTIVE,
     TICK_NOTE_MS,
     ConsumerRow,
     SubscriptionRow,
     change,
+    consumer_at,
     consumers_of,
     hold_checkpoints,
+    make_consumer,
     nothing_looked,
     record_of,
     remember_atoms,
@@ -152,6 +156,24 @@ class Interventions:
                 _record_seeks(connection, subscription, by, moved)
             return moved
 
+    def replay(
+        self, subscription: SubscriptionRow, by: By, start: Checkpoint, end: Checkpoint
+    ) -> Execution:
+        """Claim an execution of the range between two checkpoints of a snapshot trigger, by a
+        consumer of its own, which ends with it; no other consumer moves.
+        """
+        key = f"replay-{uuid.uuid4().hex[:8]}"
+        with writing(self.ledger.engine) as connection:
+            hold_checkpoints(connection)
+            make_consumer(connection, replace(subscription, start=start), key)
+            consumer = consumer_at(connection, subscription.subscription_id, key, lock=True)
+            claim = Claim(end=end, cause=Cause.REPLAY, reason=by.reason)
+            execution_id = open_execution(connection, consumer, claim)
+            before, after = {"checkpoint": start.to_json()}, {"checkpoint": end.to_json()}
+            ids = {"consumer_key": key, "execution_id": execution_id}
+            record(connection, subscription, Action.REPLAY, by, before, after, **ids)
+            return self.ledger.locked(connection, execution_id)
+
     def skip(self, execution: Execution, by: By) -> None:
         """Give up an open execution: its consumer goes on after its range."""
         with writing(self.ledger.engine) as connection:
@@ -246,6 +268,8 @@ class Interventions:
         dry_run: bool = False,
     ) -> list[tuple[ConsumerRow, Checkpoint]]:
         hold_checkpoints(connection)
+        if key is None and not subscription.is_partitioned:
+            key = ""  # others are of replays
         consumers = consumers_of(
             connection, subscription.subscription_id, None if key is None else [key], lock=True
         )

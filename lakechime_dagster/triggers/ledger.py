@@ -34,6 +34,7 @@ from lakechime_dagster.triggers.consumers import (
 )
 from lakechime_dagster.triggers.registry import (
     ACTIVE,
+    ENDED,
     EXECUTIONS,
     IS_OPEN,
     Attempt,
@@ -109,27 +110,8 @@ class Ledger(Registry):
                 raise ConsumerConflictError(
                     f"consumer {consumer.shown(subscription.name)} has an open execution"
                 )
-            now = now_ms(connection)
             attempt = 2 if current.completed and not _has_history(connection, current) else 1
-            execution_id = uuid.uuid4().hex
-            connection.execute(
-                sa.insert(lc_execution).values(
-                    execution_id=execution_id,
-                    consumer_id=current.consumer_id,
-                    number=current.completed + 1,
-                    state=ExecutionState.OPEN,
-                    cause=claim.cause,
-                    start_checkpoint=current.checkpoint,
-                    end_checkpoint=claim.end,
-                    attempt=attempt,
-                    partition_key=claim.partition_key,
-                    claimed_ts=now,
-                    reason=claim.reason,
-                )
-            )
-            connection.execute(
-                sa.insert(lc_attempt).values(execution_id=execution_id, number=attempt, due_ts=now)
-            )
+            execution_id = open_execution(connection, current, claim, attempt)
             requests.take(
                 connection, subscription.subscription_id, consumer.key, claim.requests, execution_id
             )
@@ -354,7 +336,7 @@ class Ledger(Registry):
         version: str | None,
         reason: str,
     ) -> None:
-        """Close an execution; its consumer goes on."""
+        """Close an execution; its consumer goes on, but for that of a replay, which ends."""
         closed = {
             "state": state,
             "end_checkpoint": end,
@@ -373,7 +355,7 @@ class Ledger(Registry):
             consumer.consumer_id,
             completed=execution.number,
             **standing_at(end),
-            **ACTIVE,
+            **(ENDED if execution.cause is Cause.REPLAY else ACTIVE),
         )
 
     # Reading
@@ -501,6 +483,32 @@ class Ledger(Registry):
             )
         )
         return self._execution(connection, execution.execution_id)
+
+
+def open_execution(
+    connection: Connection, consumer: ConsumerRow, claim: Claim, attempt: int = 1
+) -> str:
+    """Make the next execution of a consumer that has none, and return its id."""
+    execution_id, now = uuid.uuid4().hex, now_ms(connection)
+    connection.execute(
+        sa.insert(lc_execution).values(
+            execution_id=execution_id,
+            consumer_id=consumer.consumer_id,
+            number=consumer.completed + 1,
+            state=ExecutionState.OPEN,
+            cause=claim.cause,
+            start_checkpoint=consumer.checkpoint,
+            end_checkpoint=claim.end,
+            attempt=attempt,
+            partition_key=claim.partition_key,
+            claimed_ts=now,
+            reason=claim.reason,
+        )
+    )
+    connection.execute(
+        sa.insert(lc_attempt).values(execution_id=execution_id, number=attempt, due_ts=now)
+    )
+    return execution_id
 
 
 def _block(connection: Connection, consumer: ConsumerRow, reason: str) -> None:

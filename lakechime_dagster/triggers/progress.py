@@ -202,7 +202,7 @@ def _consumers(
         return ConsumerId(subscription.deployment, subscription.name, key)
 
     consumers = consumers_of(connection, subscription.subscription_id)
-    if not consumers and not subscription.is_partitioned:
+    if "" not in consumers and not subscription.is_partitioned:
         yield ConsumerAt(
             consumer=named(""), writes=writes, read=subscription.start.sources.get(table)
         )

@@ -215,6 +215,7 @@ def standing_at(checkpoint: Checkpoint) -> dict[str, Any]:
 
 # the columns of a consumer that may claim
 ACTIVE = {"state": ConsumerState.ACTIVE, "state_reason": ""}
+ENDED = {"state": ConsumerState.ENDED, "state_reason": ""}
 TICK_NOTE_MS = 60_000
 # PostgreSQL's advisory lock of those who move checkpoints back; any number that is ours
 _CHECKPOINTS = 0x1A6E_C41F
@@ -421,10 +422,12 @@ def consumers_of(
     *,
     lock: bool = False,
 ) -> dict[str, ConsumerRow]:
-    """The consumers of a subscription by key, all of them or some; `lock` holds their rows until
-    the transaction ends.
+    """The consumers of a subscription by key, all that have not ended or some of them; `lock` holds
+    their rows until the transaction ends.
     """
-    query = sa.select(lc_consumer).where(lc_consumer.c.subscription_id == subscription_id)
+    query = sa.select(lc_consumer).where(
+        lc_consumer.c.subscription_id == subscription_id, lc_consumer.c.state != ConsumerState.ENDED
+    )
     query = query.order_by(lc_consumer.c.consumer_id).with_for_update() if lock else query
     if keys is not None:
         query = query.where(lc_consumer.c.key.in_(keys))

@@ -177,10 +177,12 @@ def needed_after(connection: Connection, table: str) -> Position | None:
 def _subscription_needs_after(connection: Connection, subscription: SubscriptionRow) -> Position:
     consumers = consumers_of(connection, subscription.subscription_id)
     starts = _open_starts(connection, subscription)
-    if any(key for key in consumers):
+    if subscription.is_partitioned:
         return min([subscription.looked, *starts.values()])
-    checkpoint = consumers[""].checkpoint.position if consumers else subscription.start.position
-    return checkpoint if starts else max(checkpoint, subscription.looked)
+    own = consumers.get("")
+    checkpoint = own.checkpoint.position if own else subscription.start.position
+    needed = checkpoint if "" in starts else max(checkpoint, subscription.looked)
+    return min([needed, *starts.values()])
 
 
 def _open_starts(connection: Connection, subscription: SubscriptionRow) -> dict[str, Position]:

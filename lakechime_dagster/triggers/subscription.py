@@ -33,11 +33,8 @@ class Subscription:
     A table that the trigger waits for is one of the subscription's `cluster`, unless it names
     another. A subscription with a `source` reads it, and no table: its trigger only
     says how often the source is polled. `is_ordered_by_position` says that the source's messages
-    carry their order, wherever they lie in it. A claim takes at most `max_commits` of the
-    tables of a snapshot trigger, its own by default, and the next one follows; None is all that
-    arrived.
-    The first claim takes all, as it rebuilds the target; a retry takes what was claimed, and all
-    that arrived when a person resumes a BLOCKED consumer. One that `is_stream` appends each message
+    carry their order, wherever they lie in it. A retry of a trigger that `is_bounded` takes what was
+    claimed, and all that arrived when a person resumes a BLOCKED consumer. One that `is_stream` appends each message
     of its source, or row of its table, once: it can be moved past what arrived, never back.
     `requests` returns what it is to do although nothing new arrived, such as what a person asked
     for; without any it fires by events alone.
@@ -55,7 +52,6 @@ class Subscription:
     location: str | None = None
     source: DeclaredSource | None = None
     is_ordered_by_position: bool = False
-    max_commits: int | None = None
     is_stream: bool = False
     requests: Callable[["Ledger"], Requested] | None = field(
         default=None, compare=False, repr=False
@@ -66,8 +62,6 @@ class Subscription:
         checked_text("cluster", self.cluster, limit=128, empty=True)
         if isinstance(self.trigger, PartitionTrigger):
             object.__setattr__(self, "trigger", self.trigger.in_cluster(self.cluster))
-        elif self.max_commits is None:
-            object.__setattr__(self, "max_commits", self.trigger.max_commits)
 
     @property
     def condition(self) -> str:

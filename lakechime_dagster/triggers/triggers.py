@@ -187,6 +187,11 @@ class PartitionTrigger:
             keys.setdefault(key.text, key)
         return list(keys.values())
 
+    @property
+    def is_bounded(self) -> bool:
+        """An execution has all of its key."""
+        return False
+
     def __str__(self) -> str:
         what = " and ".join(map(str, self.conditions))
         again = ", again when one of them changes later" if self.late is Late.REFIRE else ""
@@ -201,11 +206,14 @@ class SnapshotTrigger:
 
     With `every`, an event waits for the first tick at or after its registration; without it the
     trigger fires as events arrive. `wait_after_last` waits until no matching event has arrived for
-    this time. `max_wait` after the first event it fires, whatever it still waits for. Tags decide
+    this time. `max_wait` after the first event it fires, whatever it still waits for, but never
+    earlier than `min_time_between` after its last execution was claimed. Tags decide
     when it fires; the range is everything up to the newest matching event. A `TableName` may demand
     tags of its own, and name the cluster of a table, also of several ones. An execution reads at
-    most `max_commits` of all its tables, and the next one follows; the first one reads all, as it
-    builds the target.
+    most `max_commits` of all its tables, and commits to at most `max_partitions` of their
+    partitions, or one commit to more of them, and the next execution follows; a commit is what has
+    a snapshot of its own, or the change of a partition of a Hive table. The first execution that
+    reads the snapshots of a table reads all, as it builds the target.
     """
 
     watched: tuple[TableName, ...]
@@ -216,6 +224,8 @@ class SnapshotTrigger:
     start_from: StartFrom
     changed: str | int
     max_commits: int | None
+    max_partitions: int | None
+    min_time_between: dt.timedelta | None
 
     def __init__(
         self,
@@ -228,6 +238,8 @@ class SnapshotTrigger:
         start_from: str = "beginning",
         changed: str | int = "any",
         max_commits: int | None = None,
+        max_partitions: int | None = None,
+        min_time_between: dt.timedelta | None = None,
     ) -> None:
         wanted = TagConditions(tags)
         several = (
@@ -242,14 +254,16 @@ class SnapshotTrigger:
             _schedule("SnapshotTrigger", every)
         _duration("SnapshotTrigger", "wait_after_last", wait_after_last)
         _duration("SnapshotTrigger", "max_wait", max_wait)
+        _duration("SnapshotTrigger", "min_time_between", min_time_between)
         if not _is_so_many(changed, len(watched)):
             raise DeclarationError(
                 "SnapshotTrigger",
                 "changed",
                 f"{shown(changed)} is none of 'any', 'all', and a number of its tables from 1 on",
             )
-        if max_commits is not None and (not isinstance(max_commits, int) or max_commits < 1):
-            raise DeclarationError("SnapshotTrigger", "max_commits", "must be at least 1")
+        for name, most in (("max_commits", max_commits), ("max_partitions", max_partitions)):
+            if most is not None and (not isinstance(most, int) or most < 1):
+                raise DeclarationError("SnapshotTrigger", name, "must be at least 1")
         if max_wait is not None and wait_after_last is None and changed == "any":
             raise DeclarationError(
                 "SnapshotTrigger",
@@ -273,6 +287,8 @@ class SnapshotTrigger:
             StartFrom(start_from),
             changed,
             max_commits,
+            max_partitions,
+            min_time_between,
         )
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
             object.__setattr__(self, name, value)
@@ -280,6 +296,11 @@ class SnapshotTrigger:
     @property
     def tables(self) -> tuple[str, ...]:
         return tuple(one.name for one in self.watched)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether an execution may leave something of what arrived to the next one."""
+        return self.max_commits is not None or self.max_partitions is not None
 
     @property
     def has_optional(self) -> bool:
@@ -306,24 +327,27 @@ class SnapshotTrigger:
             start_from=self.start_from.where,
             changed=self.changed,
             max_commits=self.max_commits,
+            max_partitions=self.max_partitions,
+            min_time_between=self.min_time_between,
         )
 
     def __str__(self) -> str:
-        between = {"any": " or ", "all": " and "}.get(str(self.changed), ", ")
+        joined = {"any": " or ", "all": " and "}.get(str(self.changed), ", ")
         of_all = all(one.tags == self.tags for one in self.watched)
-        what = between.join(
+        what = joined.join(
             str(one)
             + (" (optional)" if one.is_optional else "")
             + ("" if of_all else _with_tags(one.tags))
             for one in self.watched
         )
         what = what or "its inputs"
-        if between == ", ":
+        if joined == ", ":
             what = f"{self.changed} of {what}"
         pace = f", {self.every}" if self.every else ", as events arrive"
         wait = f", {self.wait_after_last} after the last one" if self.wait_after_last else ""
+        between = f", at most once in {self.min_time_between}" if self.min_time_between else ""
         tags = _with_tags(self.tags) if of_all else ""
-        return f"a change of {what}{tags}{pace}{wait}"
+        return f"a change of {what}{tags}{pace}{wait}{between}"
 
 
 Trigger = PartitionTrigger | SnapshotTrigger

@@ -117,22 +117,34 @@ def test_a_trigger_reads_again_from_where_an_operator_says(
     decision = platform.evaluator.evaluate(SILVER, row)
     (claimed,) = platform.evaluator.fire(SILVER, row, decision, nothing_committed)
 
-    def replay(name: str = "silver.orders", **body: str) -> Answer:
+    def seek(name: str = "silver.orders", **body: str) -> Answer:
         sent = {"reason": "wrong rates", "start_from": "beginning"} | body
-        return client.send(sent, path=f"/triggers/{name}/replay")
+        return client.send(sent, path=f"/triggers/{name}/seek")
 
-    assert replay().status == 409  # an execution is open
+    assert seek().status == 409  # an execution is open
     platform.ledger.complete(claimed, None)
     assert not platform.evaluator.evaluate(SILVER, row).fires
-    (moved,) = replay().document["consumers"]
+    (moved,) = seek().document["consumers"]
     assert (moved["key"], moved["before"]["position"]) == ("", str(registered.position))
     assert platform.evaluator.evaluate(SILVER, row).fires
-    assert replay(start_from="now").status == 200
+    assert seek(start_from="now").status == 200
     assert not platform.evaluator.evaluate(SILVER, row).fires
-    assert replay(start_from="soon").document["error"]["field"] == "start_from"
-    assert [replay("silver.none").status, replay(key="2026").status] == [404, 404]
+    assert seek(start_from="soon").document["error"]["field"] == "start_from"
+    assert [seek("silver.none").status, seek(key="2026").status] == [404, 404]
     history = Interventions(platform.ledger).history(row)
     assert [(one.action, one.reason) for one in history] == [("seek", "wrong rates")] * 2
+
+
+def test_a_range_is_replayed_while_the_consumer_stays(platform: Platform, client: Client) -> None:
+    row = platform.evaluator.activate(SILVER)
+    first, _ = platform.store.register([change(1), change(2)]).registered
+    path = "/triggers/silver.orders/replay"
+    body = {"reason": "a new model", "start_from": "beginning", "up_to": str(first.position)}
+    found = client.send(body, path=path).document
+    assert (found["events"], found["execution"]["end"]["position"]) == (1, str(first.position))
+    assert found["execution"]["key"].startswith("replay-")
+    assert platform.evaluator.evaluate(SILVER, row).fires
+    assert client.send(body | {"start_from": "now"}, path=path).status == 409
 
 
 def test_tables_are_listed_with_what_capture_lacks_of_their_logs(
@@ -157,5 +169,5 @@ def test_tables_are_listed_with_what_capture_lacks_of_their_logs(
 
 def test_a_body_that_is_too_long_is_refused_whatever_the_route(client: Client) -> None:
     long = b" " * (MAX_BYTES + 1)
-    for path in ("/triggers/silver.orders/pause", "/triggers/silver.orders/replay", "/lineage"):
+    for path in ("/triggers/silver.orders/pause", "/triggers/silver.orders/seek", "/lineage"):
         assert client.send(long, path=path).status == 413

@@ -5,10 +5,10 @@ import datetime as dt
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.assets.jobs import MAX_COMMITS, cdc_job_of, subscription_of
+from lakechime_dagster.assets.jobs import cdc_job_of, subscription_of
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.tables.cdc import CDCMerge, Drift, SourceSchema, cdc_table
+from lakechime_dagster.tables.cdc import MAX_COMMITS, CDCMerge, Drift, SourceSchema, cdc_table
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.sources import JsonLines
 from tests.support.world import World
@@ -52,4 +52,4 @@ def test_a_followed_table_takes_so_many_commits_of_its_messages_at_most(world: W
         world.change("shop.orders__changes", version=version)
     (execution,) = world.fire(subscription_of(table))
     assert execution.ranges()["shop.orders__changes"].end == str(MAX_COMMITS)
-    assert subscription_of(table.bronze).max_commits is None
+    assert not subscription_of(table.bronze).trigger.is_bounded

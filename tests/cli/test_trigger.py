@@ -73,8 +73,8 @@ def complete(lakechime: Cli) -> None:
 
 
 def position_of_consumer(lakechime: Cli) -> str:
-    (consumer,) = trigger(lakechime, "show", subscriptions.ORDERS).json["consumers"]
-    return consumer["checkpoint"]["position"]
+    consumers = trigger(lakechime, "show", subscriptions.ORDERS).json["consumers"]
+    return {one["key"]: one["checkpoint"]["position"] for one in consumers}[""]
 
 
 def subscriptions_by_name() -> dict[str, Any]:
@@ -195,6 +195,19 @@ def test_seek_puts_the_consumer_elsewhere_and_says_from_where(lakechime: Cli) ->
     assert trigger(lakechime, "show", subscriptions.ORDERS).json["events"] == events
     trigger(lakechime, "seek", subscriptions.ORDERS, "--to", "now", *WHY)
     assert position_of_consumer(lakechime) == events[1]["position"]
+
+
+def test_a_replay_is_claimed_and_the_consumer_stays(lakechime: Cli) -> None:
+    events = change(lakechime, 1, 2)
+    complete(lakechime)
+    bounds = ["--from", events[0]["position"], "--to", events[1]["position"]]
+    would = trigger(lakechime, "replay", subscriptions.ORDERS, *bounds, *WHY, "--dry-run")
+    assert (would.json["events"], would.json["execution"]["execution_id"]) == (1, "")
+    done = trigger(lakechime, "replay", subscriptions.ORDERS, *bounds, *WHY)
+    assert (done.json["execution"]["cause"], done.json["execution"]["number"]) == ("replay", 1)
+    assert position_of_consumer(lakechime) == events[1]["position"]
+    assert trigger(lakechime, "replay", subscriptions.DAYS, *bounds, *WHY).code == 1
+    assert trigger(lakechime, "replay", subscriptions.ORDERS, "--from", "now", *WHY).code == 1
 
 
 @pytest.mark.parametrize(

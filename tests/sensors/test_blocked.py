@@ -2,7 +2,6 @@
 when somebody resumes it.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from lakechime_dagster.triggers.consumers import ConsumerState, Execution
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.progress import overview
 from lakechime_dagster.triggers.subscription import Subscription
+from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.sensors.test_tick import TARGET, ReportedRuns, commit, one
 from tests.support.world import World, a_subscription, ticked
 
@@ -39,7 +39,8 @@ def runs() -> ReportedRuns:
 @pytest.fixture(params=[None, 1])
 def subscription(request: pytest.FixtureRequest) -> Subscription:
     """One that takes all that came, and one that takes a commit with each claim."""
-    return replace(a_subscription(target=TARGET), max_commits=request.param)
+    trigger = SnapshotTrigger("bronze.orders", max_commits=request.param)
+    return a_subscription(target=TARGET, trigger=trigger)
 
 
 def ask_for_a_person(

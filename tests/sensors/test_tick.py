@@ -2,7 +2,7 @@
 Delta tables are real, the runs are reported.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from lakechime_dagster.triggers.consumers import CommitMetadata, Execution
 from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.support.tables import rows, write
 from tests.support.world import World, a_subscription, ticked
 
@@ -85,7 +85,8 @@ def test_a_retry_reads_all_that_came_unless_its_subscription_takes_so_many_commi
     world: World, platform: Platform, runs: ReportedRuns
 ) -> None:
     subscriptions = [
-        replace(a_subscription(f"taking {most}"), max_commits=most) for most in (None, 1)
+        a_subscription(f"taking {most}", trigger=SnapshotTrigger("bronze.orders", max_commits=most))
+        for most in (None, 1)
     ]
     world.change(version=0)
     for execution in [

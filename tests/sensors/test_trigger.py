@@ -7,24 +7,27 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 
+from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.errors import DeclarationError
+from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.runtime.names import EXECUTION_TAG, KEY_TAG, LACKS_TAG
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.resource import LakeChimeResource, declared_subscriptions
+from lakechime_dagster.runtime.sources import replay
 from lakechime_dagster.sensors.tick import DagsterRuns, end_dead_run
 from lakechime_dagster.sensors.trigger import deadline_sensor, lakechime_sensor
 from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.interventions import By, Interventions
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger, StartFrom
 from tests.support.tables import rows, write
 
 SOURCE, TARGET = "bronze.orders", "silver.orders"
@@ -200,6 +203,58 @@ def test_a_reexecution_of_a_completed_execution_ends_with_the_command_that_repla
         in message(again)
     )
     assert body.handed == [["1"]]
+
+
+def test_a_replay_hands_a_run_the_events_of_its_range_beside_the_live_consumer(
+    asset: Location, body: Body
+) -> None:
+    ledger, by = asset.platform.ledger, By(who="ada", reason="a new model")
+    asset.change(1, 2)
+    assert asset.launch(only(asset.tick().run_requests)).success
+    asset.change(3)
+    subscription = declared_subscriptions()["features"]
+    row = asset.platform.evaluator.activate(subscription)
+    first, second, _ = asset.platform.store.fetch(EventQuery(table=SOURCE))
+    points = StartFrom(str(first.position)), StartFrom(str(second.position))
+    imagined, events = replay(asset.platform, subscription, *points, by, dry_run=True)
+    assert (imagined.execution_id, events, len(ledger.open_executions(row))) == ("", 1, 1)
+    execution, _ = replay(asset.platform, subscription, *points, by)
+    fails = asset.tick().run_requests
+    assert [one.tags[EXECUTION_TAG] == execution.execution_id for one in fails] == [True, False]
+    body.fails = True
+    assert not asset.launch(fails[0]).success
+    body.fails = False
+    assert asset.launch(fails[1]).success
+    asset.change(4)  # which is beyond the end of the replay, also of its next attempt
+    assert asset.launch(only(asset.tick().run_requests)).success
+    Interventions(ledger).retry(execution, by)
+    assert asset.launch(only(asset.tick().run_requests)).success
+    asset.tick()
+    assert body.handed == [["1", "2"], ["2"], ["3"], ["4"], ["2"]]
+    assert list(ledger.consumers(row)) == [""]
+    done = ledger.executions(subscription="features")
+    assert sorted((one.cause.value, one.number) for one in done) == [
+        ("replay", 1),
+        *(("trigger", number) for number in (1, 2, 3)),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["writer", "partitioned", "empty"])
+def test_a_replay_that_could_do_harm_or_nothing_is_refused(
+    asset: Location, body: Body, kind: str
+) -> None:
+    asset.change(1)
+    subscription = declared_subscriptions()["features"]
+    refused = {
+        "writer": (replace(subscription, target=TARGET), "writes silver.orders"),
+        "partitioned": (replace(subscription, trigger=lately(SOURCE)), "is a partition trigger"),
+        "empty": (subscription, r"has no event from now \(0-1\) to now \(0-1\)"),
+    }
+    now = StartFrom("now" if kind == "empty" else "beginning")
+    wrong, why = refused[kind]
+    with pytest.raises(LakeChimeError, match=why):
+        replay(asset.platform, wrong, now, StartFrom("now"), By(who="ada", reason="why"))
+    assert asset.platform.ledger.executions() == []
 
 
 def test_a_manual_run_claims_what_waits(asset: Location, body: Body) -> None:

@@ -139,7 +139,7 @@ def test_a_claim_never_reads_up_to_before_what_the_order_of_its_input_made(
     monkeypatch.setattr(
         type(world.evaluator),
         "end_of",
-        lambda *given: order_of_reading.append("end") or read(*given),
+        lambda *given, **named: order_of_reading.append("end") or read(*given, **named),
     )
     complete(world, silver)
     world.evaluator.fire(GOLD, row, world.evaluator.evaluate(GOLD, row), nothing_committed)

@@ -3,12 +3,15 @@ golden/decisions.txt.
 """
 
 import datetime as dt
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lakechime_dagster.dce.events import Position
 from lakechime_dagster.dce.partitions import PartitionLevels
@@ -38,14 +41,21 @@ DROPPED = AtomState(available=False, seen=True, dropped=True)
 
 
 def snapshot(
-    trigger: SnapshotTrigger, *waiting: Waiting, opened: str = "", blocked: str = ""
+    trigger: SnapshotTrigger,
+    *waiting: Waiting,
+    opened: str = "",
+    blocked: str = "",
+    claimed: float | None = None,
+    now: float = 0,
 ) -> Decision:
+    """The decision `now`, and the last execution `claimed`, in minutes after noon."""
+    last = None if claimed is None else int(NOON + claimed * MINUTE)
     return decide_snapshot(
         "silver",
         trigger,
-        ConsumerView(open=opened, blocked=blocked),
+        ConsumerView(open=opened, blocked=blocked, claimed_ms=last),
         waiting,
-        now_ms=NOON,
+        now_ms=int(NOON + now * MINUTE),
         through=Position(0, 9),
     )
 
@@ -119,6 +129,12 @@ def table_of_decisions() -> dict[str, Decision]:
     patient = SnapshotTrigger(
         "a", wait_after_last=dt.timedelta(minutes=5), max_wait=dt.timedelta(hours=1)
     )
+    seldom = SnapshotTrigger(
+        "a",
+        wait_after_last=dt.timedelta(minutes=5),
+        max_wait=dt.timedelta(hours=1),
+        min_time_between=dt.timedelta(minutes=10),
+    )
     both = SnapshotTrigger(["a", "b"], changed="all", max_wait=dt.timedelta(hours=1))
     two, refire = trigger_of("a"), trigger_of("a", late="refire")
     fired = {"fired": True}
@@ -134,6 +150,12 @@ def table_of_decisions() -> dict[str, Decision]:
         "events that still come": snapshot(patient, came(4, minutes_ago=20, last=2)),
         "events that stopped coming": snapshot(patient, came(4, minutes_ago=20, last=6)),
         "events that never stop": snapshot(patient, came(90, minutes_ago=61, last=0)),
+        "events too soon after an execution": snapshot(
+            seldom, came(4, minutes_ago=61, last=6), claimed=-9
+        ),
+        "events after the least time between executions": snapshot(
+            seldom, came(4, minutes_ago=9, last=6), claimed=-10
+        ),
         "one of two tables that must change": snapshot(both, came(2), came(0, "b")),
         "both of two tables that must change": snapshot(both, came(2), came(1, "b")),
         "one of two tables for too long": snapshot(both, came(2, minutes_ago=60), came(0, "b")),
@@ -230,6 +252,28 @@ def test_keys_that_cannot_be_launched_take_no_room_of_those_behind_them() -> Non
     assert [firing.key for firing in decision.firings] == ["day=2013-01-02"]
     assert [firing.key for firing in decision.refused] == ["day=2013-01-01"]
     assert decision.reasons == ("all 2 partitions of day=2013-01-02 are there", "0 of 2 keys fired")
+
+
+@given(
+    arrivals=st.sets(st.integers(0, 60), max_size=12),
+    evaluations=st.lists(st.integers(0, 90), min_size=1, max_size=40, unique=True).map(sorted),
+    gap=st.integers(0, 30),
+)
+def test_a_trigger_never_fires_twice_within_its_least_time_and_no_later_than_it_must(
+    arrivals: set[int], evaluations: list[int], gap: int
+) -> None:
+    trigger = SnapshotTrigger("a", min_time_between=dt.timedelta(minutes=gap))
+    fired: list[int] = []
+    for now in evaluations:
+        last = fired[-1] if fired else None
+        new = [one for one in arrivals if one <= now and (last is None or one > last)]
+        waiting = came(len(new), minutes_ago=-min(new, default=0), last=-max(new, default=0))
+        may_fire = bool(new) and (last is None or now - last >= gap)
+        decision = snapshot(trigger, waiting, claimed=last, now=now)
+        assert decision.fires == may_fire
+        assert decision.waits == bool(new)  # or else it would not be evaluated again
+        fired += [now] if decision.fires else []
+    assert all(later - sooner >= gap for sooner, later in itertools.pairwise(fired))
 
 
 def test_after_the_longest_wait_a_trigger_leaves_out_optional_tables_only() -> None:

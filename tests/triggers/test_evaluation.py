@@ -3,7 +3,6 @@
 """
 
 import datetime as dt
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -71,7 +70,7 @@ def test_a_trigger_on_all_tables_waits_for_each_and_takes_what_waited(world: Wor
 
 
 def test_a_claim_takes_so_many_commits_at_most_and_the_next_one_follows(world: World) -> None:
-    subscription = replace(a_subscription(), max_commits=2)
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", max_commits=2))
     ranges = []
     for version in range(2):
         world.change(version=version)
@@ -106,6 +105,67 @@ def test_a_commit_of_several_partitions_is_never_divided(world: World) -> None:
         handed.append((snapshots(execution)["bronze.orders"], len(events)))
         world.ledger.complete(execution, None)
     assert handed == [(("0", "1"), 2), (("1", "2"), 2), (("2", "3"), 2)]
+
+
+def test_a_claim_takes_so_many_partitions_at_most_or_one_commit_to_more(world: World) -> None:
+    trigger = SnapshotTrigger("bronze.orders", max_partitions=2)
+    subscription = a_subscription(trigger=trigger)
+    world.change(version=0, partition=["1"])
+    world.ledger.complete(one(world.fire(subscription)), None)
+    for version, days in enumerate(["12", "1", "2", "3", "1234", "4", "2"], 1):
+        for day in days:
+            world.change(version=version, partition=[day])
+    handed = []
+    while world.decide(subscription).fires:
+        execution = one(world.fire(subscription))
+        events = events_of(world.engine, subscription, execution)
+        handed.append("".join(one.event.partition[0] for one in events if one.event.partition))
+        world.ledger.complete(execution, None)
+    assert handed == ["1212", "3", "1234", "42"]
+
+
+@pytest.mark.parametrize("reads", [(), ("bronze.orders",)])
+@pytest.mark.parametrize("most", [{"max_commits": 2}, {"max_partitions": 2}])
+def test_changes_of_a_hive_table_are_caught_up_with_in_bounded_executions(
+    world: World, reads: tuple[str, ...], most: dict[str, Any]
+) -> None:
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", **most), reads=reads)
+    world.change(partition=["1"], table_format=TableFormat.HIVE)
+    world.ledger.complete(one(world.fire(subscription)), None)
+    for day in "12345":
+        world.change(partition=[day], table_format=TableFormat.HIVE)
+    handed = []
+    while world.decide(subscription).fires:
+        execution = one(world.fire(subscription))
+        assert set(execution.ranges()) == set(reads)
+        events = events_of(world.engine, subscription, execution)
+        handed.append("".join(one.event.partition[0] for one in events if one.event.partition))
+        world.ledger.complete(execution, None)
+    assert handed == ["12", "34", "5"]
+
+
+def test_executions_of_a_trigger_are_so_far_apart_whenever_its_events_arrive(world: World) -> None:
+    gap = dt.timedelta(minutes=10)
+    subscription = a_subscription(
+        trigger=SnapshotTrigger("bronze.orders", min_time_between=gap, max_commits=1)
+    )
+    world.change(version=0)
+    assert world.tick_of_the_sensor(subscription).fires
+    for version in (1, 2):
+        world.change(version=version)
+    ranges = []
+    for _ in range(2):
+        waits = world.tick_of_the_sensor(subscription)
+        assert (waits.fires, waits.waits) == (False, True)
+        assert "0:10:00 after its last execution" in waits.sentence
+        world.let_pass(600_000)
+        execution = one(world.fire(subscription))
+        ranges.append(snapshots(execution)["bronze.orders"])
+        world.ledger.complete(execution, None)
+    assert ranges == [("0", "1"), ("1", "2")]
+    # as it was between the first execution and the second
+    before = world.decide(subscription, at_ms=world.store.now() - 900_000)
+    assert "after its last execution" in before.sentence
 
 
 def test_any_of_the_tables_fires_and_each_has_its_range(world: World) -> None:

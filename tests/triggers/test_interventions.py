@@ -3,12 +3,19 @@
 import pytest
 import sqlalchemy as sa
 
+from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError
-from lakechime_dagster.triggers.consumers import Action, ConsumerState, Execution, ExecutionState
+from lakechime_dagster.triggers.consumers import (
+    Action,
+    Cause,
+    ConsumerState,
+    Execution,
+    ExecutionState,
+)
 from lakechime_dagster.triggers.interventions import By, CheckpointAt
 from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS
-from lakechime_dagster.triggers.progress import overview
+from lakechime_dagster.triggers.progress import consumers_at, overview
 from lakechime_dagster.triggers.registry import TICK_NOTE_MS, SubscriptionRow
 from lakechime_dagster.triggers.retention import needs
 from lakechime_dagster.triggers.schema import lc_subscription
@@ -91,6 +98,31 @@ def test_a_seek_puts_a_consumer_back_and_its_range_is_read_again(world: World) -
     (execution,) = world.fire(a_subscription())
     assert (execution.number, execution.ranges()["bronze.orders"].start) == (3, None)
     assert world.people.history(row)[0].action is Action.SEEK
+
+
+def test_a_replay_keeps_what_it_reads_until_it_ends_and_hinders_no_seek(world: World) -> None:
+    row = consumed(world, 0, 1, 2)
+    first, second, _ = world.store.fetch(EventQuery(table="bronze.orders"))
+    points = (StartFrom(str(one.position)) for one in (first, second))
+    start, end = world.evaluator.between(a_subscription(), *points)
+    replay = world.people.replay(row, ADA, start, end)
+    assert (replay.start, replay.end, replay.cause) == (start, end, Cause.REPLAY)
+    assert needs(world.engine)["bronze.orders"].position == start.position
+    mine = consumers_at(world.engine, "bronze.orders")
+    assert [(one.read and one.read.snapshot_id, one.pinned is None) for one in mine] == [
+        ("2", True),
+        ("0", False),
+    ]
+    world.people.seek(row, None, ADA, at(world, "now"))
+    world.change(version=3)
+    assert world.decide(a_subscription()).fires
+    with pytest.raises(ConsumerConflictError):
+        world.people.forget(row, ADA)
+    world.people.skip(replay, ADA)
+    assert needs(world.engine)["bronze.orders"].position > end.position
+    assert len(consumers_at(world.engine, "bronze.orders")) == 1
+    actions = [one.action for one in world.people.history(row)]
+    assert actions == [Action.SKIP, Action.SEEK, Action.REPLAY]
 
 
 def test_a_seek_of_a_consumer_that_is_open_is_refused_and_changes_nothing(world: World) -> None:
