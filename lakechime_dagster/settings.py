@@ -138,8 +138,9 @@ class Settings(BaseSettings):
     metastore: str = Field(
         default="",
         pattern=r"^(thrift://[^\s,@]+)?$",
-        description="Hive metastore of the Hive tables: `thrift://host:9083`. Default: none, so "
-        "that the changes of Hive tables are not captured.",
+        description="Hive metastore of the Hive tables: `thrift://host:9083`. Default: the one that "
+        "`lakechime dev` runs for the demo, else none, so that the changes of Hive tables are not "
+        "captured.",
     )
     deployment: str = Field(
         default="local",
@@ -239,6 +240,8 @@ class Settings(BaseSettings):
             "uri": f"sqlite:///{home / 'iceberg.sqlite'}",
             "warehouse": values["warehouse"],
         }
+        with suppress(OSError):
+            values["metastore"] = values.get("metastore") or metastore_file(home).read_text("utf-8")
         return values
 
     @property
@@ -256,6 +259,11 @@ class Settings(BaseSettings):
     @property
     def shown_store_url(self) -> str:
         return without_password(self.store_url)
+
+
+def metastore_file(home: Path) -> Path:
+    """It has the URL of the demo's metastore while that runs."""
+    return home / "metastore.url"
 
 
 def load_settings(**overrides: object) -> Settings:

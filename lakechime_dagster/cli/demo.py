@@ -14,6 +14,7 @@ from lakechime_dagster.settings import Settings
 if TYPE_CHECKING:
     from lakechime_dagster.demo.replay import Progress, ReplayState
     from lakechime_dagster.demo.reservations import ReservationsDatabase
+    from lakechime_dagster.formats.hive import HiveLog
     from lakechime_dagster.runtime.platform import Platform
 
 DEMO_LAKE = "lakechime_dagster.demo.flights:lake"
@@ -70,6 +71,7 @@ def demo(
         cluster=platform.settings.cluster,
         reservations=_reservations(os.environ.get(DATABASE_URL, "")),
         airport=platform.settings.home / FOLDER,
+        fleet=_fleet(platform),
     )
     before, of = replayer.state.ticks, replayer.plan.ticks
     if dry_run:
@@ -112,6 +114,7 @@ def _verify(platform: "Platform", state: "ReplayState | None", as_json: bool) ->
         state.plan.written(state.ticks),
         database,
         catalog=platform.settings.iceberg_catalog,
+        fleet=_fleet(platform),
     )
     later = ReplayState.load(home / STATE_FILE)
     meanwhile = later.ticks - state.ticks if later is not None else 0
@@ -149,6 +152,13 @@ def _reservations(url: str) -> "ReservationsDatabase | None":
     from lakechime_dagster.demo.reservations import ReservationsDatabase
 
     return ReservationsDatabase(url)
+
+
+def _fleet(platform: "Platform") -> "HiveLog | None":
+    """The log of the Hive table; None without a metastore."""
+    from lakechime_dagster.demo.flights import fleet
+
+    return platform.hive_log(fleet.name, fleet.levels) if platform.settings.metastore else None
 
 
 def _local_warehouse(settings: Settings) -> str:

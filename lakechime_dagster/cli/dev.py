@@ -26,12 +26,13 @@ from lakechime_dagster.settings import (
     lake_name,
     load_settings,
     make_home,
+    metastore_file,
     own_definitions,
     project_folder,
 )
 
 if TYPE_CHECKING:
-    from lakechime_dagster.demo.servers import Reservations
+    from lakechime_dagster.demo.servers import Metastore, Reservations, Server
     from lakechime_dagster.spark.warm import WarmHost
 
 
@@ -184,6 +185,8 @@ def dev(
         is_demo = own is None and lake_name(settings) == DEMO_LAKE
         stop = _stop_on_signals()
         reservations = stack.enter_context(_reservations(settings)) if is_demo else None
+        metastore = stack.enter_context(_metastore(settings)) if is_demo else None
+        servers = (*(reservations.servers if reservations else ()), *filter(None, [metastore]))
         deployment = Deployment(
             settings,
             folder,
@@ -192,6 +195,7 @@ def dev(
             verbose,
             lineage_port=lineage_port,
             reservations=reservations,
+            servers=servers,
         )
         code = deployment.run(stop)
     raise typer.Exit(code)
@@ -200,7 +204,7 @@ def dev(
 @dataclass
 class Deployment:
     """What `lakechime dev` runs; `speed` is None when nothing is to be replayed, `reservations`
-    when no database is replicated.
+    when no database is replicated. `servers` run already, and are watched.
 
     The page of lineage is served at `lineage_port`; with 0 another process serves it, or none.
     """
@@ -213,6 +217,7 @@ class Deployment:
     ending: bool = False
     lineage_port: int = 0
     reservations: "Reservations | None" = None
+    servers: "Sequence[Server | Metastore]" = ()
 
     def run(self, stop: threading.Event) -> int:
         """Run until `stop` is set, or until Dagster ends; the exit code."""
@@ -237,7 +242,7 @@ class Deployment:
         self, dagster: Child, children: list[Child], host: "WarmHost | None", stop: threading.Event
     ) -> int:
         is_announced = False
-        servers = self.reservations.servers if self.reservations else ()
+        servers = list(self.servers)
         while not stop.wait(DEV_LOOK_SECONDS):
             if dagster.code is not None:
                 note(
@@ -269,10 +274,10 @@ class Deployment:
                 )
                 note(f"lakechime| {child.name} {what}")
             for server in [server for server in servers if not server.is_running]:
-                servers = tuple(other for other in servers if other is not server)
+                servers.remove(server)
                 note(
-                    f"lakechime| {server.name} ended ({server.log} says why); the database is not "
-                    f"replayed until the next start"
+                    f"lakechime| {server.name} ended ({server.log} says why); what needs it waits "
+                    f"for the next start"
                 )
             if host is not None and host.process.poll() is not None:
                 note(
@@ -502,6 +507,36 @@ def _reservations(settings: Settings) -> "Iterator[Reservations | None]":
     note(f"lakechime| MariaDB, Debezium and Kafka ({kafka}) are starting (their logs: {folder})")
     with reservations(folder, kafka, jars, java) as running:
         yield running
+
+
+@contextmanager
+def _metastore(settings: Settings) -> "Iterator[Metastore | None]":
+    """The metastore of the demo's Hive table, found by all commands of the home; None where there
+    is another one, or none can be.
+    """
+    file = metastore_file(settings.home)
+    # one that was killed has left its file
+    is_other = settings.metastore and not (file.exists() and file.read_text() == settings.metastore)
+    if is_other or find_spec("hive_metastore") is None:
+        yield None
+        return
+    from lakechime_dagster.demo.servers import ensure_metastore_jar, hive_metastore
+    from lakechime_dagster.spark.jvm import find_java
+
+    java = find_java(settings.spark.java)
+    try:
+        jar = ensure_metastore_jar(settings.jars.parent, java, note)
+    except LakeChimeError as error:
+        note(f"lakechime| the lake is without its Hive table: {error}")
+        yield None
+        return
+    with hive_metastore(settings.home / "metastore", jar, java) as running:
+        note(f"lakechime| a Hive metastore is starting ({running.url}; its log: {running.log})")
+        file.write_text(running.url, encoding="utf-8")
+        try:
+            yield running
+        finally:
+            file.unlink()
 
 
 def _python(module: str) -> list[str]:

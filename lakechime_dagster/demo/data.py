@@ -56,6 +56,10 @@ WEATHER = pa.schema(
     ]
 )
 
+# the planes that are in service on a day
+FLEET = pa.schema([("tailnum", pa.string()), ("manufacturer", pa.string()), ("seats", pa.int32())])
+FLEET_TYPES = dict(zip(FLEET.names, ("string", "string", "int"), strict=True))  # in Hive's words
+
 SCHEMAS = {"bronze.flights": FLIGHTS, "bronze.weather": WEATHER}
 ORDER = [("flight_date", "ascending"), ("hour", "ascending")]
 FILES = {"bronze.flights": "flights.csv.zip", "bronze.weather": "weather.csv"}
@@ -72,6 +76,17 @@ def rows_of(table: str, day: dt.date, hour: int) -> pa.Table:
     """The rows of one partition; none for an hour in which nothing happened."""
     start, stop = _positions(table).get((day, hour), (0, 0))
     return rows(table).slice(start, stop - start)
+
+
+@cache
+def planes() -> pa.Table:
+    """The planes of which anything is known."""
+    options = csv.ConvertOptions(
+        column_types=dict(zip(FLEET.names, FLEET.types, strict=True)),
+        include_columns=FLEET.names,
+        null_values=["", "NA"],
+    )
+    return csv.read_csv(data_folder() / "planes.csv", convert_options=options)
 
 
 @cache

@@ -260,14 +260,56 @@ airline_scorecard = sql_table(
 computed: list[LakeTable] = [silver_flights, route_hour, daily_delays, airline_scorecard]
 
 
-def flights_lake(kafka: str | None, airport: Path = Path(FOLDER)) -> Lake:
+fleet = SourceTable(
+    "bronze.fleet",
+    storage=Storage(format="hive", partitioned_by={"flight_date": "date"}),
+    asset=Asset(
+        owner="team:ops",
+        description="The planes in service on each day, as the maintenance exports them at night.",
+    ),
+)
+
+daily_seats = sql_table(
+    "gold.daily_seats",
+    sql="""
+        -- The seats that left each airport on a day, as far as the planes are known.
+        SELECT f.flight_date,
+               f.origin,
+               count(*) AS flights,
+               count(p.tailnum) AS known_planes,
+               sum(p.seats) AS seats
+        FROM bronze.flights f
+        LEFT JOIN bronze.fleet p ON f.flight_date = p.flight_date AND f.tailnum = p.tailnum
+        WHERE f.carrier IS NOT NULL
+        GROUP BY f.flight_date, f.origin
+    """,
+    keys=["flight_date", "origin"],
+    refresh="partitions",
+    trigger=PartitionTrigger(
+        [whole_day(flights), fleet.partitions(flight_date=tick("-1d"))],
+        every(days=1, start="2013-01-02", until="2014-01-01"),
+        tags={"complete": "true"},
+        late="refire",
+    ),
+    storage=Storage(partitioned_by={"flight_date": "date"}),
+    asset=Asset(owner="team:analytics"),
+)
+
+
+def flights_lake(
+    kafka: str | None, airport: Path = Path(FOLDER), *, has_metastore: bool = False
+) -> Lake:
     """The lake; with the address of a Kafka broker it has the branch that replicates a database
-    too.
+    too, and with a metastore that of the Hive table.
 
     `airport` is the folder of the airports' events.
     """
     branches = [*event_tables(airport), *(cdc_tables(kafka) if kafka else ())]
-    return Lake("flights", [flights, weather, *computed, *branches])
+    in_hive = [fleet, daily_seats] if has_metastore else []
+    return Lake("flights", [flights, weather, *computed, *in_hive, *branches])
 
 
-lake = flights_lake(kafka_address(os.environ), load_settings().home / FOLDER)
+_settings = load_settings()
+lake = flights_lake(
+    kafka_address(os.environ), _settings.home / FOLDER, has_metastore=bool(_settings.metastore)
+)

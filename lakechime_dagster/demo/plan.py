@@ -2,6 +2,7 @@
 
 import datetime as dt
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.demo.airport import Line, lines_of
-from lakechime_dagster.demo.data import DAYS, FIRST_DAY, HOURS, rows_of
+from lakechime_dagster.demo.data import DAYS, FIRST_DAY, HOURS, planes, rows_of
 from lakechime_dagster.errors import InvalidValueError
 
 FLIGHTS, WEATHER = "bronze.flights", "bronze.weather"
@@ -20,6 +21,8 @@ TAIL = 34  # ticks after the last day, in which only what is outstanding is writ
 HELD_ORIGIN = "JFK"
 MISREAD_BY = 20.0  # degrees Fahrenheit
 POISON_EVERY = 7  # days
+FORGOTTEN, FORGOTTEN_EVERY = "BOEING", 3  # whose planes an export lacks; days
+CORRECTED_AFTER = 6  # hours
 Partition = tuple[str, dt.date, int]  # table, day, hour
 
 
@@ -72,25 +75,59 @@ Action = Write | Complete
 
 
 @dataclass(frozen=True, kw_only=True)
+class FleetExport:
+    """An export of the planes that were in service on a day; a partial one lacks those of
+    FORGOTTEN, and is replaced hours later.
+    """
+
+    day: dt.date
+    is_partial: bool
+    hour: int  # of the night after
+
+    @property
+    def name(self) -> str:
+        """By which the exports of a day are ordered."""
+        return f"{self.day}.{self.hour:02}"
+
+    @property
+    def note(self) -> str:
+        if self.is_partial:
+            return f"partial: the fleet of {self.day} lacks {FORGOTTEN.title()}'s planes"
+        return f"restated: the fleet of {self.day}" if self.hour else ""
+
+    @property
+    def rows(self) -> pa.Table:
+        """The planes, by their tail numbers."""
+        of_day = pa.concat_tables([rows_of(FLIGHTS, self.day, hour) for hour in range(HOURS)])
+        is_there = pc.field("tailnum").isin(of_day["tailnum"].unique().to_pylist())
+        is_kept = pc.field("manufacturer") != FORGOTTEN if self.is_partial else pc.scalar(True)
+        return planes().filter(is_there & is_kept)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Written:
     """What a replay has written up to a tick: the content of each partition, and which are marked
     complete.
 
-    Of the airports' events it has written the files of the first `hours` ticks by the `seed`.
+    `fleet` has the newest export of each day. Of the airports' events it has written the files of
+    the first `hours` ticks by the `seed`.
     """
 
     seed: int = 0
     hours: int = 0
+    fleet: dict[dt.date, FleetExport] = field(default_factory=dict)
     contents: dict[Partition, Content] = field(default_factory=dict)
     complete: set[Partition] = field(default_factory=set)
 
     @property
     def complete_days(self) -> list[dt.date]:
         """The days all of whose hours are complete in both tables."""
-        counts: dict[dt.date, int] = {}
-        for _, day, _ in self.complete:
-            counts[day] = counts.get(day, 0) + 1
-        return sorted(day for day, count in counts.items() if count == len(TABLES) * HOURS)
+        return self.days_of(*TABLES)
+
+    def days_of(self, *tables: str) -> list[dt.date]:
+        """The days all of whose hours are complete in these tables."""
+        counts = Counter(day for table, day, _ in self.complete if table in tables)
+        return sorted(day for day, count in counts.items() if count == len(tables) * HOURS)
 
     def airport_lines(self) -> Iterator[Line]:
         """The lines of the airports' files, in their order."""
@@ -124,10 +161,25 @@ class Plan:
             action for day in range(today - 2, today + 1) for action in self._day(day).get(tick, ())
         )
 
+    def fleet_export(self, tick: int) -> FleetExport | None:
+        """The export of a tick: of the day before, at midnight, and hours later where that was
+        partial.
+        """
+        index, hour = divmod(tick - HOURS, HOURS)
+        was_partial = index % FORGOTTEN_EVERY == 1
+        if not 0 <= index < self.days or hour not in (
+            (0, CORRECTED_AFTER) if was_partial else (0,)
+        ):
+            return None
+        day = FIRST_DAY + dt.timedelta(days=index)
+        return FleetExport(day=day, is_partial=was_partial and hour == 0, hour=hour)
+
     def written(self, ticks: int) -> Written:
         """What has been written by the first `ticks` ticks."""
         state = Written(seed=self.seed, hours=min(ticks, self.days * HOURS))
         for tick in range(min(ticks, self.ticks)):
+            if (export := self.fleet_export(tick)) is not None:
+                state.fleet[export.day] = export
             for action in self.actions(tick):
                 if isinstance(action, Complete):
                     state.complete.add(action.partition)

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from lakechime_dagster.dce.contract import Seen
 from lakechime_dagster.dce.events import DataChangeEvent, Tags
 from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.demo.airport import file_of
-from lakechime_dagster.demo.data import FIRST_DAY, HOURS
-from lakechime_dagster.demo.flights import HOUR
+from lakechime_dagster.demo.data import FIRST_DAY, FLEET_TYPES, HOURS
+from lakechime_dagster.demo.flights import HOUR, fleet
 from lakechime_dagster.demo.plan import Complete, How, Partition, Plan, Write
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 from lakechime_dagster.formats.changes import TAGS_KEY
@@ -27,6 +28,7 @@ from lakechime_dagster.lock import locked
 
 if TYPE_CHECKING:
     from lakechime_dagster.demo.reservations import ReservationsDatabase
+    from lakechime_dagster.formats.hive import HiveLog
 
 APP_ID = "lakechime-demo-replay"  # by which each table knows how far the replay got
 COMPLETE_TAGS = Tags({"complete": "true"})
@@ -99,6 +101,7 @@ class Replayer:
         reservations: a database that gets what is booked in each hour; what it lacks of earlier
             hours it gets first.
         airport: a folder that gets a file of the airports' events of each hour, likewise.
+        fleet: the Hive table that gets the exports of the fleet, likewise.
 
     Raises:
         InvalidValueError: when a replay of another seed or number of days began here.
@@ -115,6 +118,7 @@ class Replayer:
         cluster: str = "",
         reservations: "ReservationsDatabase | None" = None,
         airport: Path | None = None,
+        fleet: "HiveLog | None" = None,
     ) -> None:
         self._warehouse = Path(warehouse)
         self._store = store
@@ -122,6 +126,8 @@ class Replayer:
         self._cluster = cluster
         self._reservations = reservations
         self._airport = airport
+        self._fleet = fleet
+        self._exports: dict[dt.date, str] = {}
         self._tables: dict[str, DeltaTable] = {}
         self.plan = Plan(seed=seed, days=days)
         self.state = self._stopped()
@@ -150,8 +156,10 @@ class Replayer:
             last = (
                 self.plan.ticks if hours is None else min(self.plan.ticks, self.state.ticks + hours)
             )
+            self._open_fleet()
             for tick in range(self.state.ticks):
                 self._write_events(tick)
+                self._export_fleet(tick)
             due = time.monotonic()
             while self.state.ticks < last and not halt.is_set():
                 progress(self.advance())
@@ -176,6 +184,7 @@ class Replayer:
         if self._reservations is not None:
             rows += self._reservations.advance(self.plan, tick + 1)
         self._write_events(tick)
+        notes += self._export_fleet(tick)
         self.state = ReplayState(seed=self.plan.seed, days=self.plan.days, ticks=tick + 1)
         self.state.save(self._path)
         return Progress(
@@ -246,6 +255,38 @@ class Replayer:
         beside = path.with_suffix(".new")
         beside.write_text("".join(f"{line.text}\n" for line in lines), encoding="utf-8")
         beside.replace(path)
+
+    def _open_fleet(self) -> None:
+        """Make the table of the fleet where it is missing, and find the newest export of each day."""
+        if self._fleet is None:
+            return
+        location = str(self._location(fleet.name))
+        self._fleet.create(FLEET_TYPES, fleet.levels.as_dict(), location)
+        for folders in self._fleet.stored().folders.values():
+            for one in folders:
+                day = dt.date.fromisoformat(str(one.values[0]))
+                self._exports[day] = one.location.rpartition("/")[2]
+
+    def _export_fleet(self, tick: int) -> list[str]:
+        """Replace a day of the fleet by the export of a tick, unless it has it or a later one; what
+        is unusual about it.
+
+        Its rows are in a folder of their own, which then becomes that of the partition.
+        """
+        export = self.plan.fleet_export(tick)
+        if (
+            self._fleet is None
+            or export is None
+            or self._exports.get(export.day, "") >= export.name
+        ):
+            return []
+        folder = self._location(fleet.name) / export.name
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(export.rows, folder / "planes.parquet")
+        tags = json.dumps({"producer": "replay", **COMPLETE_TAGS})
+        self._fleet.swap({(str(export.day),): str(folder)}, (), {TAGS_KEY: tags})
+        self._exports[export.day] = export.name
+        return [export.note] if export.note else []
 
     def _push(self, table: str) -> None:
         """Register what the table's log says since the last look, this commit and those of an

@@ -1,4 +1,6 @@
-"""The servers of the demo's database: MariaDB, Kafka, Kafka Connect with Debezium."""
+"""The servers of the demo: those of its database, which are MariaDB, Kafka and Kafka Connect with
+Debezium, and a Hive metastore.
+"""
 
 import hashlib
 import os
@@ -11,10 +13,12 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 from xml.etree import ElementTree
@@ -22,7 +26,7 @@ from xml.etree import ElementTree
 from lakechime_dagster.demo.flights import ABOUT, CDC_SWITCH, DATABASE, PREFIX
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lock import locked
-from lakechime_dagster.spark.jvm import Java, retrieve
+from lakechime_dagster.spark.jvm import Java, pyspark_home, retrieve
 
 IVY_FILE = Path(__file__).with_name("ivy.xml")
 
@@ -538,3 +542,152 @@ def _connector(kafka: str, port: int, password: str) -> dict[str, str]:
         "value.converter": JSON_CONVERTER,
         "value.converter.replace.null.with.default": "false",
     }
+
+
+METASTORE_FILE = Path(__file__).with_name("metastore.xml")
+METASTORE = {
+    "javax.jdo.option.ConnectionDriverName": "org.apache.derby.iapi.jdbc.AutoloadedDriver",
+    "datanucleus.schema.autoCreateAll": "true",
+    "hive.metastore.schema.verification": "false",
+    "hive.metastore.transactional.event.listeners": "org.apache.hive.hcatalog.listener.DbNotificationListener",
+    "hive.async.log.enabled": "false",
+    "hive.warehouse.subdir.inherit.perms": "false",  # else it starts a chmod for each folder
+}
+OPENED = ("lang", "net", "io", "util", "util.concurrent")
+
+
+@dataclass(frozen=True)
+class Metastore:
+    """A metastore in a Java machine; `handler` is its own there, which is made while the first
+    clients already wait.
+    """
+
+    url: str
+    log: Path
+    process: "subprocess.Popen[bytes]" = field(repr=False)
+    made: "Future[Any]" = field(repr=False)
+    name = "metastore"
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    @property
+    def handler(self) -> Any:
+        return self.made.result()
+
+
+@contextmanager
+def hive_metastore(
+    folder: Path, jar: Path, java: Java, database: str = "derby"
+) -> Iterator[Metastore]:
+    """A metastore from pyspark's jars that listens on this machine only and ends with the block, or
+    with this process.
+
+    Args:
+        folder: of its log, of its database and of the tables that name no folder.
+        jar: that of its notification log (`ensure_metastore_jar`).
+        java: that runs it.
+        database: of Derby: a folder in that folder, or `memory:` and a name.
+    """
+    from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+    jars = [jar, pyspark_home() / "jars" / "*"]
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = METASTORE | {
+        "javax.jdo.option.ConnectionURL": f"jdbc:derby:{database};create=true",
+        "hive.metastore.warehouse.dir": str(folder / "warehouse"),
+    }
+    opened = [f"--add-opens=java.base/java.{one}=ALL-UNNAMED" for one in OPENED]
+    file = folder / "metastore.log"
+    with file.open("w") as log, ThreadPoolExecutor(1) as maker:
+        started: Any = launch_gateway(
+            classpath=os.pathsep.join(map(str, jars)),
+            javaopts=[*SMALL, "-Xmx128m", *opened],
+            java_path=str(java.executable),
+            die_on_exit=True,
+            create_new_process_group=True,  # a Ctrl-C is for those that use it first
+            enable_auth=True,
+            cwd=str(folder),
+            redirect_stdout=log,
+            redirect_stderr=log,
+            return_proc=True,
+        )
+        gateway_port, token, process = started
+        gateway = JavaGateway(
+            gateway_parameters=GatewayParameters(
+                port=gateway_port, auth_token=token, auto_convert=True
+            )
+        )
+        try:
+            jvm: Any = gateway.jvm
+            any_port = jvm.java.net.InetSocketAddress("127.0.0.1", 0)
+            socket = jvm.org.apache.thrift.transport.TServerSocket(any_port)
+            url = f"thrift://127.0.0.1:{socket.getServerSocket().getLocalPort()}"
+            made = maker.submit(_serve_metastore, jvm, socket, settings)
+
+            def check(done: "Future[Any]") -> None:
+                if error := done.exception():
+                    log.write(f"{error}\n")
+                    process.kill()
+
+            made.add_done_callback(check)
+            yield Metastore(url, file, process, made)
+            wait([made])
+        finally:
+            gateway.shutdown()
+            process.kill()
+            process.wait()
+
+
+def _serve_metastore(jvm: Any, socket: Any, settings: Mapping[str, str]) -> Any:
+    """What `HiveMetaStore.main` does, which would listen on every address of the machine; the
+    handler.
+    """
+    conf = jvm.org.apache.hadoop.hive.conf.HiveConf()
+    for key, value in settings.items():
+        conf.set(key, value)
+    metastore, thrift, java = jvm.org.apache.hadoop.hive.metastore, jvm.org.apache.thrift, jvm.java
+    handler = metastore.HiveMetaStore.HMSHandler("hive", conf, False)
+    retrying = metastore.RetryingHMSHandler.getProxy(conf, handler, True)
+    processor = metastore.TSetIpAddressProcessor(retrying)
+    server = thrift.server.TThreadPoolServer(
+        thrift.server.TThreadPoolServer.Args(socket).processor(processor)
+    )
+    # a thread of Java's, since a call that never returns ends with an error of py4j
+    invoke = java.lang.invoke
+    returns_nothing = invoke.MethodType.methodType(java.lang.Void.TYPE)
+    serve = invoke.MethodHandles.publicLookup().bind(server, "serve", returns_nothing)
+    runnable = java.lang.Class.forName("java.lang.Runnable")
+    java.lang.Thread(invoke.MethodHandleProxies.asInterfaceInstance(runnable, serve)).start()
+    return handler
+
+
+def ensure_metastore_jar(home: Path, java: Java, progress: Callable[[str], None] = print) -> Path:
+    """The jar of the metastore's notification log; it is whole where it is there, because it is
+    moved in when it is.
+
+    Raises:
+        LakeChimeError: it cannot be fetched.
+    """
+    (asked,) = ElementTree.parse(METASTORE_FILE).getroot().iter("dependency")
+    name = METASTORE_FILE.stem
+    jar = home / name / f"{asked.attrib['name']}-{asked.attrib['rev']}.jar"
+    if jar.is_file():
+        return jar
+    jar.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        locked(home / f"{name}.lock"),
+        tempfile.TemporaryDirectory(prefix=f".{name}-", dir=home) as temporary,
+    ):
+        if not jar.is_file():
+            progress(f"Fetching {jar.name} into {jar.parent} (once, 75 kB)")
+            answer = retrieve(
+                METASTORE_FILE, Path(temporary) / "jars", java, cache=Path(temporary) / "cache"
+            )
+            fetched = Path(temporary) / "jars" / jar.name
+            if answer.returncode or not fetched.is_file():
+                said = (answer.stdout + answer.stderr).strip()[-500:]
+                raise LakeChimeError(f"{jar.name} cannot be fetched; is there a network? {said}")
+            fetched.rename(jar)
+    return jar

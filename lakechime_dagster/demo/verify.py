@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 from duckdb_extensions import import_extension
 from pyiceberg.catalog import load_catalog
@@ -17,10 +18,10 @@ from pyiceberg.catalog import load_catalog
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.demo.airport import Line, file_of
-from lakechime_dagster.demo.data import SCHEMAS
+from lakechime_dagster.demo.data import FIRST_DAY, FLEET, SCHEMAS
 from lakechime_dagster.demo.flights import FOLDER, GATE_CHANGED, KAFKA, event_tables, flights_lake
-from lakechime_dagster.demo.plan import TABLES, Written, content_of
-from lakechime_dagster.errors import LakeChimeError, TableUnreadableError
+from lakechime_dagster.demo.plan import FLIGHTS, TABLES, Written, content_of
+from lakechime_dagster.errors import LakeChimeError, TableAbsentError, TableUnreadableError
 from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
 from lakechime_dagster.tables.events import (
     VARIANT,
@@ -33,6 +34,9 @@ from lakechime_dagster.tables.events import (
 from lakechime_dagster.tables.lake import Table
 from lakechime_dagster.tables.names import HIDDEN
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
+
+if TYPE_CHECKING:
+    from lakechime_dagster.formats.hive import HiveLog
 
 # of the events GATE_CHANGED
 CHANGED = pa.schema([("origin", pa.string()), ("airline", pa.string()), ("notice", pa.int64())])
@@ -85,6 +89,19 @@ AIRLINE_SCORECARD = """
     GROUP BY f.carrier
 """
 
+DAILY_SEATS = """
+    CREATE TABLE gold_daily_seats AS
+    SELECT f.flight_date, f.origin,
+           count(*) AS flights,
+           count(p.tailnum) AS known_planes,
+           sum(p.seats)::BIGINT AS seats
+    FROM bronze_flights f
+    SEMI JOIN exported_days d ON f.flight_date = d.flight_date
+    LEFT JOIN bronze_fleet p ON f.flight_date = p.flight_date AND f.tailnum = p.tailnum
+    WHERE f.carrier IS NOT NULL
+    GROUP BY ALL
+"""
+
 GATE_CHANGES = """
     CREATE TABLE gold_gate_changes AS
     SELECT origin, airline, count(*) AS changes, min(notice) AS shortest_notice
@@ -132,8 +149,13 @@ def build_expected(
             relation_name(table),
             pa.concat_tables([SCHEMAS[table].empty_table(), *parts]).combine_chunks(),
         )
-    days: list[dt.date] = written.complete_days
-    _create(connection, "complete_days", pa.table({"flight_date": pa.array(days, pa.date32())}))
+    complete = written.complete_days
+    exported = [day for day in written.days_of(FLIGHTS) if day in written.fleet]
+    for name, days in (("complete_days", complete), ("exported_days", exported)):
+        _create(connection, name, pa.table({"flight_date": pa.array(days, pa.date32())}))
+    parts = [_of_day(export.rows, export.day) for export in written.fleet.values()]
+    nothing = _of_day(FLEET.empty_table(), FIRST_DAY)
+    _create(connection, "bronze_fleet", pa.concat_tables([nothing, *parts]))
     changed = [
         line.event
         for line in written.airport_lines()
@@ -146,7 +168,8 @@ def build_expected(
             [{name: one[name] for name in CHANGED.names} for one in changed], schema=CHANGED
         ),
     )
-    for statement in (SILVER_FLIGHTS, ROUTE_HOUR, DAILY_DELAYS, AIRLINE_SCORECARD, GATE_CHANGES):
+    statements = (SILVER_FLIGHTS, ROUTE_HOUR, DAILY_DELAYS, AIRLINE_SCORECARD)
+    for statement in (*statements, DAILY_SEATS, GATE_CHANGES):
         connection.execute(statement)
     for name, rows in (database or {}).items():
         _create(connection, relation_name(f"cdc.{name}"), rows)
@@ -159,6 +182,11 @@ def _create(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) ->
     connection.register("rows", rows)
     connection.table("rows").create(name)
     connection.unregister("rows")
+
+
+def _of_day(rows: pa.Table, day: dt.date) -> pa.Table:
+    """Rows of the fleet with the day of their partition."""
+    return rows.append_column("flight_date", pa.array([day] * rows.num_rows, pa.date32()))
 
 
 def relation_name(table: str) -> str:
@@ -363,6 +391,7 @@ def _without_null(fields: Mapping[str, Any]) -> dict[str, Any]:
 BRONZE_KEYS = {
     "bronze.flights": ("flight_date", "hour", "carrier", "flight", "origin", "sched_dep_time"),
     "bronze.weather": ("origin", "time_hour"),
+    "bronze.fleet": ("flight_date", "tailnum"),
 }
 
 
@@ -372,6 +401,7 @@ def verify(
     database: Mapping[str, pa.Table] | None = None,
     *,
     catalog: Mapping[str, str],
+    fleet: "HiveLog | None" = None,
 ) -> tuple[TableCheck, ...]:
     """Compare every table of the lake, inputs first, with what must follow from what the replay has
     written.
@@ -382,8 +412,9 @@ def verify(
         database: what it has written so far into the database that the lake replicates; None where
             it replicates none.
         catalog: the properties of the catalog of Iceberg tables.
+        fleet: the log of the Hive table; None where the lake has none.
     """
-    lake = flights_lake(None if database is None else KAFKA)
+    lake = flights_lake(None if database is None else KAFKA, has_metastore=fleet is not None)
     connection = build_expected(written, database)
     try:
         load_delta(connection)
@@ -391,8 +422,12 @@ def verify(
         for table in lake.tables:
             # raw messages; the tables made of them are compared
             if table.name not in checks and not isinstance(table, BronzeTable):
-                iceberg = table.format is TableFormat.ICEBERG
-                actual = _iceberg(catalog, table.name) if iceberg else _delta(location, table.name)
+                if table.format is TableFormat.ICEBERG:
+                    actual = _iceberg(catalog, table.name)
+                elif table.format is TableFormat.HIVE:
+                    actual = fleet and _hive(fleet)
+                else:
+                    actual = _delta(location, table.name)
                 checks[table.name] = _check(connection, table, actual)
         return tuple(checks.values())
     finally:
@@ -434,6 +469,20 @@ def _iceberg(catalog: Mapping[str, str], table: str) -> Scan | None:
     if not opened.table_exists(table):
         return None
     rows = opened.load_table(table).scan().to_arrow()
+    return lambda connection: connection.from_arrow(rows)
+
+
+def _hive(log: "HiveLog") -> Scan | None:
+    """The same of the Hive table of the fleet."""
+    try:
+        found = log.stored().folders
+    except TableAbsentError:
+        return None
+    parts = [
+        _of_day(pq.read_table(one.location), dt.date.fromisoformat(str(one.values[0])))
+        for one in found.get("parquet", ())
+    ]
+    rows = pa.concat_tables([_of_day(FLEET.empty_table(), FIRST_DAY), *parts])
     return lambda connection: connection.from_arrow(rows)
 
 

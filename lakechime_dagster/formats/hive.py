@@ -21,7 +21,11 @@ from uuid import uuid4
 
 from hive_metastore import ttypes
 from hive_metastore.ThriftHiveMetastore import Client
-from hive_metastore.ttypes import NoSuchObjectException, NotificationEventRequest
+from hive_metastore.ttypes import (
+    AlreadyExistsException,
+    NoSuchObjectException,
+    NotificationEventRequest,
+)
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
@@ -167,6 +171,32 @@ class HiveLog:
             known |= {file.path for file in root.files_in(inside)}
         rows = {file.path for file in root.data_files()}
         return (written_as, location) if rows <= known else None
+
+    def create(
+        self, columns: Mapping[str, str], partitioned_by: Mapping[str, str], location: str
+    ) -> None:
+        """Make an external table of Parquet files, and its database, where there is none.
+
+        Args:
+            columns: By name their types in Hive's words, without the partition columns.
+            partitioned_by: The same of these.
+            location: Of its folder, which lies in that of its database.
+        """
+        database, _, name = self.table.rpartition(".")
+        database = database or "default"
+        table = ttypes.Table(
+            tableName=name,
+            dbName=database,
+            sd=parquet_at(location, columns),
+            partitionKeys=_fields(partitioned_by),
+            parameters={"EXTERNAL": "TRUE"},
+            tableType="EXTERNAL_TABLE",
+        )
+        with self._client() as client, suppress(AlreadyExistsException):
+            with suppress(AlreadyExistsException):
+                parent = location.rpartition("/")[0]
+                client.create_database(ttypes.Database(database, "", parent, {}))
+            client.create_table(table)
 
     def new_folder(self) -> "HiveStorage":
         """The table with one folder in place of all: a new one within its own, which nobody reads.
@@ -617,6 +647,25 @@ def _file_format(table: str, parameters: Mapping[str, str], storage: Struct) -> 
             f"table of Delta or Iceberg by its own format"
         )
     return found
+
+
+def parquet_at(location: str, columns: Mapping[str, str]) -> Struct:
+    """How the metastore describes a folder of Parquet files with columns of these types."""
+    package = "org.apache.hadoop.hive.ql.io.parquet"
+    return ttypes.StorageDescriptor(
+        cols=_fields(columns),
+        location=location,
+        inputFormat=f"{package}.MapredParquetInputFormat",
+        outputFormat=f"{package}.MapredParquetOutputFormat",
+        serdeInfo=ttypes.SerDeInfo(
+            serializationLib=f"{package}.serde.ParquetHiveSerDe", parameters={}
+        ),
+        parameters={},
+    )
+
+
+def _fields(columns: Mapping[str, str]) -> list[Struct]:
+    return [ttypes.FieldSchema(name, kind, "") for name, kind in columns.items()]
 
 
 def _storage(

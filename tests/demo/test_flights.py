@@ -8,13 +8,14 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
-from lakechime_dagster.demo.data import FIRST_DAY, SCHEMAS, rows_of
+from lakechime_dagster.demo.data import FIRST_DAY, FLEET_TYPES, SCHEMAS, rows_of
 from lakechime_dagster.demo.flights import (
     FAIL_DAY,
     FAIL_SWITCH,
     FAILING_ATTEMPTS,
     GATE_CHANGED,
     KAFKA,
+    fleet,
     flights_lake,
     silver_flights,
 )
@@ -27,9 +28,12 @@ from lakechime_dagster.demo.verify import (
     verify,
     warehouse_location,
 )
+from lakechime_dagster.formats.hive import HiveLog
+from lakechime_dagster.spark.hive import HiveTarget
 from lakechime_dagster.spark.sql import sql_over
 from lakechime_dagster.tables.tables import RefreshMode
 from tests.support.iceberg import IcebergWorld
+from tests.support.metastore import Metastore
 
 REPORTED = "gates.gate__changed"
 # whose tables are proven in test_event_tables
@@ -43,13 +47,13 @@ def frames(spark: SparkSession) -> dict[str, DataFrame]:
     with build_expected(Plan(days=2).written(HOURS)) as connection:
         return {
             table: spark.createDataFrame(connection.table(relation_name(table)).to_arrow_table())
-            for table in TABLES
+            for table in (*TABLES, fleet.name)
         }
 
 
 @pytest.mark.spark
 def test_spark_computes_what_duckdb_computes_from_the_raw_files(
-    spark: SparkSession, frames: dict[str, DataFrame], tmp_path: Path
+    spark: SparkSession, frames: dict[str, DataFrame], metastore: Metastore, tmp_path: Path
 ) -> None:
     plan = Plan(days=2)
     changed = [
@@ -67,7 +71,7 @@ def test_spark_computes_what_duckdb_computes_from_the_raw_files(
     for name, rows in followed.items():
         frames[f"cdc.{name}"] = spark.createDataFrame(rows.drop_columns("changed_at"))
         write_deltalake(location(f"cdc.{name}"), rows)
-    for table in flights_lake(KAFKA).computed:
+    for table in flights_lake(KAFKA, has_metastore=True).computed:
         if table.sql is not None:
             computed = sql_over(
                 spark, table.name, table.sql, {name: frames[name] for name in table.inputs}
@@ -79,6 +83,9 @@ def test_spark_computes_what_duckdb_computes_from_the_raw_files(
                 if is_daily
                 else computed
             )
+    log = HiveLog(metastore.url, "flights.fleet")
+    log.create(FLEET_TYPES, fleet.levels.as_dict(), str(tmp_path / "flights" / "fleet"))
+    HiveTarget(name=fleet.name, log=log).replace_all(frames.pop(fleet.name))
     for name, frame in frames.items():
         if not name.startswith("cdc.") and name != REPORTED:
             is_iceberg = name == "gold.daily_delays"
@@ -88,12 +95,12 @@ def test_spark_computes_what_duckdb_computes_from_the_raw_files(
                 else lambda name, rows: write_deltalake(location(name), rows)
             )
             write(name, frame.toArrow())
-    checks = verify(location, plan.written(HOURS), followed, catalog=world.properties)
+    checks = verify(location, plan.written(HOURS), followed, catalog=world.properties, fleet=log)
     computed = [check for check in checks if check.table.partition(".")[0] not in EVENTS]
     assert {
         check.table: str(check) for check in computed if check.finding is not Finding.EQUAL
     } == {}
-    assert len(computed) == 11
+    assert len(computed) == 13
 
 
 @pytest.mark.spark

@@ -4,25 +4,21 @@ tests.support.metastore` fetches the jar of its notification log ahead of the te
 
 import itertools
 import json
-import os
 import sys
-import tempfile
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
 
 import pytest
 
 from lakechime_dagster.dce.contract import Seen
 from lakechime_dagster.dce.events import DataChangeEvent, OperationType
 from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.demo import servers
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.lock import locked
-from lakechime_dagster.spark.jvm import find_java, pyspark_home, retrieve
+from lakechime_dagster.spark.jvm import find_java
 from tests.support.missing import missing
 from tests.support.processes import REPOSITORY
 
@@ -32,28 +28,14 @@ if TYPE_CHECKING:  # most tests do without them
 
     from lakechime_dagster.formats.hive import HiveLog
 
-IVY_FILE = Path(__file__).with_name("metastore.xml")
-CONF = {
-    "javax.jdo.option.ConnectionURL": "jdbc:derby:memory:metastore;create=true",
-    "javax.jdo.option.ConnectionDriverName": "org.apache.derby.iapi.jdbc.AutoloadedDriver",
-    "datanucleus.schema.autoCreateAll": "true",
-    "hive.metastore.schema.verification": "false",
-    "hive.metastore.transactional.event.listeners": "org.apache.hive.hcatalog.listener.DbNotificationListener",
-    "hive.async.log.enabled": "false",
-    "hive.warehouse.subdir.inherit.perms": "false",  # else it starts a chmod for each folder
-}
-OPENED = ("lang", "net", "io", "util", "util.concurrent")
+HOME = REPOSITORY / ".lakechime"
 Found = list[tuple[Any, OperationType]]
-FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquet"
 _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
-class Metastore:
-    """A running metastore: its URL, and its handler in the Java machine."""
-
-    url: str
-    handler: Any = field(repr=False)
+class Metastore(servers.Metastore):
+    """A running metastore, and its clients."""
 
     @contextmanager
     def client(self) -> Iterator["Client"]:
@@ -159,19 +141,9 @@ class HiveTable:
         return self.folder.joinpath("h", *(value.replace(":", "%3A") for value in values))
 
     def _stored(self, folder: Path) -> Any:
-        from hive_metastore import ttypes
+        from lakechime_dagster.formats.hive import parquet_at
 
-        return ttypes.StorageDescriptor(
-            cols=[ttypes.FieldSchema(name, kind, "") for name, kind in self.columns.items()],
-            location=str(folder),
-            inputFormat=f"{FORMAT}InputFormat",
-            outputFormat=f"{FORMAT}OutputFormat",
-            serdeInfo=ttypes.SerDeInfo(
-                serializationLib="org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe",
-                parameters={},
-            ),
-            parameters={},
-        )
+        return parquet_at(str(folder), self.columns)
 
 
 @dataclass
@@ -211,98 +183,14 @@ def tags(events: Iterable[DataChangeEvent]) -> list[dict[str, str]]:
     return [dict(one.tags) for one in events]
 
 
-@contextmanager
-def running_metastore(folder: Path) -> Iterator[Metastore]:
-    """A metastore that listens on this machine only, in a Java machine that ends with the block."""
-    from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-    from py4j.protocol import Py4JError
-
-    java, jars = find_java(), [ensure_jar(), pyspark_home() / "jars" / "*"]
-    opened = [f"--add-opens=java.base/java.{one}=ALL-UNNAMED" for one in OPENED]
-    with (folder / "metastore.log").open("w") as log:
-        started: Any = launch_gateway(
-            classpath=os.pathsep.join(map(str, jars)),
-            javaopts=["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *opened],
-            java_path=str(java.executable),
-            die_on_exit=True,
-            enable_auth=True,
-            cwd=str(folder),
-            redirect_stdout=log,
-            redirect_stderr=log,
-            return_proc=True,
-        )
-        port, token, process = started
-        try:
-            parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
-            gateway = JavaGateway(gateway_parameters=parameters)
-            handler, server, listening = _server(
-                gateway.jvm, CONF | {"hive.metastore.warehouse.dir": str(folder / "warehouse")}
-            )
-
-            def serve() -> None:
-                with suppress(Py4JError, OSError):  # the Java machine ends
-                    server.serve()
-
-            threading.Thread(target=serve, daemon=True).start()
-            yield Metastore(f"thrift://127.0.0.1:{listening}", handler)
-            gateway.shutdown()
-        finally:
-            process.kill()
-            process.wait()
-
-
-def _server(jvm: Any, settings: Mapping[str, str]) -> tuple[Any, Any, int]:
-    """What `HiveMetaStore.main` makes, which would listen on every address of the machine."""
-    conf = jvm.org.apache.hadoop.hive.conf.HiveConf()
-    for key, value in settings.items():
-        conf.set(key, value)
-    metastore, thrift = jvm.org.apache.hadoop.hive.metastore, jvm.org.apache.thrift
-    handler = metastore.HiveMetaStore.HMSHandler("hive", conf, False)
-    retrying = metastore.RetryingHMSHandler.getProxy(conf, handler, True)
-    socket = thrift.transport.TServerSocket(jvm.java.net.InetSocketAddress("127.0.0.1", 0))
-    args = thrift.server.TThreadPoolServer.Args(socket)
-    server = thrift.server.TThreadPoolServer(
-        args.processor(metastore.TSetIpAddressProcessor(retrying))
-    )
-    return handler, server, socket.getServerSocket().getLocalPort()
-
-
-def ensure_jar() -> Path:
-    """The jar of the notification log; it is whole where it is there, because it is moved in when it
-    is.
-
-    Raises:
-        LakeChimeError: It cannot be fetched.
-    """
-    (asked,) = ElementTree.parse(IVY_FILE).getroot().iter("dependency")
-    home, name = REPOSITORY / ".lakechime", IVY_FILE.stem
-    jar = home / name / f"{asked.attrib['name']}-{asked.attrib['rev']}.jar"
-    if jar.is_file():
-        return jar
-    jar.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        locked(home / f"{name}.lock"),
-        tempfile.TemporaryDirectory(prefix=f".{name}-", dir=home) as temporary,
-    ):
-        if not jar.is_file():
-            print(f"Fetching {jar.name} into {jar.parent} (once, 75 kB)", file=sys.stderr)  # noqa: T201
-            answer = retrieve(
-                IVY_FILE, Path(temporary) / "jars", find_java(), cache=Path(temporary) / "cache"
-            )
-            fetched = Path(temporary) / "jars" / jar.name
-            if answer.returncode or not fetched.is_file():
-                said = (answer.stdout + answer.stderr).strip()[-500:]
-                raise LakeChimeError(f"{jar.name} cannot be fetched; is there a network? {said}")
-            fetched.rename(jar)
-    return jar
-
-
 @pytest.fixture(scope="session")
 def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metastore]:
     """A metastore for all tests of this process."""
     try:
-        with running_metastore(tmp_path_factory.mktemp("metastore")) as running:
-            yield running
+        folder = tmp_path_factory.mktemp("metastore")
+        jar = servers.ensure_metastore_jar(HOME, find_java())
+        with servers.hive_metastore(folder, jar, find_java(), "memory:metastore") as running:
+            yield Metastore(running.url, running.log, running.process, running.made)
     except LakeChimeError as error:
         missing(str(error), "run `make ready` with a network")
 
@@ -315,6 +203,6 @@ def hive_table(metastore: Metastore, tmp_path: Path) -> HiveTable:
 
 if __name__ == "__main__":
     try:
-        ensure_jar()
+        servers.ensure_metastore_jar(HOME, find_java())
     except LakeChimeError as error:
         sys.exit(str(error))
