@@ -112,7 +112,18 @@ class IcebergSource:
         return ReadMethod.CHANGE_FEED, changes
 
     def _at(self, metadata: str, snapshot: SnapshotId) -> DataFrame:
-        return self.spark.read.format("iceberg").option("versionAsOf", snapshot).load(metadata)
+        return _rows_at(self.spark, self.log, metadata, snapshot)
+
+
+def _rows_at(
+    spark: SparkSession, log: "IcebergLog", metadata: str, snapshot: SnapshotId
+) -> DataFrame:
+    """The rows of a snapshot, by a metadata file of the table."""
+    rows = spark.read.format("iceberg").option("versionAsOf", snapshot).load(metadata)
+    names = log.names(snapshot)
+    if names is None:
+        return rows
+    return rows.select(*[column(name).alias(shown) for name, shown in names.items()])
 
 
 def _without_copied(changes: DataFrame) -> DataFrame:
@@ -190,10 +201,9 @@ class IcebergTarget:
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The table at the snapshot that a commit compares with."""
-        reader = spark.read.format("iceberg")
-        if self.since != NO_SNAPSHOT:
-            reader = reader.option("versionAsOf", self.since)
-        return reader.load(self.log.metadata)
+        if self.since == NO_SNAPSHOT:
+            return spark.read.format("iceberg").load(self.log.metadata)
+        return _rows_at(spark, self.log, self.log.metadata, self.since)
 
     def prepare(self, spark: SparkSession, schema: StructType) -> None:
         """Make the table where it is missing; its files get no bounds of personal columns."""
