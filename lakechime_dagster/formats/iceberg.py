@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -24,6 +24,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     ValidationError,
 )
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, NotNull
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -65,6 +66,7 @@ from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, Partiti
 from lakechime_dagster.dce.snapshots import (
     NO_SNAPSHOT,
     SnapshotRange,
+    TableSize,
     Verdict,
     next_generation,
     own_uid,
@@ -307,6 +309,17 @@ class IcebergLog:
         """What the writer of a commit counted: the summary of its snapshot."""
         snapshot = self._load().snapshot_by_id(int(committed.version))
         return snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+
+    def size(self) -> TableSize:
+        """What its data files hold, rows that were deleted by files of deletes among them."""
+        snapshot = self._load().current_snapshot()
+        if snapshot is None:
+            return TableSize(rows=0, bytes=0)
+        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        rows = summary.get("total-records")
+        return TableSize(
+            rows=None if rows is None else int(rows), bytes=int(summary.get("total-files-size", 0))
+        )
 
     def create(
         self,
@@ -594,6 +607,59 @@ class IcebergLog:
                 f"{self.table}: it cannot be read by the Iceberg catalog {self.shown_location}: "
                 f"{reason}; check that the catalog and the table's files can be reached"
             ) from error
+
+
+@dataclass(frozen=True)
+class IcebergRows:
+    """The rows of the current snapshot of a table, asked for as by `delta_rows.DeltaRows`; a table
+    that does not exist has none.
+    """
+
+    log: IcebergLog
+
+    def types(self) -> dict[str, str]:
+        """The columns with their types in Spark's words, those of nested ones as Iceberg has them."""
+        state = self._state()
+        kinds = {one.name: one.field_type for one in state.schema().fields} if state else {}
+        found = {name: _spark_type(kind) for name, kind in kinds.items()}
+        return {
+            name: _SPARK.get(kind, kind) if isinstance(kind, str) else str(kinds[name])
+            for name, kind in found.items()
+        }
+
+    def count(self) -> int:
+        """How many rows there are."""
+        return self._counted(AlwaysTrue())
+
+    def count_known(self, name: str) -> int:
+        """How many rows have a value in a column."""
+        return self._counted(NotNull(name))  # type: ignore[call-arg]
+
+    def with_values(self, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The rows that have these values."""
+        state = self._state()
+        if state is None:
+            return []
+        each = [EqualTo(name, value) for name, value in values.items()]  # type: ignore[call-arg]
+        same = reduce(And, each, AlwaysTrue())
+        with self.log._reading():
+            return state.scan(same).to_arrow().to_pylist()
+
+    def _counted(self, condition: BooleanExpression) -> int:
+        state = self._state()
+        if state is None:
+            return 0
+        with self.log._reading():
+            return state.scan(condition).count()
+
+    def _state(self) -> Table | None:
+        try:
+            return self.log._load()
+        except TableAbsentError:
+            return None
+
+
+_SPARK = {"long": "bigint", "integer": "int"}
 
 
 @dataclass(frozen=True, kw_only=True)
