@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 
 from lakechime_dagster.assets.jobs import bronze_job_of, cdc_job_of
+from lakechime_dagster.assets.tables import KINDS as KINDS_OF
 from lakechime_dagster.assets.tables import attempting_asset, declared
 from lakechime_dagster.cdc.compare import LAKE_LACKS, Monitored, key_shown
 from lakechime_dagster.cdc.database import check_source_queries
@@ -65,7 +66,7 @@ def cdc_asset(lake: Lake, table: CDCTable, subscription: Subscription) -> dg.Ass
         "on drift": str(table.schema.on_drift),
         "remembers in": table.name + STATE,
     }
-    given = declared(lake, table, metadata, KINDS)
+    given = declared(lake, table, metadata, (KINDS_OF[table.format], "spark"))
     return attempting_asset(
         lake,
         table,
@@ -208,7 +209,7 @@ def _same_as_database(table: CDCTable) -> dg.AssetChecksDefinition:
     ) -> dg.AssetCheckResult:
         platform = lakechime.platform()
         check_source_queries(platform.settings)
-        if not platform.log(table.name, table.location).exists():
+        if not platform.target_log(table.name, table.format, table.location).exists():
             return not_there(table)
         with ON_SPARK:
             from lakechime_dagster.cdc.service import Replica

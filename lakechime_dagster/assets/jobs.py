@@ -112,9 +112,7 @@ def job_of(
         personal=tuple(table.personal),
         comment=table.description,
         ordered=running.ordered,
-        log=running.platform.iceberg_log(table.name)
-        if table.format is TableFormat.ICEBERG
-        else None,
+        **_iceberg(table, running),
         **_tried(running),
     )
 
@@ -189,8 +187,17 @@ def cdc_job_of(table: CDCTable, running: RunningExecution) -> CDCJob:
         reading=schema_reading(bronze, running.platform.settings, os.environ),
         on_drift=Drift(table.schema.on_drift),
         comment=table.description,
+        **_iceberg(table, running),
         **_tried(running),
     )
+
+
+def _iceberg(table: LakeTable | CDCTable, running: RunningExecution) -> dict[str, Any]:
+    """By what a table is written that is an Iceberg table."""
+    if table.format is not TableFormat.ICEBERG:
+        return {}
+    log = running.platform.iceberg_log(table.name)
+    return {"log": log, "write_mode": table.storage.write_mode}
 
 
 def _fed(lake: Lake, table: MessageTable, running: RunningExecution) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
@@ -20,6 +21,7 @@ from lakechime_dagster.cdc.row_messages import CanalReader, DmsReader, MaxwellRe
 from lakechime_dagster.cdc.schema import AsWritten, History, Schemas
 from lakechime_dagster.cdc.state import StateRow, TableSchema
 from lakechime_dagster.cdc.wire import order_of
+from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.dce.snapshots import TableSize
 from lakechime_dagster.sources.source import SourceJob
 from lakechime_dagster.spark.job import InputJob
@@ -27,6 +29,9 @@ from lakechime_dagster.tables.cdc import BronzeTable, CDCMerge, Drift
 from lakechime_dagster.tables.databases import Canal, Debezium, Dms, Envelope, Maxwell
 from lakechime_dagster.tables.sources import MessageSource, shard_columns
 from lakechime_dagster.triggers.consumers import Checkpoint
+
+if TYPE_CHECKING:
+    from lakechime_dagster.formats.iceberg import IcebergLog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,8 +130,8 @@ class CDCJob:
     the log records nothing. What is older than the merge's `allowed_lateness` is forgotten when it
     is most of what is remembered, and more than `collects_above` changes. Messages that are `few`
     start no workers. `reading` is what the columns of the database's table were after all of its
-    messages had been written. `start`, `may_complete_empty` and `has_committed` are as of
-    `job.TableJob`.
+    messages had been written. What is remembered lies beside the `location` in every format. `log`,
+    `write_mode`, `start`, `may_complete_empty` and `has_committed` are as of `job.TableJob`.
     """
 
     name: str
@@ -142,10 +147,17 @@ class CDCJob:
     collects_above: int = 10_000
     few: TableSize = FEW
     comment: str = ""
+    log: "IcebergLog | None" = field(default=None, repr=False)
+    write_mode: str | None = None
     reading: TableSchema | None = None
     start: Checkpoint | None = None
     may_complete_empty: bool = True
     has_committed: bool = False
+
+    @property
+    def table_format(self) -> TableFormat:
+        """The format of the table."""
+        return TableFormat.DELTA if self.log is None else TableFormat.ICEBERG
 
     @property
     def has_history(self) -> bool:

@@ -238,9 +238,7 @@ def _comparison(
             have.
     """
     types = {
-        name: kind
-        for name, kind in DeltaRows(tables.rows).types().items()
-        if not name.startswith(HIDDEN)
+        name: kind for name, kind in tables.rows.types().items() if not name.startswith(HIDDEN)
     }
     lake = {there: types[here] for there, here in named_there(tables.names, types).items()}
     if not lake:

@@ -11,6 +11,7 @@ from lakechime_dagster.cdc.change import Position, position_of, table_of
 from lakechime_dagster.cdc.database_types import DECIMAL, PRECISION, connect_type
 from lakechime_dagster.cdc.state import TableSchema
 from lakechime_dagster.cdc.values import MAX_PRECISION, SOURCE_TYPE, Columns, ConnectSchema
+from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.tables.cdc import Drift
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.names import folded, refused_characters, why_refused
@@ -156,9 +157,9 @@ def widened(known: str, seen: str) -> str | None:
     return None if least is None else known if least == known_type else str(least)
 
 
-def why_not_taken(name: str, ddl: str) -> str | None:
-    """Why a table cannot have a column of this name and type; None where it can."""
-    if why := why_refused(name):
+def why_not_taken(name: str, ddl: str, table_format: TableFormat) -> str | None:
+    """Why a table of this format cannot have a column of this name and type; None where it can."""
+    if why := why_refused(name, table_format):
         return why
     found = next(
         (why for field in _fields(parsed(ddl)) if (why := refused_characters(field))), None

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakechime_dagster.cdc.change import Key
 from lakechime_dagster.cdc.declared_values import natural_type
@@ -23,10 +23,11 @@ from lakechime_dagster.cdc.state import (
 )
 from lakechime_dagster.cdc.values import decoded
 from lakechime_dagster.cdc.wire import key_text
+from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError, LakeChimeError
 from lakechime_dagster.formats.delta import DeltaLog
-from lakechime_dagster.formats.delta_rows import DeltaRows, append_once, known, row_is, texts
+from lakechime_dagster.formats.delta_rows import DeltaRows, append_once, texts
 from lakechime_dagster.runtime.platform import Platform, ends_of_blocked
 from lakechime_dagster.tables.cdc import STATE, CDCTable
 from lakechime_dagster.tables.lake import Lake
@@ -35,6 +36,11 @@ from lakechime_dagster.triggers.consumers import ConsumerId, ConsumerState, Exec
 from lakechime_dagster.triggers.interventions import By, Interventions
 from lakechime_dagster.triggers.registry import ConsumerRow
 from lakechime_dagster.triggers.subscription import Subscription
+
+if TYPE_CHECKING:
+    from lakechime_dagster.formats.iceberg import IcebergRows
+
+    TargetRows = DeltaRows | IcebergRows
 
 QUARANTINE = "__quarantine"
 MOST_REMEMBERED = 100_000  # rows by which it is counted what waits
@@ -68,7 +74,8 @@ READ = (
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaTables:
-    """The logs of a CDC table, of its bronze table and of its state, and how its messages are read.
+    """The rows of a CDC table, the logs of its bronze table and of its state, and how its messages
+    are read.
 
     Attributes:
         names: The table's names of columns that have others in the database, by those.
@@ -80,7 +87,7 @@ class ReplicaTables:
     name: str
     format: MessageFormat
     names: Mapping[str, str]
-    rows: DeltaLog
+    rows: "TargetRows"
     bronze: DeltaLog
     state: DeltaLog
     consumer: ConsumerId
@@ -121,7 +128,7 @@ class Replica:
             name=table.name,
             format=format_of(table.bronze),
             names=table.names,
-            rows=self.target.log,
+            rows=self.target,
             bronze=self.bronze.log,
             state=self.state.log,
             consumer=ConsumerId(ledger.deployment, table.name),
@@ -129,7 +136,14 @@ class Replica:
         )
 
     @property
-    def target(self) -> DeltaRows:
+    def target(self) -> "TargetRows":
+        if self.table.format is TableFormat.ICEBERG:
+            log = self.platform.iceberg_log(
+                self.table.name
+            )  # asks for the extra where it is missing
+            from lakechime_dagster.formats.iceberg import IcebergRows
+
+            return IcebergRows(log)
         return self._rows(self.table.name, self.location)
 
     @property
@@ -152,15 +166,11 @@ class Replica:
 
     def rows(self) -> int:
         """How many rows there are, but for those that stay though the database deleted them."""
-        return self.target.count(*([f'"{DELETED_AT}" IS NULL'] if self._keeps_deleted else []))
+        return self.target.count() - (self.deleted() or 0)
 
     def deleted(self) -> int | None:
         """How many rows stay though the database deleted them; None of a table that keeps none."""
-        return self.target.count(known(DELETED_AT)) if self._keeps_deleted else None
-
-    @property
-    def _keeps_deleted(self) -> bool:
-        return DELETED_AT in self.target.types()
+        return self.target.count_known(DELETED_AT) if DELETED_AT in self.target.types() else None
 
     def changes(self) -> int:
         """How many changes are remembered."""
@@ -213,10 +223,7 @@ class Replica:
 
     def rows_of(self, key: Key) -> list[dict[str, Any]]:
         """The rows of a key in the table."""
-        types = self.target.types()
-        if not types:
-            return []
-        return self.target.select(where=row_is(dict(zip(self.table.keys, key, strict=True)), types))
+        return self.target.with_values(dict(zip(self.table.keys, key, strict=True)))
 
     def remembered_of(self, key: Key) -> list[dict[str, Any]]:
         """What is remembered of a key, and of keys that continue it."""

@@ -62,6 +62,7 @@ from lakechime_dagster.cdc.wire import (
     span_text,
 )
 from lakechime_dagster.compat import UTC
+from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.spark.session import CHUNK, Batches, record_batches, rows_of
 from lakechime_dagster.tables.names import (
     DELETED_AT,
@@ -112,11 +113,13 @@ def table_columns(
     return {**columns, **kept, HIDDEN: "string"}
 
 
-def shared_columns(columns: Mapping[str, str]) -> dict[str, str]:
-    """The columns of a table that its database's table has too, without those that no table can
-    have.
+def shared_columns(columns: Mapping[str, str], table_format: TableFormat) -> dict[str, str]:
+    """The columns of a table that its database's table has too, without those that no table of the
+    format can have.
     """
-    return {name: ddl for name, ddl in columns.items() if why_not_taken(name, ddl) is None}
+    return {
+        name: ddl for name, ddl in columns.items() if not why_not_taken(name, ddl, table_format)
+    }
 
 
 def merged_ddl(columns: Mapping[str, str]) -> str:

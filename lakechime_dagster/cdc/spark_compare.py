@@ -36,10 +36,13 @@ from lakechime_dagster.cdc.record import Changes, EnvelopeReader, record_of, sha
 from lakechime_dagster.cdc.service import ReplicaTables
 from lakechime_dagster.cdc.spark_changes import MESSAGE
 from lakechime_dagster.cdc.wire import key_of, key_text
+from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.errors import SourceUnreadableError
+from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.spark.driver import Driver, open_driver
-from lakechime_dagster.spark.ranges import pinned
+from lakechime_dagster.spark.iceberg import IcebergSource
+from lakechime_dagster.spark.ranges import DeltaSource, pinned
 from lakechime_dagster.spark.session import (
     Batches,
     arrow_of,
@@ -151,7 +154,7 @@ def _compared(
     return Monitored(
         table=tables.name,
         snapshot=str(snapshot.position),
-        version=version.rows,
+        version=int(version.rows),
         source_rows=found.source_rows,
         lake_rows=found.lake_rows,
         faults={part.whole(key): fault for key, fault in found.faults.items()},
@@ -169,11 +172,11 @@ def _compared(
 
 @dataclass(frozen=True, kw_only=True)
 class Version:
-    """A version of the table's rows, and the version of its bronze table that is merged in it; None
-    where that is unknown.
+    """A snapshot of the table's rows, and the version of its bronze table that is merged in it;
+    None where that is unknown.
     """
 
-    rows: int
+    rows: SnapshotId
     bronze: int | None
 
 
@@ -183,9 +186,9 @@ def version_of(tables: ReplicaTables) -> Version:
     Raises:
         TableAbsentError: the table does not exist.
     """
-    checkpoint = tables.checkpoint()  # before the version is read, so that this is not behind it
-    version = tables.rows.version
-    committed = tables.rows.last_committed(tables.consumer)
+    # both before the snapshot is read, so that this is not behind them
+    checkpoint = tables.checkpoint()
+    committed = tables.rows.log.last_committed(tables.consumer)
     uid = tables.bronze.uid if tables.bronze.exists() else None
     ends = [
         checkpoint,
@@ -196,17 +199,16 @@ def version_of(tables: ReplicaTables) -> Version:
         for one in ends
         if one is not None and one.snapshot_id is not None and one.table_uid == uid
     ]
-    return Version(
-        rows=max(version, int(committed.version) if committed else 0),
-        bronze=max(merged, default=None),
-    )
+    return Version(rows=tables.rows.log.newest, bronze=max(merged, default=None))
 
 
 def _current_rows(spark: SparkSession, tables: ReplicaTables, version: Version) -> DataFrame:
     """The rows that the database's table has, as the lake has them: without ended and soft-deleted
     ones, their columns as the database names them.
     """
-    rows = pinned(spark, tables.rows.location, version.rows)
+    log = tables.rows.log
+    source = DeltaSource(spark, log) if isinstance(log, DeltaLog) else IcebergSource(spark, log)
+    rows, _ = source.read_snapshot(version.rows)
     for end in (END_SEQ, DELETED_AT):
         rows = rows.where(F.col(end).isNull()) if end in rows.columns else rows
     rows = rows.drop(*OWN_COLUMNS)

@@ -35,17 +35,14 @@ from lakechime_dagster.cdc.state import COLUMNS, Role
 from lakechime_dagster.dce.snapshots import TableSize
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.spark.commit import (
-    CHANGE_FEED,
     LISTED,
     Target,
     commit,
-    commit_at,
     create_if_missing,
     is_own,
-    keep_listed,
     newest_commit,
-    properties_of,
 )
+from lakechime_dagster.spark.iceberg import IcebergTarget
 from lakechime_dagster.spark.job import Counts, Outcome, SourceResult, TableResult
 from lakechime_dagster.spark.ranges import (
     MAX_LISTED,
@@ -55,7 +52,13 @@ from lakechime_dagster.spark.ranges import (
     narrowed,
     read_range,
 )
-from lakechime_dagster.spark.refresh import OpenLog, quarantine, quarantine_location, skipped
+from lakechime_dagster.spark.refresh import (
+    OpenLog,
+    TableTarget,
+    quarantine,
+    quarantine_location,
+    skipped,
+)
 from lakechime_dagster.spark.rows import OPERATION
 from lakechime_dagster.spark.session import (
     MAX_LITERALS,
@@ -82,60 +85,49 @@ SMALL = {
 
 def write_rows(
     spark: SparkSession,
-    target: Target,
+    target: TableTarget,
     commit_metadata: CommitMetadata,
     merged: Merge,
     columns: str,
     *,
     is_new: bool,
     may_complete_empty: bool,
-    has_deletion_vectors: bool,
 ) -> Committed | None:
     """Bring the table of these columns to the merged rows, and say whose commit the execution
     holds; None where it holds all already.
 
     Where it `is_new`, what the table held before is replaced. Where columns were widened, all rows
-    are rewritten: no reader needs to know how Delta widens a column in place. Rows that are all new
-    are appended: a merge would look for their keys again.
+    are rewritten: no reader needs to know how a column is widened in place. Rows that are all new,
+    be they none, are appended with new columns: a merge would look for their keys again.
     """
     evolution = merged.evolution
     if not evolution.columns:
         return None
-    schema = struct_of(columns)
-    properties = (
-        CHANGE_FEED
-        | {"delta.enableDeletionVectors": str(has_deletion_vectors).lower()}
-        | properties_of(schema, target)
-    )
-    create_if_missing(spark, target, schema, properties)
-    keep_listed(spark, target, schema)
+    target.prepare(spark, struct_of(columns))
     need = F.col("operation")
     operation = F.when(need.isin(Need.END, Need.RETURN, Need.AMEND), Need.UPDATE).otherwise(need)
     rows = merged.found.where({"what": [What.ROW]}).frame.where(need != Need.NOTHING)
     changes = rows.select("row.*", operation.alias(OPERATION))
 
     def prepare() -> Callable[[], None] | None:
-        if is_new and target.log.version > 0:
+        if is_new and not target.is_just_made():
             return lambda: target.replace_all(changes.drop(OPERATION))
         if evolution.widened:
             return lambda: target.replace_all(
                 _rewritten(spark, target, changes, columns, evolution.texts)
             )
-        if 0 < merged.changed == merged.rows(Need.INSERT):
+        if not merged.changed and (is_new or not evolution.added):
+            return None if may_complete_empty else lambda: target.append_nothing(spark)
+        if merged.changed == merged.rows(Need.INSERT):
             return lambda: target.append(changes.drop(OPERATION))
-        if merged.changed or (evolution.added and not is_new):
-            return lambda: _merge(
-                spark,
-                target,
-                changes,
-                is_small=merged.found.are_here and merged.changed <= MAX_LISTED,
-            )
-        return None if may_complete_empty else lambda: target.append_nothing(spark)
+        return lambda: _merge(
+            spark, target, changes, is_small=merged.found.are_here and merged.changed <= MAX_LISTED
+        )
 
     return commit(spark, target, commit_metadata, prepare)
 
 
-def _merge(spark: SparkSession, target: Target, changes: DataFrame, *, is_small: bool) -> None:
+def _merge(spark: SparkSession, target: TableTarget, changes: DataFrame, *, is_small: bool) -> None:
     """Few changes whose keys a condition lists meet as few rows: their shuffles have one part, and
     need no plan of their own.
     """
@@ -147,7 +139,11 @@ def _merge(spark: SparkSession, target: Target, changes: DataFrame, *, is_small:
 
 
 def _rewritten(
-    spark: SparkSession, target: Target, changes: DataFrame, columns: str, texts: Collection[str]
+    spark: SparkSession,
+    target: TableTarget,
+    changes: DataFrame,
+    columns: str,
+    texts: Collection[str],
 ) -> DataFrame:
     """All rows in the types that the columns have now; some became text."""
     now, keys, wanted = target.read(spark), list(target.keys), struct_of(columns)
@@ -195,16 +191,7 @@ def refresh_cdc(
         TableUnreadableError: the bronze table, or the snapshot to read of it, is not there.
     """
     location, log_of = job.location.rstrip("/") + STATE, open_log
-    keys = (*job.merge.keys, START_SEQ) if job.has_history else job.merge.keys
-    target = Target(
-        name=job.name,
-        location=job.location,
-        log=log_of(job.location, job.name),
-        keys=keys,
-        cluster_by=job.cluster_by,
-        comment=job.comment,
-        personal=(*job.personal, HIDDEN) if job.personal else (),
-    )
+    target = _target(job, open_log)
     state = Target(name=job.name + STATE, location=location, log=log_of(location, job.name + STATE))
     while True:
         last = newest_commit(target, commit_metadata)
@@ -233,8 +220,31 @@ def refresh_cdc(
             return result
 
 
+def _target(job: CDCJob, open_log: OpenLog) -> TableTarget:
+    """The table of the rows, by its format."""
+    declared = {
+        "name": job.name,
+        "keys": (*job.merge.keys, START_SEQ) if job.has_history else job.merge.keys,
+        "comment": job.comment,
+        "personal": (*job.personal, HIDDEN) if job.personal else (),
+    }
+    if job.log is not None:
+        return IcebergTarget(log=job.log, write_mode=job.write_mode, **declared)
+    return Target(
+        location=job.location,
+        log=open_log(job.location, job.name),
+        cluster_by=job.cluster_by,
+        properties={"delta.enableDeletionVectors": str(job.has_deletion_vectors).lower()},
+        **declared,
+    )
+
+
 def _nothing_new(
-    spark: SparkSession, job: CDCJob, commit_metadata: CommitMetadata, target: Target, state: Target
+    spark: SparkSession,
+    job: CDCJob,
+    commit_metadata: CommitMetadata,
+    target: TableTarget,
+    state: Target,
 ) -> TableResult:
     """The result where the bronze table has nothing new; a later attempt leaves a fence (law
     13).
@@ -264,7 +274,7 @@ class CDCRefresh:
     spark: SparkSession
     job: CDCJob
     commit_metadata: CommitMetadata
-    target: Target
+    target: TableTarget
     state: Target
     decided: Committed | None
     open_log: OpenLog
@@ -321,7 +331,6 @@ class CDCRefresh:
                 ddl_of(self._columns(merge.evolution)),
                 is_new=parsed.is_new,
                 may_complete_empty=self.job.may_complete_empty,
-                has_deletion_vectors=self.job.has_deletion_vectors,
             )
         result = self._result(read, held, merge, merge.outcomes(parsed, quarantined))
         return replace(result, watermark=self.commit_metadata.watermark, complete=complete)
@@ -331,7 +340,10 @@ class CDCRefresh:
     @cached_property
     def _table(self) -> DataFrame | None:
         """The table before the execution; None where there is none."""
-        return self.target.read(self.spark) if self.target.log.exists() else None
+        if not self.target.log.exists():
+            return None
+        self.target.begin()
+        return self.target.read(self.spark)
 
     @cached_property
     def _watermark(self) -> int | None:
@@ -361,7 +373,7 @@ class CDCRefresh:
 
     def _has_few_rows(self) -> bool:
         """Whether the table's log says that its rows are few."""
-        return self._table is None or self.target.log.size(self.target.log.version) <= self.job.few
+        return self._table is None or self.target.size() <= self.job.few
 
     def _is_few(self, read: RangeRead) -> bool:
         """Whether the log says that the messages are few."""
@@ -379,9 +391,9 @@ class CDCRefresh:
 
     def _check_replacing(self, read: RangeRead) -> None:
         """Block the consumer where the table would be rebuilt, and nobody asked for that or knows
-        that it can be.
+        that it can be; or made of new messages alone, though it had rows.
         """
-        name, location = self.job.name, self.job.location
+        name = self.job.name
         if (
             read.must_replace
             and self.job.start is not None
@@ -395,8 +407,14 @@ class CDCRefresh:
             )
         if read.changes is None and self._table is not None and HIDDEN not in self._table.columns:
             raise ConsumerBlockedError(
-                f"{name}: there is a table at {location} that replicates no database; move it "
-                f"away, or declare another location="
+                f"{name}: there is a table at {self.target.log.shown_location} that replicates no "
+                f"database; move it away, or declare another name or location"
+            )
+        if read.changes is not None and self._table is None and self.job.has_committed:
+            raise ConsumerBlockedError(
+                f"{name}: there is no table at {self.target.log.shown_location} any more, or not in "
+                f"the format that is declared; `lakechime trigger seek {name} --to beginning` makes "
+                f"it of {self.job.bronze.table}"
             )
         if read.changes is not None and self._table is not None:
             self._check_kept(self._table.columns)
@@ -427,8 +445,8 @@ class CDCRefresh:
         known = {} if parsed.is_new or self._table is None else columns_of(self._table.schema)
         schemas = [schema.types for schema in parsed.seen.schemas]
         evolution = evolved(
-            shared_columns(known),
-            map(shared_columns, schemas),
+            shared_columns(known, self.job.table_format),
+            [shared_columns(types, self.job.table_format) for types in schemas],
             self.job.on_drift,
             self.job.merge.keys,
         )
@@ -443,7 +461,7 @@ class CDCRefresh:
             name: why
             for types in schemas
             for name, ddl in types.items()
-            if (why := why_not_taken(name, ddl))
+            if (why := why_not_taken(name, ddl, self.job.table_format))
         }
         remedies = {
             name: f"{why}; give it another name by names={{{name!r}: …}}"
@@ -677,7 +695,7 @@ class CDCRefresh:
             unchanged=merge.unchanged,
             quarantined=quarantined,
         )
-        record = commit_at(self.target.log, int(held.version)) if held is not None else None
+        written = self.target.written(held) if held is not None else None
         outcome = (
             Outcome.NOTHING
             if held is None
@@ -692,9 +710,9 @@ class CDCRefresh:
             counts=counts,
             sources=(_source(self.job, read),),
             events={name: n for name, n in outcomes.items() if n},
-            partitions=record.partitions if record else (),
-            files=len(record.added) if record else 0,
-            bytes=sum(file.size for file in record.added) if record else 0,
+            partitions=written.partitions if written else (),
+            files=written.files if written else 0,
+            bytes=written.bytes if written else 0,
             schema=tuple(evolution.columns.items()),
             late=merge.late,
             seconds=dict(self._phase.seconds),

@@ -58,6 +58,21 @@ class DeltaRows:
         )
         return found[0]["n"] if found else 0
 
+    def count_known(self, name: str) -> int:
+        """How many rows have a value in a column."""
+        return self.count(known(name))
+
+    def with_values(self, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The rows that have these values in columns of types without parts."""
+        types = self.types()
+        if not types:
+            return []
+        return self.select(
+            where=tuple(
+                column(name).eq(_literal(value, types[name])) for name, value in values.items()
+            )
+        )
+
     def select(
         self,
         *columns: str,
@@ -113,11 +128,6 @@ def since(name: str, milliseconds: int) -> exp.Condition:
     return exp.GTE(
         this=column(name), expression=_literal(from_milliseconds(milliseconds), "timestamp")
     )
-
-
-def row_is(values: Mapping[str, Any], types: Mapping[str, str]) -> tuple[exp.Condition, ...]:
-    """That a row has these values in columns of these types."""
-    return tuple(column(name).eq(_literal(value, types[name])) for name, value in values.items())
 
 
 def _literal(value: Any, ddl: str) -> exp.Condition:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -24,6 +24,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     ValidationError,
 )
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, NotNull
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -65,6 +66,7 @@ from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, Partiti
 from lakechime_dagster.dce.snapshots import (
     NO_SNAPSHOT,
     SnapshotRange,
+    TableSize,
     Verdict,
     next_generation,
     own_uid,
@@ -96,6 +98,7 @@ from lakechime_dagster.triggers.consumers import (
 )
 
 NEWEST = "lakechime.committed."  # before a consumer, the property of its newest commit
+STAGED = "__staged_"  # in the name of a column until the rows that replace the table are current
 EPOCH = datetime(1970, 1, 1)  # Iceberg's times of partitions have no zone
 LEVELS = {
     BooleanType: LevelType.BOOLEAN,
@@ -236,6 +239,17 @@ class IcebergLog:
             has_delete_files=any(map(_may_delete, (begun, *chain))),
         )
 
+    def names(self, snapshot: SnapshotId) -> dict[str, str] | None:
+        """By the name of each column of a snapshot the one by which it is read, where some are of
+        rows that replaced the table and were staged under other names; None where none are.
+        """
+        state = self._load()
+        found = state.snapshot_by_id(int(snapshot))
+        schema, read = _schema_at(state, found), _columns_at(state, found)
+        if schema is None or read is None or schema.fields == (*read.values(),):
+            return None
+        return {one.name: read[one.field_id].name for one in schema.fields if one.field_id in read}
+
     def columns(self) -> tuple[tuple[str, Any, bool], ...]:
         """Name, type and whether it may be null of each column, the type as Spark writes it in
         JSON; none of a table that is not there.
@@ -295,6 +309,17 @@ class IcebergLog:
         """What the writer of a commit counted: the summary of its snapshot."""
         snapshot = self._load().snapshot_by_id(int(committed.version))
         return snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+
+    def size(self) -> TableSize:
+        """What its data files hold, rows that were deleted by files of deletes among them."""
+        snapshot = self._load().current_snapshot()
+        if snapshot is None:
+            return TableSize(rows=0, bytes=0)
+        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        rows = summary.get("total-records")
+        return TableSize(
+            rows=None if rows is None else int(rows), bytes=int(summary.get("total-files-size", 0))
+        )
 
     def create(
         self,
@@ -361,7 +386,7 @@ class IcebergLog:
                         f"becomes {one.type}, which the Iceberg table's column cannot become; give "
                         f"it another name, or drop the table to make it again",
                     )
-                columns[one.name] = f"{name}__{uuid4().hex[:8]}"
+                columns[one.name] = f"{name}{STAGED}{uuid4().hex[:8]}"
             else:
                 columns[one.name] = name
         if replaces and (lost := levels - set(columns.values())):
@@ -587,6 +612,59 @@ class IcebergLog:
             ) from error
 
 
+@dataclass(frozen=True)
+class IcebergRows:
+    """The rows of the current snapshot of a table, asked for as by `delta_rows.DeltaRows`; a table
+    that does not exist has none.
+    """
+
+    log: IcebergLog
+
+    def types(self) -> dict[str, str]:
+        """The columns with their types in Spark's words, those of nested ones as Iceberg has them."""
+        state = self._state()
+        kinds = {one.name: one.field_type for one in state.schema().fields} if state else {}
+        found = {name: _spark_type(kind) for name, kind in kinds.items()}
+        return {
+            name: _SPARK.get(kind, kind) if isinstance(kind, str) else str(kinds[name])
+            for name, kind in found.items()
+        }
+
+    def count(self) -> int:
+        """How many rows there are."""
+        return self._counted(AlwaysTrue())
+
+    def count_known(self, name: str) -> int:
+        """How many rows have a value in a column."""
+        return self._counted(NotNull(name))  # type: ignore[call-arg]
+
+    def with_values(self, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The rows that have these values."""
+        state = self._state()
+        if state is None:
+            return []
+        each = [EqualTo(name, value) for name, value in values.items()]  # type: ignore[call-arg]
+        same = reduce(And, each, AlwaysTrue())
+        with self.log._reading():
+            return state.scan(same).to_arrow().to_pylist()
+
+    def _counted(self, condition: BooleanExpression) -> int:
+        state = self._state()
+        if state is None:
+            return 0
+        with self.log._reading():
+            return state.scan(condition).count()
+
+    def _state(self) -> Table | None:
+        try:
+            return self.log._load()
+        except TableAbsentError:
+            return None
+
+
+_SPARK = {"long": "bigint", "integer": "int"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class IcebergRange:
     """How a range of snapshots can be read, by the table's metadata.
@@ -668,22 +746,46 @@ def _keeps_columns(state: Table, start: Snapshot | None, end: Snapshot) -> bool:
     """Whether the columns of the start are those of the end in their types, and those of the end
     still the table's own: rows of a range are read by the table's schema of now.
     """
-    now, schemas = state.schema(), state.schemas()
-    last = schemas.get(end.schema_id) if end.schema_id is not None else None
-    first = schemas.get(start.schema_id) if start and start.schema_id is not None else last
+    last = _columns_at(state, end)
+    first = _columns_at(state, start) if start is not None else last
     if last is None or first is None:
         return False
-    return all(_has_field(now, one) for one in last.fields) and all(
-        _has_field(last, one) for one in first.fields
+    now = {one.field_id: one for one in state.schema().fields}
+    return _has_all(now, last) and _has_all(last, first)
+
+
+def _has_all(these: Mapping[int, NestedField], others: Mapping[int, NestedField]) -> bool:
+    """Whether all columns of others are among these, by their names and in their types."""
+    return all(
+        number in these
+        and (these[number].name, these[number].field_type) == (one.name, one.field_type)
+        for number, one in others.items()
     )
 
 
-def _has_field(schema: Schema, field: NestedField) -> bool:
-    try:
-        found = schema.find_field(field.field_id)
-    except ValueError:
-        return False
-    return (found.name, found.field_type) == (field.name, field.field_type)
+def _schema_at(state: Table, snapshot: Snapshot | None) -> Schema | None:
+    if snapshot is None or snapshot.schema_id is None:
+        return None
+    return state.schemas().get(snapshot.schema_id)
+
+
+def _columns_at(state: Table, snapshot: Snapshot | None) -> dict[int, NestedField] | None:
+    """The columns of a snapshot by their ids, as it is read; None where they are not known.
+
+    Of rows that replaced the table, these are the columns that the table has of them now: they were
+    staged under other names, beside those that they replaced.
+    """
+    schema = _schema_at(state, snapshot)
+    if schema is None:
+        return None
+    if all(STAGED not in one.name for one in schema.fields):
+        return {one.field_id: one for one in schema.fields}
+    own = {one.field_id for one in schema.fields}
+    return {
+        one.field_id: one
+        for one in state.schema().fields
+        if one.field_id in own and STAGED not in one.name
+    }
 
 
 def _operation(snapshot: Snapshot) -> Operation | None:

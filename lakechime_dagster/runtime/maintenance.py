@@ -208,7 +208,8 @@ def _logs(platform: Platform, table: Target) -> "list[DeltaLog]":
         if isinstance(table, CDCTable)
         else []
     )
-    return [platform.log_at(location, table.name), *state]
+    own = [platform.log_at(location, table.name)] if table.format is TableFormat.DELTA else []
+    return [*own, *state]
 
 
 def _cluster_by(platform: Platform, table: Target, log: TableLog) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ from pyspark.sql.types import (
 )
 
 from lakechime_dagster.dce.partitions import PartitionValue
-from lakechime_dagster.dce.snapshots import TableCommit, TableLog
+from lakechime_dagster.dce.snapshots import TableCommit, TableLog, TableSize
 from lakechime_dagster.errors import ConcurrentWriteError, ConsumerConflictError, LakeChimeError
 from lakechime_dagster.spark.driver import activate
 from lakechime_dagster.spark.ranges import literal_filter, snapshot_at
@@ -117,15 +117,21 @@ class Target:
     cluster_by: tuple[str, ...] = ()
     comment: str = ""
     personal: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, spark: SparkSession) -> DataFrame:
         return spark.read.format("delta").load(self.location)
+
+    def size(self) -> TableSize:
+        """What its files hold."""
+        return self.log.size(self.log.version)
 
     def prepare(self, spark: SparkSession, schema: StructType) -> None:
         """Make the table where it is missing, and keep its log free of bounds of personal columns,
         before rows of a schema are written.
         """
-        create_if_missing(spark, self, schema, CHANGE_FEED | properties_of(schema, self))
+        made = {**CHANGE_FEED, **self.properties, **properties_of(schema, self)}
+        create_if_missing(spark, self, schema, made)
         keep_listed(spark, self, schema)
 
     @property
@@ -195,18 +201,8 @@ class Target:
         columns = [name for name in changes.columns if name != OPERATION]
         source = changes.where(F.col(OPERATION).isin("I", "U", "D"))
         assignments = {quoted(name): column_of("s", name) for name in columns}
-        condition = reduce(
-            lambda a, b: a & b, [column_of("t", key) == column_of("s", key) for key in self.keys]
-        )
-        hidden = {column_name(name).lower() for name in self.personal}
-        by_key = [
-            name
-            for name in self.keys
-            if name.lower() not in hidden and (is_bounded or name in self.partitioned_by)
-        ]
-        if by_key:
-            within = literal_filter(source, {name: column_of("t", name) for name in by_key}, listed)
-            condition = condition if within is None else condition & within
+        own = {key: column_of("t", key) for key in self.keys}
+        condition = same_key(self, source, own, is_bounded=is_bounded, listed=listed)
         deletes, writes = column_of("s", OPERATION) == "D", column_of("s", OPERATION) != "D"
         table = DeltaTable.forPath(changes.sparkSession, self.location)
         merger = table.alias("t").merge(source.alias("s"), condition)
@@ -266,6 +262,30 @@ class Target:
             bytes=sum(file.size for file in record.added),
             merged=tuple(int(merged[f"numTargetRows{name}"]) for name in MERGED) if merged else (),
         )
+
+
+def same_key(
+    target: "Target | IcebergTarget",
+    source: DataFrame,
+    own: Mapping[str, Column],
+    *,
+    is_bounded: bool,
+    listed: int,
+) -> Column:
+    """Whether a row of a target, by its `own` columns of the key, has the key of one of the source
+    `s`; with the bounds of `Target.merge`.
+    """
+    condition = reduce(
+        lambda a, b: a & b, [value == column_of("s", name) for name, value in own.items()]
+    )
+    hidden = {column_name(name).lower() for name in target.personal}
+    by_key = {
+        name: value
+        for name, value in own.items()
+        if name.lower() not in hidden and (is_bounded or name in target.partitioned_by)
+    }
+    within = literal_filter(source, by_key, listed) if by_key else None
+    return condition if within is None else condition & within
 
 
 MERGED = ("Inserted", "Updated", "Deleted")  # rows that a MERGE counts
@@ -499,12 +519,12 @@ def leaves_of(kind: StructType) -> Iterator[tuple[str, ...]]:
 def leaves_with_types(
     kind: StructType, within: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], DataType]]:
-    for field in kind:
-        path = (*within, field.name)
-        if isinstance(field.dataType, StructType):
-            yield from leaves_with_types(field.dataType, path)
+    for leaf in kind:
+        path = (*within, leaf.name)
+        if isinstance(leaf.dataType, StructType):
+            yield from leaves_with_types(leaf.dataType, path)
         else:
-            yield path, field.dataType
+            yield path, leaf.dataType
 
 
 def is_within(leaf: tuple[str, ...], hidden: Collection[tuple[str, ...]]) -> bool:
@@ -518,14 +538,14 @@ def is_within(leaf: tuple[str, ...], hidden: Collection[tuple[str, ...]]) -> boo
 
 def _common(one: StructType, other: StructType) -> StructType:
     """The columns of one that the other has too, of a type that is listed in both."""
-    had = {field.name.lower(): field.dataType for field in other}
+    had = {each.name.lower(): each.dataType for each in other}
     fields = []
-    for field in one:
-        kind = had.get(field.name.lower())
-        if isinstance(field.dataType, StructType) and isinstance(kind, StructType):
-            fields.append((field.name, _common(field.dataType, kind)))
+    for each in one:
+        kind = had.get(each.name.lower())
+        if isinstance(each.dataType, StructType) and isinstance(kind, StructType):
+            fields.append((each.name, _common(each.dataType, kind)))
         elif kind is not None and _is_bounded(kind):
-            fields.append((field.name, field.dataType))
+            fields.append((each.name, each.dataType))
     made = StructType()
     for name, kind in fields:
         made.add(name, kind)

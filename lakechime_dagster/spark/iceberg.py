@@ -7,7 +7,6 @@ other writer was first.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
@@ -17,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from lakechime_dagster.dce.events import SnapshotId
-from lakechime_dagster.dce.snapshots import NO_SNAPSHOT, SnapshotRange, Verdict
+from lakechime_dagster.dce.snapshots import NO_SNAPSHOT, SnapshotRange, TableSize, Verdict
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.spark.commit import (
     MERGED,
@@ -26,6 +25,7 @@ from lakechime_dagster.spark.commit import (
     is_within,
     leaves_of,
     partition_predicate,
+    same_key,
 )
 from lakechime_dagster.spark.ranges import (
     CHANGE,
@@ -34,10 +34,10 @@ from lakechime_dagster.spark.ranges import (
     ReadMethod,
     as_changes,
     difference,
-    literal_filter,
 )
 from lakechime_dagster.spark.rows import OPERATION
 from lakechime_dagster.spark.session import (
+    MAX_LITERALS,
     column,
     is_comparable,
     quoted,
@@ -118,7 +118,18 @@ class IcebergSource:
         return ReadMethod.CHANGE_FEED, changes
 
     def _at(self, metadata: str, snapshot: SnapshotId) -> DataFrame:
-        return self.spark.read.format("iceberg").option("versionAsOf", snapshot).load(metadata)
+        return _rows_at(self.spark, self.log, metadata, snapshot)
+
+
+def _rows_at(
+    spark: SparkSession, log: "IcebergLog", metadata: str, snapshot: SnapshotId
+) -> DataFrame:
+    """The rows of a snapshot, by a metadata file of the table."""
+    rows = spark.read.format("iceberg").option("versionAsOf", snapshot).load(metadata)
+    names = log.names(snapshot)
+    if names is None:
+        return rows
+    return rows.select(*[column(name).alias(shown) for name, shown in names.items()])
 
 
 def _without_copied(changes: DataFrame) -> DataFrame:
@@ -136,6 +147,7 @@ CATALOG = "lakechime"
 STAGES = {"write.wap.enabled": "true"}  # of a table: without it a write is not staged
 SHARED = "gc.enabled"  # of a table: whether its files are its own, so that expiry removes them
 STAGED = "spark.wap.id"
+WRITE_MODES = tuple(f"write.{each}.mode" for each in ("delete", "update", "merge"))
 PROPERTY = "spark.sql.iceberg.snapshot-property."
 DRIVERS = ("sqlite", "postgresql")  # databases of SQL catalogs that Spark reaches
 
@@ -188,6 +200,7 @@ class IcebergTarget:
     comment: str = ""
     personal: tuple[str, ...] = ()
     location: str | None = None
+    write_mode: str | None = None
     since: SnapshotId = NO_SNAPSHOT
     columns: Mapping[str, str] | None = None
 
@@ -198,14 +211,18 @@ class IcebergTarget:
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The table at the snapshot that a commit compares with."""
-        reader = spark.read.format("iceberg")
-        if self.since != NO_SNAPSHOT:
-            reader = reader.option("versionAsOf", self.since)
-        return reader.load(self.log.metadata)
+        if self.since == NO_SNAPSHOT:
+            return spark.read.format("iceberg").load(self.log.metadata)
+        return _rows_at(spark, self.log, self.log.metadata, self.since)
+
+    def size(self) -> TableSize:
+        """What its files hold; rows that files of deletes leave out count too."""
+        return self.log.size()
 
     def prepare(self, spark: SparkSession, schema: StructType) -> None:
         """Make the table where it is missing; its files get no bounds of personal columns."""
-        properties = {**STAGES, **self._unbounded(schema)}
+        mode = {} if self.write_mode is None else dict.fromkeys(WRITE_MODES, self.write_mode)
+        properties = {**STAGES, **mode, **self._unbounded(schema)}
         if self.log.exists():
             self.log.require(properties)
             return
@@ -274,23 +291,22 @@ class IcebergTarget:
         """Add rows of keys that it did not hold at the snapshot that the commit compares with."""
         self._ordered(rows).writeTo(self.table).append()
 
-    def merge(self, changes: DataFrame) -> None:
-        """Apply keyed changes (`rows.OPERATION`), one row a key."""
+    def merge(
+        self, changes: DataFrame, *, is_bounded: bool = False, listed: int = MAX_LITERALS
+    ) -> None:
+        """Apply keyed changes (`rows.OPERATION`), one row a key; the arguments are those of
+        `Target.merge`.
+        """
         columns = [name for name in changes.columns if name != OPERATION]
         source = changes.where(F.col(OPERATION).isin("I", "U", "D"))
         self._widened(source.select(*map(column, columns)))
         own = {name: F.col(f"{self.table}.{quoted(name)}") for name in self.keys}
-        condition = reduce(
-            lambda one, other: one & other,
-            [value == column_of("s", name) for name, value in own.items()],
-        )
-        levels = {name: own[name] for name in self.keys if name in self.partitioned_by}
-        within = literal_filter(source, levels) if levels else None
+        condition = same_key(self, source, own, is_bounded=is_bounded, listed=listed)
         assignments = {quoted(name): column_of("s", name) for name in columns}
         is_deleted = column_of("s", OPERATION) == "D"
         (
             source.alias("s")
-            .mergeInto(self.table, condition if within is None else condition & within)
+            .mergeInto(self.table, condition)
             .whenMatched(is_deleted)
             .delete()
             .whenMatched(~is_deleted)

@@ -115,7 +115,7 @@ def _target(job: TableJob, open_log: OpenLog) -> TableTarget:
         "personal": job.personal,
     }
     if job.log is not None:
-        return IcebergTarget(log=job.log, **declared)
+        return IcebergTarget(log=job.log, write_mode=job.write_mode, **declared)
     return Target(location=job.location, log=open_log(job.location, job.name), **declared)
 
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.tables.databases import Database, Debezium, Envelope, Monitor
 from lakechime_dagster.tables.names import (
@@ -318,13 +319,7 @@ class CDCTable(WrittenTable):
     schema: SourceSchema = SourceSchema()
     monitor: Monitor | None = None
     kind: ClassVar[str] = "a cdc_table"
-    unused: ClassVar[tuple[str, ...]] = (
-        "partitioned_by",
-        "format",
-        "expect",
-        "watermark",
-        "fresh_within",
-    )
+    unused: ClassVar[tuple[str, ...]] = ("partitioned_by", "expect", "watermark", "fresh_within")
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -407,7 +402,9 @@ def cdc_table(
             when they change.
         monitor: The database's table with which it is compared, and when. None: it is not compared.
         storage: How and where its files are stored; `location` and `maintenance` are also those of
-            the tables of messages and of what is remembered, in folders with their suffixes.
+            the tables of messages and of what is remembered, in folders with their suffixes. These
+            are Delta tables in every format, and `maintenance` is theirs alone beside an Iceberg
+            table.
         asset: What its asset shows. `columns` that hold personal data are named as in this table.
 
     Raises:
@@ -417,11 +414,11 @@ def cdc_table(
     _check_source(name, source, envelope)
     if not isinstance(merge, CDCMerge):
         raise DeclarationError(name, "merge", f"{shown(merge)} is no CDCMerge(keys=[…])")
-    columns = _checked_schema(name, schema, source, envelope, merge)
+    files = checked_storage(name, storage)
+    columns = _checked_schema(name, schema, source, envelope, merge, TableFormat(files.format))
     _check_monitor(name, monitor, source)
     there = {folded(here): there for there, here in (columns.names or {}).items()}
     keys = tuple(there.get(folded(key), key) for key in merge.keys)
-    files = checked_storage(name, storage)
     about = checked_asset(name, asset, files)
     bronze = BronzeTable(
         name=name + CHANGES,
@@ -476,15 +473,21 @@ def _check_source(name: str, source: object, envelope: object) -> None:
 
 
 def _checked_schema(
-    name: str, schema: object, source: MessageSource, envelope: Envelope, merge: CDCMerge
+    name: str,
+    schema: object,
+    source: MessageSource,
+    envelope: Envelope,
+    merge: CDCMerge,
+    table_format: TableFormat,
 ) -> SourceSchema:
     if not isinstance(schema, SourceSchema):
         raise DeclarationError(name, "schema", f"{shown(schema)} is no SourceSchema(…)")
     _check_read_from(name, source, envelope, schema.read_from)
     types = {} if schema.types is None else schema.types
     _check_types(name, types, envelope)
-    names = _checked_names(name, {} if schema.names is None else schema.names, merge)
-    _check_taken(name, merge, types, names)
+    given = {} if schema.names is None else schema.names
+    names = _checked_names(name, given, merge, table_format)
+    _check_taken(name, merge, types, names, table_format)
     return replace(
         schema,
         types=MappingProxyType(dict(types)),
@@ -603,7 +606,9 @@ def _check_types(name: str, types: object, envelope: Envelope) -> None:
         )
 
 
-def _checked_names(name: str, names: object, merge: CDCMerge) -> Mapping[str, str]:
+def _checked_names(
+    name: str, names: object, merge: CDCMerge, table_format: TableFormat
+) -> Mapping[str, str]:
     """The names here of columns that have others in the database; no two have one."""
     if not isinstance(names, Mapping):
         raise DeclarationError(
@@ -612,7 +617,7 @@ def _checked_names(name: str, names: object, merge: CDCMerge) -> Mapping[str, st
     checked_columns(name, "names", names.keys())
     here = checked_columns(name, "names", names.values())
     for one in here:
-        if why := why_refused(one):
+        if why := why_refused(one, table_format):
             raise DeclarationError(name, "names", f"names {one!r}: {why}; give it another name")
     left_out = [one for one in here if not merge.takes(one)]
     if left_out:
@@ -625,14 +630,18 @@ def _checked_names(name: str, names: object, merge: CDCMerge) -> Mapping[str, st
 
 
 def _check_taken(
-    name: str, merge: CDCMerge, types: Mapping[str, str], names: Mapping[str, str]
+    name: str,
+    merge: CDCMerge,
+    types: Mapping[str, str],
+    names: Mapping[str, str],
+    table_format: TableFormat,
 ) -> None:
     """Refuse columns whose names no table can have."""
     given = {folded(there): here for there, here in names.items()}
     for where, columns in (("merge", merge.keys), ("types", types)):
         for column in columns:
             here = given.get(folded(column), column) if where == "types" else column
-            if merge.takes(here) and (why := why_refused(here)):
+            if merge.takes(here) and (why := why_refused(here, table_format)):
                 remedy = f"give it another name by names={{{column!r}: …}}"
                 raise DeclarationError(
                     name,

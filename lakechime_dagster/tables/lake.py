@@ -553,15 +553,6 @@ def _check_inputs(tables: Mapping[str, Table]) -> None:
                         field,
                         f"reads {name}, which is not in the lake{_meant(name, tables, table.name)}",
                     )
-        if table.format is TableFormat.HIVE:
-            raise DeclarationError(
-                table.name, "format", "Hive tables are not written; name delta or iceberg"
-            )
-        if table.format is TableFormat.ICEBERG and (table.maintenance or table.write_as):
-            field = "maintenance" if table.maintenance else "write_as"
-            raise DeclarationError(
-                table.name, field, "has no effect on an Iceberg table; leave it out"
-            )
 
 
 def _check_trigger(table: LakeTable, tables: Mapping[str, Table]) -> None:

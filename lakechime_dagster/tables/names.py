@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
+from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, InvalidValueError, shown
 
@@ -167,22 +168,39 @@ DELETED_AT = "__DELETED_AT"
 HIDDEN = "__cdc"  # the state of a row without its values; see `cdc.wire.image_text`
 OWN_COLUMNS = frozenset((*SPAN, DELETED_AT, HIDDEN))
 _OWN = {folded(name) for name in OWN_COLUMNS}
-# which a MERGE, its deletion vectors or the change data feed add to rows while they work
-_OF_DELTA = {
-    "_metadata",
-    "_change_type",
-    "_commit_version",
-    "_commit_timestamp",
-    "_row_id_",
-    "_file_name_",
-    "_source_row_present_",
-    "_target_row_present_",
-    "_row_dropped_",
-    "__delta_internal_is_row_deleted",
-    "_tmp_metadata_row_index",
-    "filepath",
-    "deletionvectorid",
-    "rowindexcol",
+# which a MERGE, files of deletes or what records changes add to rows while they work
+_OF_FORMAT = {
+    TableFormat.ICEBERG: {
+        "_file",
+        "_pos",
+        "_deleted",
+        "_spec_id",
+        "_partition",
+        "_row_id",
+        "_last_updated_sequence_number",
+        "_change_type",
+        "_change_ordinal",
+        "_commit_snapshot_id",
+        "__row_from_source",
+        "__row_from_target",
+        "__row_operation",
+    },
+    TableFormat.DELTA: {
+        "_metadata",
+        "_change_type",
+        "_commit_version",
+        "_commit_timestamp",
+        "_row_id_",
+        "_file_name_",
+        "_source_row_present_",
+        "_target_row_present_",
+        "_row_dropped_",
+        "__delta_internal_is_row_deleted",
+        "_tmp_metadata_row_index",
+        "filepath",
+        "deletionvectorid",
+        "rowindexcol",
+    },
 }
 _OF_WRITES = "__lakechime_"  # what those begin with that our own writes add
 _CHARACTERS = " ,;{}()\n\t="  # which no name in a Delta table has, nor one in a struct
@@ -195,20 +213,20 @@ def is_own_column(name: str) -> bool:
     return folded(name) in _OWN
 
 
-def why_refused(name: str) -> str | None:
-    """Why a table cannot have a column of this name; None where it can."""
+def why_refused(name: str, table_format: TableFormat = TableFormat.DELTA) -> str | None:
+    """Why a table of this format cannot have a column of this name; None where it can."""
     if is_own_column(name) or folded(name).startswith(_OF_WRITES):
         return "CDC tables have columns of that name themselves"
-    if folded(name) in _OF_DELTA:
-        return "Delta has columns of that name"
+    if folded(name) in _OF_FORMAT.get(table_format, ()):
+        return f"{table_format.capitalize()} has columns of that name"
     if "`" in name:
         return "a MERGE of Delta does not find a name with a backtick"
     return refused_characters(name)
 
 
 def refused_characters(name: str) -> str | None:
-    """Why a column, or a field of a struct, cannot have this name in a Delta table; None where it
-    can.
+    """Why a column, or a field of a struct, cannot have this name in a Delta table, nor in another
+    that is to become one; None where it can.
     """
     found = [one for one in _CHARACTERS if one in name]
     return f"Delta takes no {', '.join(map(repr, found))} in names" if found else None

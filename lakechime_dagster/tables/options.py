@@ -227,6 +227,18 @@ ENGINE_OWNED = {
 }
 
 
+class WriteMode(StrEnum):
+    """How changes of rows are written in an Iceberg table, named as in Iceberg.
+
+    With COPY_ON_WRITE each file that holds a changed row is written again. With MERGE_ON_READ it
+    stays, and files of deletes say which of its rows are gone: small changes are cheap, reads are
+    not until the files are compacted.
+    """
+
+    COPY_ON_WRITE = "copy-on-write"
+    MERGE_ON_READ = "merge-on-read"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Storage:
     """How and where the files of a table are stored. Several tables may share one.
@@ -240,6 +252,9 @@ class Storage:
             none: it is in the catalog of the setting `LAKECHIME_ICEBERG_CATALOG`. Changes of a Hive
             table are captured where the metastore has it.
         format: `delta` (the default), `iceberg` or `hive`.
+        write_mode: How changes of rows are written in an Iceberg table: `copy-on-write` or
+            `merge-on-read`, which writes files of deletes beside files that stay. By default as the
+            table's properties say (`write.merge.mode`), which is `copy-on-write` of a new table.
         cluster_by: Columns by whose values rows are clustered (Delta's liquid clustering), of CDC
             tables.
         maintenance: How files are compacted and removed, of tables that this lake writes; by
@@ -253,6 +268,7 @@ class Storage:
     partitioned_by: Mapping[str, str] | PartitionLevels | None = field(default=None, hash=False)
     location: str | None = None
     format: str | TableFormat = TableFormat.DELTA
+    write_mode: str | WriteMode | None = None
     cluster_by: Iterable[str] = ()
     maintenance: Maintenance | None = None
     write_as: Account | None = None
@@ -314,21 +330,48 @@ def checked_storage(table: str, value: object) -> Storage:
             f"{shown(location)} is not a path or URL; leave it out for the warehouse's own",
         )
     table_format = _format(table, value.format)
-    if location is not None and table_format is TableFormat.ICEBERG:
-        raise DeclarationError(
-            table,
-            "location",
-            "is that of the Iceberg catalog (LAKECHIME_ICEBERG_CATALOG); leave it out",
-        )
+    if table_format is TableFormat.ICEBERG:
+        _check_iceberg(table, value)
     return replace(
         value,
         partitioned_by=checked_levels(table, value.partitioned_by),
         format=table_format,
+        write_mode=_write_mode(table, value.write_mode, table_format),
         cluster_by=checked_columns(table, "cluster_by", value.cluster_by),
         maintenance=checked_maintenance(table, value.maintenance),
         write_as=checked_account(table, value.write_as, location),
         readers=checked_readers(table, value.readers),
     )
+
+
+# fields of `Storage` without effect on an Iceberg table, with the reason
+OF_DELTA = {
+    "location": "is that of the Iceberg catalog (LAKECHIME_ICEBERG_CATALOG)",
+    "cluster_by": "is Delta's clustering; an Iceberg table has partitions or a sort order of its own",
+    "readers": "chooses Delta's table features; Iceberg's depend on `write_mode`",
+    "write_as": "has no effect on an Iceberg table, whose catalog has the credentials",
+}
+
+
+def _check_iceberg(table: str, value: Storage) -> None:
+    for name, why in OF_DELTA.items():
+        if getattr(value, name):
+            raise DeclarationError(table, name, f"{why}; leave it out")
+
+
+def _write_mode(table: str, value: object, table_format: TableFormat) -> WriteMode | None:
+    if value is None:
+        return None
+    if table_format is not TableFormat.ICEBERG:
+        raise DeclarationError(
+            table, "write_mode", f"{shown(value)} is for format='iceberg'; leave it out"
+        )
+    try:
+        return WriteMode(str(value))
+    except ValueError:
+        raise DeclarationError(
+            table, "write_mode", f"{shown(value)} is neither {' nor '.join(WriteMode)}"
+        ) from None
 
 
 def checked_asset(table: str, value: object, storage: Storage) -> Asset:

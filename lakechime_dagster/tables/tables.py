@@ -201,6 +201,13 @@ class WrittenTable(DeclaredTable):
     storage: Storage = Storage()
     asset: Asset = Asset()
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.format is TableFormat.HIVE:
+            raise DeclarationError(
+                self.name, "format", "Hive tables are not written; name delta or iceberg"
+            )
+
 
 @dataclass(frozen=True)
 class SourceTable(DeclaredTable):
@@ -217,6 +224,7 @@ class SourceTable(DeclaredTable):
     asset: Asset = field(default=Asset(), kw_only=True)
     kind: ClassVar[str] = "a table that is written externally"
     unused: ClassVar[tuple[str, ...]] = (
+        "write_mode",
         "cluster_by",
         "maintenance",
         "write_as",
@@ -276,6 +284,11 @@ class LakeTable(WrittenTable):
         for name in ("reads", "key_columns"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
         super().__post_init__()
+        if self.format is TableFormat.ICEBERG and self.maintenance:
+            problem = (
+                "has no effect on an Iceberg table; leave it out, and use Iceberg's procedures"
+            )
+            raise DeclarationError(self.name, "maintenance", problem)
         if self.fresh_within is not None and self.watermark is None:
             raise DeclarationError(
                 self.name,

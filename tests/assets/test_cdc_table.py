@@ -18,10 +18,12 @@ from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, cdc_table
 from lakechime_dagster.tables.databases import Database, Debezium, Maxwell
 from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.sources import JsonLines
 from tests.assets.test_table import Location, checks, shown
 from tests.cdc.factories import BINLOG, make_payload
 from tests.cdc.test_database_snapshot import on_mariadb
+from tests.support.iceberg import IcebergWorld
 from tests.support.mariadb import MariaDB
 from tests.support.replica import read
 
@@ -49,13 +51,21 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def location(home: Path, instance: dg.DagsterInstance, folder: Path, spark_driver: Driver) -> Any:
+def storage() -> Storage:
+    return Storage()
+
+
+@pytest.fixture
+def location(
+    home: Path, instance: dg.DagsterInstance, folder: Path, spark_driver: Driver, storage: Storage
+) -> Any:
     table = cdc_table(
         "shop.orders",
         source=JsonLines(str(folder)),
         envelope=Maxwell(),
         merge=CDCMerge(keys=("id",), max_transaction=dt.timedelta(0)),
         schema=SourceSchema(types={"id": "bigint", "amount": "bigint"}),
+        storage=storage,
     )
     definitions = build_definitions(Lake("shop", [table]))
     return Location(instance, definitions, open_platform())
@@ -115,6 +125,32 @@ def test_a_file_that_is_dropped_becomes_messages_and_these_the_rows_of_the_table
     assert shown(idle)["last fired because"].startswith(
         "nothing to do: shop.orders__changes: nothing new in"
     )
+
+
+@pytest.mark.tier2
+@pytest.mark.parametrize("storage", [Storage(format="iceberg", write_mode="merge-on-read")])
+def test_a_table_in_iceberg_is_captured_by_its_snapshots(
+    location: Location, folder: Path, storage: Storage
+) -> None:
+    (folder / "a.jsonl").write_bytes(reported(1, 10) + reported(2, 20, at=2))
+    assert location.run_of("shop_orders__changes").success
+    assert location.run_of("shop_orders").success
+    (folder / "a.jsonl").open("ab").write(
+        reported(1, 11, "update", at=3) + reported(2, 20, "delete", at=4)
+    )
+    assert location.run_of("shop_orders__changes").success
+    seen = shown(location.run_of("shop_orders"))
+    assert (seen["rows updated"], seen["rows deleted"]) == (1, 1)
+    catalog = IcebergWorld(dict(location.platform.settings.iceberg_catalog)).catalog
+    table = catalog.load_table("shop.orders")
+    assert [(row["id"], row["amount"]) for row in table.scan().to_arrow().to_pylist()] == [(1, 11)]
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    assert snapshot.summary["total-delete-files"] != "0"
+    assert [one for one, _, _ in location.events("shop.orders")] == [
+        str(one.snapshot_id) for one in table.history()
+    ]
 
 
 def schemaless(database: str) -> dict[str, Any]:

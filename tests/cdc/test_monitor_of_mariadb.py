@@ -94,11 +94,21 @@ def test_what_was_lost_is_found_by_its_key_and_nothing_else(shop: Shop):
     }
 
 
+@pytest.mark.parametrize(
+    "write_mode", [None, pytest.param("merge-on-read", marks=pytest.mark.tier3)]
+)
 def test_renamed_columns_are_compared_and_repaired_as_the_database_names_them(
-    mariadb: MariaDB, spark: SparkSession, tmp_path: Path
+    mariadb: MariaDB, spark: SparkSession, tmp_path: Path, write_mode: str | None
 ):
+    """Of a Delta table, and of an Iceberg table."""
     names = {"id": "order_id", "note": "amount", "amount": "note"}
-    lake = Replica(spark.newSession(), tmp_path, keys=("order_id",), options={"names": names})
+    lake = Replica(
+        spark.newSession(),
+        tmp_path,
+        keys=("order_id",),
+        options={"names": names},
+        write_mode=write_mode,
+    )
     with shop_in(mariadb, lake) as shop:
         clean = look(shop)
         assert (clean.is_same, clean.source_rows, clean.lake_rows, clean.unchecked) == (

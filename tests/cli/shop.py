@@ -18,6 +18,8 @@ from lakechime_dagster.cdc.job import format_of
 from lakechime_dagster.cdc.record import Changes, Message, Record, bronze_row
 from lakechime_dagster.cdc.spark_remembered import position_row
 from lakechime_dagster.cdc.state import COLUMNS, Role, StateRow, change_row
+from lakechime_dagster.dce.events import TableFormat
+from lakechime_dagster.settings import load_settings
 from lakechime_dagster.tables.cdc import CHANGES, STATE, CDCMerge, CDCTable, cdc_table
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.lake import Lake
@@ -26,6 +28,7 @@ from lakechime_dagster.tables.sources import JsonLines
 from tests.cdc.merge.test_incremental_merge import Lake as Merged
 from tests.support.cli import Cli
 from tests.support.declaring import grouped
+from tests.support.iceberg import IcebergWorld
 from tests.support.replica import ARROW, BRONZE
 
 NAME = "shop.orders"
@@ -102,9 +105,11 @@ class Shop:
         ]
         kept = [(DELETED_AT, ARROW["timestamp"])] if self.merged.keeps_deleted else []
         schema = pa.schema([*columns.items(), *kept, ("__cdc", pa.string())])
-        write_deltalake(
-            self.location(), pa.Table.from_pylist(rows, schema=schema), mode="overwrite"
-        )
+        table = pa.Table.from_pylist(rows, schema=schema)
+        if self.table.format is TableFormat.ICEBERG:
+            IcebergWorld(load_settings().iceberg_catalog).fill(NAME, table)
+        else:
+            write_deltalake(self.location(), table, mode="overwrite")
 
     def remember(self, *rows: StateRow) -> None:
         schema = pa.schema([(name, ARROW[ddl]) for name, ddl in COLUMNS.items()])

@@ -94,8 +94,12 @@ def test_list_counts_rows_that_wait_for_a_column(lakechime: Cli, shop: Shop) -> 
     assert (table["rows"], table["waiting"]) == (3, 0)
 
 
-def test_a_deleted_row_that_stays_is_counted_apart_and_shown_with_its_end(lakechime: Cli) -> None:
-    shop = Shop.declared(lakechime, deletes="soft")
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+def test_a_deleted_row_that_stays_is_counted_apart_and_shown_with_its_end(
+    lakechime: Cli, table_format: str
+) -> None:
+    shop = Shop.declared(lakechime, deletes="soft", format=table_format)
+    assert lakechime("cdc", "show", "--json").json["tables"][0]["rows"] == 0
     shop.send(reported(1, 10), reported(2, 11, name="Bob"), reported(2, 13, "d", name="Bob"))
     (table,) = lakechime("cdc", "show", "--json").json["tables"]
     assert (table["rows"], table["deleted"], table["waiting"]) == (1, 1, 0)

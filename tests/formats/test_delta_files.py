@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.formats.delta import LAST, MAX_TEXT, DeltaLog, statistics_of, table_files
-from lakechime_dagster.formats.delta_rows import DeltaRows, column, known, row_is, texts
+from lakechime_dagster.formats.delta_rows import DeltaRows, column, known, texts
+from lakechime_dagster.formats.iceberg import IcebergLog, IcebergRows
 from lakechime_dagster.silver.maintenance import remove_empty_folders
+from tests.support.iceberg import IcebergWorld
 from tests.support.tables import rows, write
 
 
@@ -261,12 +263,35 @@ def table_of_rows(tmp_path: Path) -> DeltaRows:
     return DeltaRows(DeltaLog(str(tmp_path / "t"), "shop.t"))
 
 
+@pytest.fixture(scope="module")
+def iceberg_rows(tmp_path_factory: pytest.TempPathFactory) -> IcebergRows:
+    world = IcebergWorld.within(tmp_path_factory.mktemp("iceberg"))
+    world.fill("shop.t", pa.Table.from_pylist([ROW, dict.fromkeys(SCHEMA.names)], schema=SCHEMA))
+    return IcebergRows(IcebergLog(world.properties, "shop.t"))
+
+
 @pytest.mark.parametrize("name", SCHEMA.names)
 def test_a_row_is_found_by_the_value_of_a_column_of_any_type(
-    table_of_rows: DeltaRows, name: str
+    table_of_rows: DeltaRows, iceberg_rows: IcebergRows, name: str
 ) -> None:
-    (found,) = table_of_rows.select("i", where=row_is({name: ROW[name]}, table_of_rows.types()))
-    assert found == {"i": -5}
+    for table in (table_of_rows, iceberg_rows):
+        (found,) = table.with_values({name: ROW[name]})
+        assert {one: found[one] for one in ("n", name)} == {"n": ROW["n"], name: ROW[name]}
+        assert (table.count(), table.count_known(name)) == (2, 1)
+
+
+def test_columns_have_the_types_of_spark(
+    table_of_rows: DeltaRows, iceberg_rows: IcebergRows
+) -> None:
+    types = table_of_rows.types()
+    assert [types[name] for name in ("n", "i", "s", "at", "wall")] == [
+        "bigint",
+        "int",
+        "smallint",
+        "timestamp",
+        "timestamp_ntz",
+    ]
+    assert iceberg_rows.types() == {**types, "s": "int", "b": "int"}
 
 
 def test_rows_are_counted_ordered_and_cut(table_of_rows: DeltaRows) -> None:

@@ -12,7 +12,7 @@ from lakechime_dagster.dce.events import Position
 from lakechime_dagster.errors import ConsumerConflictError, DeclarationError, InvalidValueError
 from lakechime_dagster.formats.iceberg import IcebergLog
 from lakechime_dagster.spark.commit import commit
-from lakechime_dagster.spark.iceberg import IcebergTarget, catalog_confs
+from lakechime_dagster.spark.iceberg import IcebergSource, IcebergTarget, catalog_confs
 from lakechime_dagster.spark.job import Outcome
 from lakechime_dagster.tables.tables import RefreshMode
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
@@ -127,6 +127,17 @@ def test_new_columns_are_added_and_a_replaced_table_has_the_columns_of_its_rows(
     )
     assert (replaced.replaced, replaced.schema) == (True, (("id", "bigint"), ("amount", "string")))
     assert subscription.rows == [(number, str(10 * number)) for number in range(1, 6)]
+    log = subscription.job.log
+    assert log is not None
+    rows, snapshot = IcebergSource(session, log).read_snapshot(None)
+    assert (sorted(map(tuple, rows.collect())), rows.columns) == (
+        subscription.rows,
+        ["id", "amount"],
+    )
+    again = subscription.run(
+        sql="SELECT id, string(amount) AS amount FROM orders", refresh=RefreshMode.FULL
+    )
+    assert (again.outcome, log.newest) == (Outcome.NOTHING, snapshot)
 
 
 def test_a_replacement_that_does_not_become_current_changes_nothing_that_readers_see(

@@ -20,11 +20,14 @@ from lakechime_dagster.cdc.state import opened_row
 from lakechime_dagster.dce.events import Position, SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange, TableSize
 from lakechime_dagster.formats.delta import DeltaLog
+from lakechime_dagster.formats.delta_rows import DeltaRows
+from lakechime_dagster.formats.iceberg import IcebergLog, IcebergRows
 from lakechime_dagster.spark.job import InputJob, TableResult
 from lakechime_dagster.tables.cdc import STATE, CDCMerge
 from lakechime_dagster.tables.databases import Debezium, Envelope
 from lakechime_dagster.tables.names import HIDDEN
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId, FileOffsets
+from tests.support.iceberg import IcebergWorld
 from tests.support.refreshes import open_log
 from tests.support.tables import write
 
@@ -49,7 +52,8 @@ class Replica:
     bronze table.
 
     Every other execution, and every other attempt at one, is computed by workers, as if its
-    messages were many.
+    messages were many. With a `write_mode` the table is an Iceberg table of a catalog of its own,
+    in a session of its own, since one keeps the first catalog that it gets under a name.
     """
 
     spark: SparkSession
@@ -60,9 +64,21 @@ class Replica:
     options: Mapping[str, Any] = field(default_factory=dict)
     topics: Mapping[str, Any] = field(default_factory=dict)
     few: TableSize = FEW
+    write_mode: str | None = None
     consumer: ConsumerId = field(default_factory=lambda: ConsumerId("test", "orders"))
     number: int = 0
     checkpoint: SnapshotCheckpoint = field(default_factory=SnapshotCheckpoint)
+
+    def __post_init__(self) -> None:
+        if self.write_mode is not None:
+            self.spark = self.spark.newSession()
+
+    @property
+    def iceberg(self) -> IcebergLog | None:
+        """The log of an Iceberg table."""
+        if self.write_mode is None:
+            return None
+        return IcebergLog(IcebergWorld.within(self.folder).properties, "shop.orders")
 
     @property
     def format(self) -> MessageFormat:
@@ -160,6 +176,8 @@ class Replica:
             start=Checkpoint(sources={"orders__changes": self.checkpoint}),
             may_complete_empty=attempt == 1,
             few=NONE if (self.number + attempt) % 2 else self.few,
+            log=self.iceberg,
+            write_mode=self.write_mode,
             **options,
         )
 
@@ -167,11 +185,25 @@ class Replica:
         return open_log(str(self.folder / table), table)
 
     @property
+    def stored(self) -> list[dict[str, Any]]:
+        """All that the table holds, as an engine reads it that did not write it."""
+        if self.iceberg is None:
+            return read(self.location)
+        table = IcebergWorld.within(self.folder).catalog.load_table(self.iceberg.table)
+        return plain_rows(table.scan().to_arrow())
+
+    def damage(self) -> None:
+        """Another writer deletes all rows."""
+        if self.iceberg is None:
+            DeltaTable(self.location).delete()
+        else:
+            IcebergWorld.within(self.folder).catalog.load_table(self.iceberg.table).delete()
+
+    @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of the table as another engine reads them, sorted by key."""
-        rows = read(self.location)
+        """The rows of the table, sorted by key."""
         return sorted(
-            ({name: value for name, value in row.items() if name != HIDDEN} for row in rows),
+            ({name: value for name, value in row.items() if name != HIDDEN} for row in self.stored),
             key=lambda row: [row[key] for key in self.keys],
         )
 
@@ -181,7 +213,7 @@ class Replica:
 
 
 def replica_tables(
-    rows: DeltaLog,
+    rows: DeltaLog | IcebergLog,
     bronze: DeltaLog,
     state: DeltaLog,
     messages: MessageFormat,
@@ -192,7 +224,7 @@ def replica_tables(
         name="orders",
         format=messages,
         names=names or {},
-        rows=rows,
+        rows=IcebergRows(rows) if isinstance(rows, IcebergLog) else DeltaRows(rows),
         bronze=bronze,
         state=state,
         consumer=ConsumerId("test", "orders"),
@@ -224,9 +256,11 @@ def read(location: str) -> list[dict[str, Any]]:
     zone's object.
     """
     found = QueryBuilder().register("t", DeltaTable(location)).execute("select * from t")
-    return [
-        {name: plain(value) for name, value in row.items()} for row in pa.table(found).to_pylist()
-    ]
+    return plain_rows(pa.table(found))
+
+
+def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    return [{name: plain(value) for name, value in row.items()} for row in rows.to_pylist()]
 
 
 def plain(value: Any) -> Any:

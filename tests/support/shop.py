@@ -114,6 +114,7 @@ class Shop:
         rows, bronze, state = (
             lake.log(f"orders{suffix}") for suffix in ("", "__changes", "__state")
         )
+        rows = lake.iceberg or rows
         return replica_tables(rows, bronze, state, lake.format, lake.options.get("names"))
 
     def monitor(self, **declared: Any) -> Monitor:

@@ -3,6 +3,7 @@
 import datetime as dt
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, Drift, cdc_table
 from lakechime_dagster.tables.databases import Database, Debezium, Maxwell, Monitor
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.maintenance import Maintenance
 from lakechime_dagster.tables.names import spelled_as
+from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.sources import JsonLines, KafkaTopic
 from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.schedule import every, tick
@@ -85,6 +88,7 @@ def test_tables_may_wait_for_its_complete_hours_where_transactions_have_a_longes
 
 
 EU = Database("$EU", "eu.orders")
+ICEBERG = Storage(format="iceberg")
 
 
 def kafka(heartbeats: str = "", transactions: str = "") -> KafkaTopic:
@@ -214,6 +218,40 @@ WRONG = [
             "shop.orders, types: names 'filePath': Delta has columns of that name; give it another "
             "name by names={'filePath': …}, or leave"
         ),
+    ),
+    (
+        lambda: orders(names={"a b": "_File"}, storage=ICEBERG),
+        "shop.orders, names: names '_File': Iceberg has columns of that name; give it",
+    ),
+    (
+        lambda: orders(storage=replace(ICEBERG, cluster_by=("id",))),
+        "shop.orders, cluster_by: is Delta's clustering; an Iceberg table has partitions",
+    ),
+    (
+        lambda: orders(storage=replace(ICEBERG, readers=("polars",))),
+        "shop.orders, readers: chooses Delta's table features",
+    ),
+    (
+        lambda: orders(storage=replace(ICEBERG, location="/orders")),
+        "shop.orders, location: is that of the Iceberg catalog (LAKECHIME_ICEBERG_CATALOG)",
+    ),
+    (
+        lambda: orders(storage=replace(ICEBERG, write_mode="merge")),
+        "shop.orders, write_mode: 'merge' is neither copy-on-write nor merge-on-read",
+    ),
+    (
+        lambda: orders(storage=Storage(write_mode="merge-on-read")),
+        "shop.orders, write_mode: 'merge-on-read' is for format='iceberg'; leave it out",
+    ),
+    (
+        lambda: orders(storage=Storage(format="hive")),
+        "shop.orders, format: Hive tables are not written; name delta or iceberg",
+    ),
+    (
+        lambda: sql_table(
+            "a.b", sql="SELECT n FROM a.c", storage=replace(ICEBERG, maintenance=Maintenance())
+        ),
+        "a.b, maintenance: has no effect on an Iceberg table; leave it out",
     ),
     (lambda: orders(names={"a": "b", "c": "b"}), "shop.orders, names: names column 'b' twice"),
     (

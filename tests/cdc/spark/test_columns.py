@@ -125,12 +125,14 @@ def levels(table: Replica) -> dict[int, int | None]:
     return {row["id"]: row["level"] for row in table.rows}
 
 
+@pytest.mark.parametrize("write_mode", [None, "merge-on-read"])
 def test_a_column_of_which_no_type_holds_all_values_is_text_in_one_execution_and_in_two(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, write_mode: str | None
 ) -> None:
     first, last = [order(1, at=1), order(3, at=2, amount=-7)], [with_text(2, at=3, amount="x")]
     for folder, executions in (("one", [first + last]), ("two", [first, last])):
-        table, schemas = Replica(spark, tmp_path / folder, ("id",)), []
+        (tmp_path / folder).mkdir()
+        table, schemas = (Replica(spark, tmp_path / folder, ("id",), write_mode=write_mode), [])
         for records in executions:
             table.send(records)
             result = table.run()
@@ -186,15 +188,21 @@ def test_columns_are_chosen_and_named_as_is_declared_in_letters_of_whatever_case
     assert table.rows == [{"order_id": 1, "amt": 9}]
 
 
+@pytest.mark.parametrize(
+    ("write_mode", "name", "of"),
+    [(None, "filePath", "Delta"), ("copy-on-write", "_File", "Iceberg")],
+)
 def test_columns_of_names_that_a_table_cannot_have_are_left_out_and_block_nothing(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, write_mode: str | None, name: str, of: str
 ) -> None:
-    table = Replica(spark, tmp_path, ("id",), options={"names": {"a b": "a_b"}})
+    table = Replica(
+        spark, tmp_path, ("id",), options={"names": {"a b": "a_b"}}, write_mode=write_mode
+    )
     table.send([order(1, at=1), order(2, at=2)])
     table.run()
-    refused = ("filePath", "_change_type", "x,y", "__cdc")
+    refused = (name, "_change_type", "x,y", "__cdc")
     columns = [("id", "int32", False), ("name", "string", True), ("amount", "int64", True)]
-    columns += [(name, "string", True) for name in (*refused, "a b")]
+    columns += [(one, "string", True) for one in (*refused, "a b")]
     for at in (3, 4):
         row = {"id": 1, "name": "Eve", "amount": at, "a b": "taken", **dict.fromkeys(refused, "x")}
         payload = make_payload("u", source=at_position(at), after=row)
@@ -203,10 +211,10 @@ def test_columns_of_names_that_a_table_cannot_have_are_left_out_and_block_nothin
         )
         result = table.run()
         assert result.events == {"applied": 1}
-        assert [note for note in result.notes if "filePath" in note] == [
+        assert [note for note in result.notes if name in note] == [
             (
-                "column filePath is not taken: Delta has columns of that name; give it another name by "
-                "names={'filePath': …}"
+                f"column {name} is not taken: {of} has columns of that name; give it another name by "
+                f"names={{'{name}': …}}"
             )
         ]
     assert table.rows[0] == {"id": 1, "name": "Eve", "amount": 4, "a_b": "taken"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.change import Change
@@ -48,8 +48,13 @@ ON_SPARK = (
 )
 
 
+# None is a Delta table, the others are Iceberg tables
+WRITE_MODES = [None, pytest.param("copy-on-write", marks=pytest.mark.tier2), "merge-on-read"]
+
+
+@pytest.mark.parametrize("write_mode", WRITE_MODES)
 def test_any_order_and_any_split_gives_the_table_of_the_oracle(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, write_mode: str | None
 ) -> None:
     """Of many histories, each a shard of one table, with some messages that come again."""
     dice = random.Random(5)
@@ -60,7 +65,7 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(
     ]
     reported = [*records, *dice.sample(records, 100)]
     dice.shuffle(reported)
-    table = Replica(spark, tmp_path, KEYS)
+    table = Replica(spark, tmp_path, KEYS, write_mode=write_mode)
     for part in range(4):
         table.send(reported[part::4])
         result = table.run()
@@ -79,8 +84,9 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(
     )
 
 
+@pytest.mark.parametrize("write_mode", [None, "copy-on-write"])
 def test_any_order_and_any_split_gives_the_histories_of_the_oracle(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, write_mode: str | None
 ) -> None:
     dice = random.Random(6)
     records = [
@@ -94,6 +100,7 @@ def test_any_order_and_any_split_gives_the_histories_of_the_oracle(
         tmp_path,
         KEYS,
         merge={"stored_as_scd_type": 2, "track_history_except_column_list": ("b",)},
+        write_mode=write_mode,
     )
     for part in range(3):
         table.send(reported[part::3])
@@ -118,7 +125,7 @@ def test_any_order_and_any_split_gives_the_histories_of_the_oracle(
     }
     assert {
         (row["shard"], row["id"], row[START_SEQ]): reported_span(row, columns)
-        for row in read(table.location)
+        for row in table.stored
     } == expected
 
 
@@ -143,11 +150,12 @@ def shard_history(dice: random.Random, shard: str) -> list[Change]:
     return [own(change) for change in history(dice, dice.randint(1, 12))]
 
 
+@pytest.mark.parametrize("write_mode", [None, "copy-on-write"])
 def test_an_attempt_that_dies_between_its_commits_leaves_the_next_one_the_same_work(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_mode: str | None
 ) -> None:
     """Though more has come meanwhile: what was remembered decides the range of the execution."""
-    table = Replica(spark, tmp_path, ("id",))
+    table = Replica(spark, tmp_path, ("id",), write_mode=write_mode)
     table.send([order(1, at=1), order(2, at=2)])
     table.run()
     table.send([order(1, at=3, name="Bob"), deletion(2, at=4)])
@@ -174,10 +182,11 @@ def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.parametrize("write_mode", [None, "copy-on-write"])
 def test_an_execution_without_a_difference_commits_nothing_and_a_later_attempt_a_fence(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, write_mode: str | None
 ) -> None:
-    table = Replica(spark, tmp_path, ("id",))
+    table = Replica(spark, tmp_path, ("id",), write_mode=write_mode)
     table.send([order(1, at=2)])
     table.run()
     table.send([replace(order(1, at=2), offset=7), order(1, at=1)])
@@ -218,11 +227,14 @@ def heartbeat() -> Record:
 
 
 @pytest.mark.tier2
-def test_a_table_is_rebuilt_from_its_bronze_table(spark: SparkSession, tmp_path: Path) -> None:
-    table = Replica(spark, tmp_path, ("id",))
+@pytest.mark.parametrize("write_mode", [None, "merge-on-read"])
+def test_a_table_is_rebuilt_from_its_bronze_table(
+    spark: SparkSession, tmp_path: Path, write_mode: str | None
+) -> None:
+    table = Replica(spark, tmp_path, ("id",), write_mode=write_mode)
     table.send([order(1, at=1), order(2, at=2), deletion(2, at=3)])
     table.run()
-    DeltaTable(table.location).update(updates={"name": "'damaged'"})
+    table.damage()
     table.checkpoint = SnapshotCheckpoint()
     table.run()
     assert [(row["id"], row["name"]) for row in table.rows] == [(1, "Ann")]
@@ -312,6 +324,22 @@ def test_a_table_that_follows_no_database_is_not_replaced(
     ):
         table.attempt(1)
     assert read(table.location) == [{"id": 7}]
+
+
+def test_a_table_gets_another_format_by_a_rebuild(spark: SparkSession, tmp_path: Path) -> None:
+    table = Replica(spark, tmp_path, ("id",), options={"has_committed": True})
+    table.send([order(1, at=1), order(2, at=2)])
+    table.run()
+    table.spark, table.write_mode = spark.newSession(), "copy-on-write"
+    table.send([order(1, at=3, name="Bob")])
+    with pytest.raises(
+        ConsumerBlockedError,
+        match=r"not in the format that is declared; `lakechime trigger seek orders --to beginning`",
+    ):
+        table.attempt(2)
+    table.checkpoint = SnapshotCheckpoint()
+    table.run()
+    assert [(row["id"], row["name"]) for row in table.rows] == [(1, "Bob"), (2, "Ann")]
 
 
 def test_messages_that_were_recreated_replace_no_table_unasked(

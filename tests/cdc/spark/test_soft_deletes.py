@@ -42,8 +42,9 @@ def deleted_ms(row: Mapping[str, Any]) -> int | None:
     return row[DELETED_AT] and round(row[DELETED_AT].timestamp() * 1000)
 
 
+@pytest.mark.parametrize("write_mode", [None, "merge-on-read"])
 def test_any_order_and_any_split_gives_the_table_of_the_oracle(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, write_mode: str | None
 ) -> None:
     dice = random.Random(7)
     records = [
@@ -53,7 +54,7 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(
     ]
     some = [*records, *dice.sample(records, 100)]
     dice.shuffle(some)
-    table = Replica(spark, tmp_path, KEYS, options={"deletes": Deletes.SOFT})
+    table = Replica(spark, tmp_path, KEYS, options={"deletes": Deletes.SOFT}, write_mode=write_mode)
     for part in range(3):
         table.send(some[part::3])
         assert table.run().counts.is_balanced
@@ -97,10 +98,11 @@ def test_a_table_that_is_widened_keeps_when_its_rows_were_deleted(
     ]
 
 
+@pytest.mark.parametrize("write_mode", [None, "copy-on-write"])
 def test_a_table_begins_to_keep_deleted_rows_with_the_execution_after_it_is_declared(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, write_mode: str | None
 ) -> None:
-    table = Replica(spark, tmp_path, ("id",))
+    table = Replica(spark, tmp_path, ("id",), write_mode=write_mode)
     table.send([order(1, at=1), order(2, at=2), order(3, at=3), deletion(3, at=4)])
     table.run()
     table.options = {"deletes": Deletes.SOFT}
