@@ -31,7 +31,7 @@ from lakechime_dagster.dce.contract import NamedTable
 from lakechime_dagster.dce.events import WantedTags
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, needs, shown
-from lakechime_dagster.runtime.asset_keys import asset_key
+from lakechime_dagster.runtime.names import asset_key
 from lakechime_dagster.runtime.resource import LAKECHIME
 from lakechime_dagster.sensors.trigger import deadline_sensor, lakechime_sensor
 from lakechime_dagster.tables.cdc import HOUR_LEVELS, CDCMerge, CDCTable, cdc_table

@@ -28,9 +28,15 @@ from lakechime_dagster.assets.report import linked
 from lakechime_dagster.assets.tables import source_asset, table_asset
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.lineage.manifest import Manifest, manifest_in
-from lakechime_dagster.runtime.asset_keys import asset_key, monitor_check_keys, verify_check_key
 from lakechime_dagster.runtime.maintenance import policy_of
-from lakechime_dagster.runtime.names import dagster_name, maintenance_name, op_name
+from lakechime_dagster.runtime.names import (
+    asset_key,
+    dagster_name,
+    maintenance_name,
+    monitor_check_keys,
+    op_name,
+    verify_check_key,
+)
 from lakechime_dagster.runtime.resource import LAKECHIME, declare_lake, declare_subscription
 from lakechime_dagster.runtime.spark import SPARK
 from lakechime_dagster.sensors.alarms import alarms_sensor

@@ -16,9 +16,14 @@ from lakechime_dagster.cdc.job import BronzeJob, CDCJob, format_of
 from lakechime_dagster.cdc.monitor import Counted, KeepingUp, Lacking, beyond
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lineage.declared import outside_inputs
-from lakechime_dagster.runtime.asset_keys import asset_key, monitor_check_keys
 from lakechime_dagster.runtime.execution import RunningExecution
-from lakechime_dagster.runtime.names import KEEPS_UP, NOTHING_LOST, SAME_AS_DATABASE
+from lakechime_dagster.runtime.names import (
+    KEEPS_UP,
+    NOTHING_LOST,
+    SAME_AS_DATABASE,
+    asset_key,
+    monitor_check_keys,
+)
 from lakechime_dagster.runtime.resource import LakeChimeResource
 from lakechime_dagster.runtime.spark import ON_SPARK, SparkAttempt, SparkResource, account_confs
 from lakechime_dagster.tables.cdc import CHANGES, STATE, BronzeTable, CDCTable

@@ -11,8 +11,8 @@ from lakechime_dagster.cdc.record import Kind
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.governance.tags import Reach, level_remedy, on_levels, within_reach
 from lakechime_dagster.lineage.runs import statement_of
-from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.execution import RunningExecution
+from lakechime_dagster.runtime.names import asset_key
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.silver.event import NoType, Refusal
 from lakechime_dagster.spark.job import Seen

@@ -15,9 +15,8 @@ from lakechime_dagster.assets.tables import attempting_asset, declared
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage.declared import record_types
-from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.execution import RunningExecution
-from lakechime_dagster.runtime.names import EACH_EVENT_ONCE, dagster_name, op_name
+from lakechime_dagster.runtime.names import EACH_EVENT_ONCE, asset_key, dagster_name, op_name
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.runtime.spark import (

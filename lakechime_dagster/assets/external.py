@@ -11,8 +11,7 @@ from lakechime_dagster.assets.report import page_link
 from lakechime_dagster.lineage.columns import ConsumerKind
 from lakechime_dagster.lineage.declared import outside_inputs
 from lakechime_dagster.lineage.external import ExternalTable, Looked, Outside, UsedConsumer
-from lakechime_dagster.runtime.asset_keys import asset_key
-from lakechime_dagster.runtime.names import dagster_name
+from lakechime_dagster.runtime.names import asset_key, dagster_name
 from lakechime_dagster.tables.cdc import BronzeTable
 from lakechime_dagster.tables.events import EventTable
 from lakechime_dagster.tables.lake import Lake, named_types

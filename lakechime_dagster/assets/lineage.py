@@ -10,9 +10,8 @@ import dagster as dg
 from lakechime_dagster.assets.report import events_table, nothing_new
 from lakechime_dagster.lineage.ingest import LineageIngest
 from lakechime_dagster.lineage.recording import Refused, Taken
-from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.execution import RunningExecution
-from lakechime_dagster.runtime.names import dagster_name
+from lakechime_dagster.runtime.names import asset_key, dagster_name
 from lakechime_dagster.runtime.resource import LAKECHIME, LakeChimeResource, NothingNewError
 from lakechime_dagster.tables.lake import Lake, QueryLog
 from lakechime_dagster.triggers.subscription import Subscription

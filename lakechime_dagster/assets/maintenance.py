@@ -5,9 +5,8 @@ from typing import Any
 
 import dagster as dg
 
-from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.maintenance import Kept, policy_of, remove_expired
-from lakechime_dagster.runtime.names import maintenance_name, pool_of
+from lakechime_dagster.runtime.names import asset_key, maintenance_name, pool_of
 from lakechime_dagster.runtime.resource import LakeChimeResource
 from lakechime_dagster.silver.maintenance import keep
 from lakechime_dagster.tables.events import EventGroup

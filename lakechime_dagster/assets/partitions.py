@@ -13,8 +13,7 @@ from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.partitions import LevelType, PartitionLevels
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lineage.manifest import FILE, Manifest
-from lakechime_dagster.runtime.asset_keys import asset_key
-from lakechime_dagster.runtime.names import op_name
+from lakechime_dagster.runtime.names import asset_key, op_name
 from lakechime_dagster.tables.lake import Lake, Table, Target, find_cycle, writer_of
 from lakechime_dagster.tables.tables import LakeTable, RefreshMode, SourceTable
 from lakechime_dagster.triggers.conditions import LevelSpec, PartitionCondition

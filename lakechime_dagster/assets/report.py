@@ -13,8 +13,8 @@ from lakechime_dagster.dce.events import RegisteredEvent
 from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.lineage.columns import ColumnLineage, Source, Statement
 from lakechime_dagster.lineage.runs import Recorded
-from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.execution import RunningExecution
+from lakechime_dagster.runtime.names import asset_key
 from lakechime_dagster.runtime.spark import SparkAttempt
 from lakechime_dagster.spark.job import Outcome, SourceResult, TableResult
 from lakechime_dagster.tables.lake import Lake, Target

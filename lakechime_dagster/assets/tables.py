@@ -40,9 +40,8 @@ from lakechime_dagster.lineage.declared import record_declared
 from lakechime_dagster.lineage.recording import LineageToKeep
 from lakechime_dagster.lineage.runs import observer, record_lineage, seen_lineage, written_beside
 from lakechime_dagster.lineage.schema_check import check_fits
-from lakechime_dagster.runtime.asset_keys import asset_key
 from lakechime_dagster.runtime.execution import RunningExecution
-from lakechime_dagster.runtime.names import pool_of
+from lakechime_dagster.runtime.names import asset_key, pool_of
 from lakechime_dagster.runtime.platform import markers_of
 from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.runtime.sources import opened

@@ -1,13 +1,17 @@
-"""Names that assets, sensors and the command line share: tags of runs, names of ops and of
+"""Names that assets and sensors share: tags of runs, names of ops, keys of assets and of their
 checks.
 """
 
 import re
 from typing import TYPE_CHECKING
 
+import dagster as dg
+
 from lakechime_dagster.triggers.consumers import Execution
 
 if TYPE_CHECKING:
+    from lakechime_dagster.tables.cdc import CDCTable
+    from lakechime_dagster.tables.events import EventGroup
     from lakechime_dagster.tables.lake import Target
 
 
@@ -31,6 +35,31 @@ MAX_TAG = 200  # characters of a consumer's name in a tag; the id in the other t
 def asset_name(table: str) -> str:
     """The asset key of a table as text: its name with slashes for dots."""
     return table.replace(".", "/")
+
+
+def asset_key(table: str) -> dg.AssetKey:
+    """The asset key of a table: its name split at dots, and of one outside of the lake, which has
+    slashes, at these alone.
+    """
+    text = table if "/" in table else asset_name(table)
+    return dg.AssetKey([part for part in text.split("/") if part] or [table])
+
+
+def verify_check_key(group: "EventGroup") -> dg.AssetCheckKey:
+    """The check of a group that no execution of it reports."""
+    return dg.AssetCheckKey(asset_key(group.name), EACH_EVENT_ONCE)
+
+
+def monitor_check_keys(table: "CDCTable", *, may_compare: bool = True) -> list[dg.AssetCheckKey]:
+    """The checks by which a table is watched.
+
+    That it keeps up; where the topic of transactions is declared that nothing of them is lost;
+    where its database is declared that it is the same.
+    """
+    names = [KEEPS_UP] + [NOTHING_LOST] * bool(table.bronze.source.transactions)
+    if table.monitor is not None and table.monitor.is_comparing:
+        names += [SAME_AS_DATABASE] * may_compare
+    return [dg.AssetCheckKey(asset_key(table.name), name) for name in names]
 
 
 def dagster_name(text: str) -> str:

@@ -9,8 +9,7 @@ from lakechime_dagster.dce.events import Position, RegisteredEvent, version_of
 from lakechime_dagster.dce.snapshots import CommitsMissingError
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 from lakechime_dagster.lineage.schema_check import resume_fitting
-from lakechime_dagster.runtime.asset_keys import asset_key
-from lakechime_dagster.runtime.names import dagster_name
+from lakechime_dagster.runtime.names import asset_key, dagster_name
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.reconcile import reconcile
 from lakechime_dagster.tables.lake import Lake, foreign_sources

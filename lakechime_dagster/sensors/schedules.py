@@ -11,8 +11,14 @@ import dagster as dg
 
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage.external import NotReloadedError, look_outside, reload_outside
-from lakechime_dagster.runtime.asset_keys import asset_key, monitor_check_keys, verify_check_key
-from lakechime_dagster.runtime.names import MAINTENANCE_TAG, dagster_name, maintenance_name
+from lakechime_dagster.runtime.names import (
+    MAINTENANCE_TAG,
+    asset_key,
+    dagster_name,
+    maintenance_name,
+    monitor_check_keys,
+    verify_check_key,
+)
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.sensors.tick import instance_of
 from lakechime_dagster.settings import load_settings

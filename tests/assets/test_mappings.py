@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lakechime_dagster.assets.partitions import partitions_of
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lineage.manifest import Manifest
-from lakechime_dagster.runtime.asset_keys import asset_key
+from lakechime_dagster.runtime.names import asset_key
 from lakechime_dagster.tables.declare import spark_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Storage

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from lakechime_dagster.assets.events import conserved
 from lakechime_dagster.definitions import build_definitions
-from lakechime_dagster.runtime.asset_keys import verify_check_key
+from lakechime_dagster.runtime.names import verify_check_key
 from lakechime_dagster.silver.results import Example, Fault, Verified
 from lakechime_dagster.tables.events import GroupOptions, event_group, event_stream
 from lakechime_dagster.tables.lake import Lake
