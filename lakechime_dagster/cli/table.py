@@ -264,7 +264,8 @@ def migrate(
         raise LakeChimeError("--switch, --back and --finish are three steps; give one of them")
     move = Move(platform, table, note)
     migration = move.migration
-    if to is None and migration is None:
+    is_step = switch or back or finish
+    if migration is None and (is_step or to is None):
         raise LakeChimeError(f"{name} is not being migrated; say to which format, --to iceberg")
     target = TableFormat(to.upper()) if to is not None else migration and migration.to_format
     assert target is not None
@@ -275,11 +276,11 @@ def migrate(
         else:
             side = migration.from_format if back else migration.to_format
             taken = TableFormat(take.upper()) if take is not None else None
-            move.run(side if switch or back else None, taken)
+            move.run(side if is_step else None, taken)
     document: dict[str, Any] = {**move.plan(target), "dry_run": dry_run}
     answer(as_json, document, f"{name}: {_stands(document)}", *document["hindrances"])
     if not as_json:
-        print_documents(document["consumers"], "consumer key read_through reads_now")
+        print_documents(document["consumers"], "consumer key read_through reads_now waiting_events")
 
 
 def _stands(document: dict[str, Any]) -> str:

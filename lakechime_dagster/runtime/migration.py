@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from lakechime_dagster.dce.contract import OvertakenError
+from lakechime_dagster.dce.engine import reading
 from lakechime_dagster.dce.events import Position, TableFormat
 from lakechime_dagster.dce.migration import (
     Changed,
@@ -32,7 +33,7 @@ from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.reconcile import reconcile_table
 from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
-from lakechime_dagster.triggers.progress import consumers_at
+from lakechime_dagster.triggers.progress import consumer_lags, consumers_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -192,33 +193,26 @@ class Move:
             LakeChimeError: not all is on the new side, or somebody still reads the old one.
         """
         migration = self._open()
-        if hindrances := self.hindrances(migration):
-            raise LakeChimeError(f"{self.table.name}: {hindrances[0]}")
+        if hindrance := self._hindrance(migration):
+            raise LakeChimeError(f"{self.table.name}: {hindrance}")
         if migration.to_format is TableFormat.ICEBERG:
             # its files may be some of the old table, which nobody needs any more
             self.platform.iceberg_log(self.table.name).require({"gc.enabled": "true"})
         finished(self.platform.store.engine, migration)
 
-    def hindrances(self, migration: Migration) -> list[str]:
-        """Why a migration cannot end now."""
+    def _hindrance(self, migration: Migration) -> str:
+        """Why a migration cannot end now; empty where it can."""
         old = migration.from_format.lower()
         if migration.current is not migration.to_format:
-            return [f"its name stands for the {old} table; switch first"]
-        changed = self._captured(migration)[migration.from_format].keys
-        found = (
-            [f"{shown(changed)} of the {old} table changed since the switch; copy again"]
-            if changed
-            else []
-        )
-        name, known = self.table.name, self.known
-        uid = None if known is None else known.table_uid
-        for one in consumers_at(self.platform.store.engine, name, migration.cluster):
+            return f"its name stands for the {old} table; switch first"
+        if changed := self._captured(migration)[migration.from_format].keys:
+            return f"{shown(changed)} of the {old} table changed since the switch; copy again"
+        uid = self.known and self.known.table_uid
+        for one in consumers_at(self.platform.store.engine, self.table.name, migration.cluster):
             if one.pinned is not None and one.pinned.table_uid not in (None, uid):
-                found.append(
-                    f"an execution of {one.consumer.subscription} that reads the {old} table is "
-                    f"open; let it end"
-                )
-        return found
+                reader = one.consumer.subscription
+                return f"an execution of {reader} that reads the {old} table is open; let it end"
+        return ""
 
     def plan(self, to: TableFormat) -> dict[str, Any]:
         """Where a migration stands, what it copies next, what hinders a switch, and from where the
@@ -240,6 +234,10 @@ class Move:
                 keys = _to_copy(migration, changed_since(self.platform.store.engine, migration))
             except WrittenOnBothError as error:
                 hindrances.append(str(error))
+        engine, cluster = self.platform.store.engine, self.platform.settings.cluster
+        with reading(engine) as connection:
+            lags = consumer_lags(connection, self.platform.settings.deployment)
+        waiting = {one.consumer: one.amounts for one in lags if one.source == name}
         return {
             "table": name,
             "to": to.lower(),
@@ -249,14 +247,13 @@ class Move:
             "hindrances": hindrances,
             "consumers": [
                 {
-                    "consumer": str(one.consumer.subscription),
+                    "consumer": one.consumer.subscription,
                     "key": one.consumer.key,
                     "read_through": one.read and one.read.snapshot_id,
                     "reads_now": one.pinned and one.pinned.snapshot_id,
+                    "waiting_events": waiting.get(one.consumer.subscription, {}).get("events"),
                 }
-                for one in consumers_at(
-                    self.platform.store.engine, name, self.platform.settings.cluster
-                )
+                for one in consumers_at(engine, name, cluster)
             ],
         }
 
