@@ -1,7 +1,7 @@
 """Changes of Hive tables as events: what happens in a metastore and to files, and what a poll finds."""
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,10 @@ class Polls:
 
     @property
     def log(self) -> HiveLog:
-        return HiveLog(
-            self.table.metastore.url, self.table.name, "east", self.named, lambda: self.listing
-        )
+        return HiveLog(self.table.metastore.url, self.table.name, "east", self.named, self.known)
+
+    def known(self, keys: Collection[str] | None) -> dict[str, str]:
+        return {key: one for key, one in self.listing.items() if keys is None or key in keys}
 
     def events(self, *, lists_all: bool = False) -> tuple[DataChangeEvent, ...]:
         captured = replace(self.log, lists_all=lists_all).changes_after(self.seen)

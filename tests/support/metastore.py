@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,6 +126,27 @@ class HiveTable:
         )
         with self.metastore.client() as client:
             client.add_partition(partition)
+
+    def add_many(self, partitions: Iterable[str]) -> None:
+        """Add partitions of a single level, by few at once: a notification has all of a call."""
+        from hive_metastore import ttypes
+
+        several = iter(partitions)
+        with self.metastore.client() as client:
+            while few := list(itertools.islice(several, 20)):
+                for value in few:
+                    self.at(value).mkdir(parents=True)
+                made = [
+                    ttypes.Partition(
+                        values=[value],
+                        dbName=self.database,
+                        tableName="h",
+                        sd=self._stored(self.at(value)),
+                        parameters={},
+                    )
+                    for value in few
+                ]
+                client.add_partitions(made)
 
     def drop_partition(self, *values: str) -> None:
         with self.metastore.client() as client:
