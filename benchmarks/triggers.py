@@ -3,10 +3,12 @@
 
 On a PostgreSQL of its own, durable as in production. A quarter of the subscriptions asks for a tag.
 Tables are touched as in a real lake: a few are busy, most are not. A delta of 231 events is a
-minute of ten million events in a month.
+minute of ten million events in a month. A partition trigger has a key for each of 100,000 hours, of
+which one is new.
 """
 
 import argparse
+import datetime as dt
 import random
 import statistics
 import time
@@ -15,25 +17,30 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from benchmarks._lines import Line, at_most, show
-from lakechime_dagster.dce.engine import open_engine, reading, writing
-from lakechime_dagster.dce.events import DataChangeEvent
+from lakechime_dagster.dce.engine import open_engine, reading, slices, writing
+from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.store import DCEStore, head_within
 from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.sensors.tick import MAX_REQUESTS
+from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerState
 from lakechime_dagster.triggers.evaluation import Evaluator
 from lakechime_dagster.triggers.ledger import Ledger
 from lakechime_dagster.triggers.registry import standing_at
+from lakechime_dagster.triggers.schedule import every, from_milliseconds, tick
 from lakechime_dagster.triggers.schema import lc_consumer, lc_subscription
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
-from lakechime_dagster.triggers.triggers import SnapshotTrigger
+from lakechime_dagster.triggers.triggers import PartitionKey, PartitionTrigger, SnapshotTrigger
 from tests.support.postgres import find_binaries, started
 
 TABLES = 20_000
 HISTORY = 100_000  # events that were there before
 DELTA = 231  # events of a minute
 ROUNDS = 9
+FEW_KEYS = 1_000
+HOURS = PartitionLevels.of({"day": "date", "hour": "int"})
 
 
 def main() -> None:
@@ -43,11 +50,12 @@ def main() -> None:
     parser.add_argument(
         "--subscriptions", type=int, default=10_000, help="how many subscriptions are due"
     )
+    parser.add_argument("--keys", type=int, default=100_000, help="of a partition trigger")
     options = parser.parse_args()
     with started(find_binaries(), durable=True) as url:
         engine = open_engine(url)
         upgrade(engine)
-        lines = measured(engine, options.subscriptions)
+        lines = [*measured(engine, options.subscriptions), *of_keys(engine, options.keys)]
         engine.dispose()
     show(lines, as_json=options.json)
 
@@ -90,6 +98,45 @@ def measured(engine: Engine, count: int) -> list[Line]:
         at_most(f"{count} subscriptions, idle", statistics.median(idle), "ms", 10),
         at_most(f"{count} subscriptions, the first look of a process", first, "ms"),
     ]
+
+
+def of_keys(engine: Engine, many: int) -> list[Line]:
+    """A partition trigger of whose keys all have fired but the newest, against one of few keys."""
+    store, evaluator = DCEStore(engine), Evaluator(engine, Ledger(engine, "bench"))
+    took, first = dict[int, float](), 0.0
+    for count in (FEW_KEYS, many):
+        name, now = f"lake.k{count}", from_milliseconds(store.now())
+        start = (now - dt.timedelta(hours=count)).strftime("%Y-%m-%dT%H:00")
+        condition = PartitionCondition.of(name, {"day": tick(), "hour": tick()}, HOURS)
+        keys = PartitionTrigger(condition, every(hours=1, start=start)).keys(now)
+        trigger = PartitionTrigger(condition, every(hours=1, start=start))  # which knows no key yet
+        subscription = Subscription(name=name, trigger=trigger)
+        row = evaluator.activate(subscription)
+        store.declare(name, HOURS)
+        for chunk in slices(keys, 5_000):
+            store.register([of_key(name, key) for key in chunk])
+        with writing(engine) as connection:
+            checkpoint = Checkpoint(position=head_within(connection))
+            fired = [consumer(row.subscription_id, key.text, checkpoint) for key in keys[:-1]]
+            connection.execute(sa.insert(lc_consumer), fired)
+            connection.execute(sa.text("ANALYZE"))
+        spent = []
+        for _ in range(ROUNDS):
+            began = time.perf_counter()
+            assert len(evaluator.evaluate(subscription, row).firings) == 1
+            spent.append((time.perf_counter() - began) * 1000)
+        took[count], first = statistics.median(spent), spent[0]
+    return [
+        at_most(f"a partition trigger of {many:,} keys, one is new", took[many], "ms"),
+        at_most(f"the same against {FEW_KEYS:,} keys", took[many] / took[FEW_KEYS], "x"),
+        at_most("the same, first evaluation of a process", first, "ms"),
+    ]
+
+
+def of_key(table: str, key: PartitionKey) -> DataChangeEvent:
+    values = dict(key.values)
+    partition = (str(values["day"]), str(values["hour"]))
+    return DataChangeEvent(table=table, partition=partition, snapshot_id=SnapshotId("1"))
 
 
 def declared(chance: random.Random, number: int) -> Subscription:
@@ -146,18 +193,19 @@ def keep(engine: Engine, subscriptions: list[Subscription]) -> None:
         ]
         connection.execute(sa.insert(lc_subscription), rows)
         ids = connection.execute(sa.select(lc_subscription.c.subscription_id)).scalars()
-        consumer = {
-            "key": "",
-            "state": ConsumerState.ACTIVE,
-            "completed": 1,
-            "fired": True,
-            "created_ts": 0,
-            **standing_at(checkpoint),
-        }
-        connection.execute(
-            sa.insert(lc_consumer),
-            [{"subscription_id": subscription_id, **consumer} for subscription_id in ids],
-        )
+        connection.execute(sa.insert(lc_consumer), [consumer(one, "", checkpoint) for one in ids])
+
+
+def consumer(subscription_id: int, key: str, checkpoint: Checkpoint) -> dict[str, object]:
+    return {
+        "subscription_id": subscription_id,
+        "key": key,
+        "state": ConsumerState.ACTIVE,
+        "completed": 1,
+        "fired": True,
+        "created_ts": 0,
+        **standing_at(checkpoint),
+    }
 
 
 def consume(engine: Engine) -> None:

@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "triggers.py"
 @pytest.mark.tier3
 def test_a_benchmark_runs_and_prints_its_lines(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--subscriptions", "30", "--json"],
+        [sys.executable, str(SCRIPT), "--subscriptions", "30", "--keys", "50", "--json"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

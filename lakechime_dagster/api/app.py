@@ -78,18 +78,15 @@ def bound(host: str, port: int) -> socket.socket:
     Raises:
         LakeChimeError: the address cannot be used.
     """
+    name = host.strip("[]")
+    family = socket.AF_INET6 if ":" in name else socket.AF_INET
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        made = socket.socket(family, socket.SOCK_STREAM)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-        made.listen()
+        return socket.create_server((name, port), family=family)
     except OSError as error:
         remedy = "end what uses it, or choose another one with --host and --port"
         raise LakeChimeError(
             f"port {port} of {host} cannot be used ({error.strerror}); {remedy}"
         ) from None
-    return made
 
 
 def build_server(app: FastAPI) -> uvicorn.Server:

@@ -20,13 +20,21 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.events import DataChangeEvent, Position, from_json, to_json
+from lakechime_dagster.dce.contract import EventQuery, Registration
+from lakechime_dagster.dce.events import (
+    DataChangeEvent,
+    Position,
+    RegisteredEvent,
+    from_json,
+    to_json,
+)
+from lakechime_dagster.dce.partitions import canonical_partition
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 
 PAGE = 1000  # events of an answer
 MAX_WAIT = 10  # seconds between two attempts
 MAX_ASKED = 60  # of them that a server can add
+ASKED = ("table", "cluster", "since", "until", "after", "limit")  # fields of a query
 TOO_MANY = 429  # the status of an answer to one request too many
 Answer = TypeVar("Answer")
 
@@ -35,30 +43,6 @@ class ServerUnreachableError(LakeChimeError):
     """The server does not answer, or not now: the same request may succeed after `wait` seconds."""
 
     wait: float = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class FetchedEvent:
-    """An event of the store with its position in commit order.
-
-    `event_ts` is when it was registered, in milliseconds since the epoch by the store's clock. An
-    amendment repeats the event at the position `amends` with more tags.
-    """
-
-    event: DataChangeEvent
-    position: Position
-    event_ts: int
-    amends: Position | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sent:
-    """What one call of `register` did, in the order of its events: new events and amendments, and
-    those that were there already.
-    """
-
-    registered: tuple[FetchedEvent, ...]
-    duplicates: tuple[FetchedEvent, ...]
 
 
 @dataclass(frozen=True)
@@ -82,7 +66,7 @@ class Client:
     timeout: float = 30
     attempts: int = 5
 
-    def register(self, events: Iterable[DataChangeEvent]) -> Sent:
+    def register(self, events: Iterable[DataChangeEvent]) -> Registration:
         """Register events in one transaction, once however often the request is sent.
 
         An event that has no identity of its own, such as a completeness marker, gets an
@@ -90,12 +74,12 @@ class Client:
         """
         wire = [_with_identity(event) for event in events]
         answer = self._asked("/events", json.dumps(wire).encode())
-        return Sent(
+        return Registration(
             registered=tuple(map(_fetched, answer["registered"])),
             duplicates=tuple(map(_fetched, answer["duplicates"])),
         )
 
-    def fetch(self, query: EventQuery) -> Iterator[FetchedEvent]:
+    def fetch(self, query: EventQuery) -> Iterator[RegisteredEvent]:
         """The events for which every condition of the query holds, in commit order, page by page.
 
         Raises:
@@ -130,7 +114,7 @@ class Client:
         table: str | None = None,
         cluster: str | None = None,
         tags: Mapping[str, str] | None = None,
-    ) -> Generator[FetchedEvent, None, None]:
+    ) -> Generator[RegisteredEvent, None, None]:
         """The events after a position, or from now on, as they are registered, without end.
 
         A lost connection is made again from the last event, each once and in commit order.
@@ -208,10 +192,11 @@ def _with_identity(event: DataChangeEvent) -> dict[str, Any]:
     return wire
 
 
-def _fetched(wire: Mapping[str, Any]) -> FetchedEvent:
-    amends = wire["amends"]
-    return FetchedEvent(
-        event=from_json(wire),
+def _fetched(wire: Mapping[str, Any]) -> RegisteredEvent:
+    event, amends = from_json(wire), wire["amends"]
+    return RegisteredEvent(
+        event=event,
+        canonical=canonical_partition(event.partition),
         position=Position.parse(wire["position"]),
         event_ts=wire["event_ts"],
         amends=None if amends is None else Position.parse(amends),
@@ -220,16 +205,9 @@ def _fetched(wire: Mapping[str, Any]) -> FetchedEvent:
 
 def _asked_for(query: EventQuery) -> str:
     """The parameters of a query; one that is not given is left out."""
-    partition = None if query.partition is None else json.dumps(list(query.partition))
-    given = {
-        "table": query.table,
-        "cluster": query.cluster,
-        "partition": partition,
-        "since": query.since,
-        "until": query.until,
-        "after": query.after,
-        "limit": query.limit,
-    }
+    given = {name: getattr(query, name) for name in ASKED}
+    if query.partition is not None:
+        given["partition"] = json.dumps(list(query.partition))
     pairs = [(name, str(value)) for name, value in given.items() if value is not None]
     return urlencode([*pairs, *(("tag", f"{name}={value}") for name, value in query.tags.items())])
 

@@ -10,7 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from lakechime_dagster.api.app import json_of
+from lakechime_dagster.api.app import body_of, json_of
 from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.events import (
     DataChangeEvent,
@@ -53,13 +53,7 @@ class Event(BaseModel):
     event_key: str | None = None
 
 
-EVENT = Event.model_json_schema()
-BODY = {
-    "required": True,
-    "content": {
-        "application/json": {"schema": {"anyOf": [EVENT, {"type": "array", "items": EVENT}]}}
-    },
-}
+BODY = body_of(Event.model_json_schema())
 
 
 class Registered(Event):

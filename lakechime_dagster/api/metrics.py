@@ -11,6 +11,7 @@ from lakechime_dagster.triggers.consumers import ConsumerState
 
 MAX_TYPES = 500  # that have a label of their own, the busiest ones
 OTHER = "(other)"  # the label of all others of a group, in sum
+OF_TYPE = ("group", "type")  # labels
 STATES = ("live", "idle", "failed")
 
 Number = Callable[[TypeMeasures], int]
@@ -58,96 +59,72 @@ class StoreCollector(Collector):
         yield from _of_types(found)
         yield from _of_groups(found)
         yield _of_consumers(found)
-        consumers = GaugeMetricFamily(
-            "lakechime_consumers", "Consumers by state.", labels=["state"]
-        )
+        consumers = _gauge("consumers", "Consumers by state.", "state")
         for state in (ConsumerState.ACTIVE, ConsumerState.BLOCKED):
             consumers.add_metric([state.lower()], found.consumers.get(state, 0))
-        yield consumers
-        ticks = GaugeMetricFamily(
-            "lakechime_tick_age_seconds", "Since a trigger was evaluated last."
-        )
+        ticks = _gauge("tick_age_seconds", "Since a trigger was evaluated last.")
         if found.ticked_ts is not None:
             ticks.add_metric([], _seconds(found.now - found.ticked_ts))
-        yield ticks
+        yield from (consumers, ticks)
+
+
+def _gauge(name: str, meaning: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"lakechime_{name}", meaning, labels=labels)
+
+
+def _counter(name: str, meaning: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(f"lakechime_{name}", meaning, labels=labels)
 
 
 def _of_types(found: Measures) -> Iterator[Metric]:
     """Of the busiest types each, of all others in sum; times of the busiest alone."""
     named, others = found.types[:MAX_TYPES], found.types[MAX_TYPES:]
-    for family, several in ((CounterMetricFamily, COUNTERS), (GaugeMetricFamily, SUMMED)):
+    for family, several in ((_counter, COUNTERS), (_gauge, SUMMED)):
         for name, (meaning, number) in several.items():
-            metric = family(f"lakechime_type_{name}", meaning, labels=["group", "type"])
+            metric = family(f"type_{name}", meaning, *OF_TYPE)
+            totals = Counter[str]()
             for one in named:
                 metric.add_metric([one.group, one.type], number(one))
-            for group in sorted({one.group for one in others}):
-                metric.add_metric(
-                    [group, OTHER], sum(number(one) for one in others if one.group == group)
-                )
+            for one in others:
+                totals[one.group] += number(one)
+            for group, total in sorted(totals.items()):
+                metric.add_metric([group, OTHER], total)
             yield metric
     yield _values_rescued(named, others)
-    schema = GaugeMetricFamily(
-        "lakechime_type_schema_version",
-        "The type's newest schema version.",
-        labels=["group", "type"],
-    )
-    commit = GaugeMetricFamily(
-        "lakechime_type_last_commit_timestamp_seconds",
-        "When its table got rows last.",
-        labels=["group", "type"],
-    )
-    lag = GaugeMetricFamily(
-        "lakechime_type_lag_seconds", "How long events of it have waited.", labels=["group", "type"]
-    )
-    unread = found.waiting_since
+    schema = _gauge("type_schema_version", "The type's newest schema version.", *OF_TYPE)
+    commit = _gauge("type_last_commit_timestamp_seconds", "When its table got rows last.", *OF_TYPE)
+    lag = _gauge("type_lag_seconds", "How long events of it have waited.", *OF_TYPE)
     for one in named:
         labels = [one.group, one.type]
         schema.add_metric(labels, one.schema_version)
         if one.commit_ts is not None:
             commit.add_metric(labels, _seconds(one.commit_ts))
-        lag.add_metric(labels, _lag(found.now, one.behind_ts, unread.get(one.group)))
+        waiting = found.waiting_since.get(one.group)
+        lag.add_metric(labels, _lag(found.now, one.behind_ts, waiting))
     yield from (schema, commit, lag)
 
 
 def _values_rescued(named: Sequence[TypeMeasures], others: Sequence[TypeMeasures]) -> Metric:
     """By type and reason; a reason without rescued values is left out."""
-    metric = CounterMetricFamily(
-        "lakechime_type_values_rescued",
-        "Values in _rescued, by reason.",
-        labels=["group", "type", "reason"],
-    )
+    metric = _counter("type_values_rescued", "Values in _rescued, by reason.", *OF_TYPE, "reason")
     totals: Counter[tuple[str, str, str]] = Counter()
     for label, several in (("", named), (OTHER, others)):
         for one in several:
-            totals.update(
-                {
-                    (one.group, label or one.type, reason): values
-                    for reason, values in one.reasons.items()
-                }
-            )
+            for reason, values in one.reasons.items():
+                totals[one.group, label or one.type, reason] += values
     for labels, values in sorted(totals.items()):
         metric.add_metric(labels, values)
     return metric
 
 
 def _of_groups(found: Measures) -> Iterator[Metric]:
-    state = GaugeMetricFamily(
-        "lakechime_group_state", "1 for the state in which the group is.", labels=["group", "state"]
+    state = _gauge("group_state", "1 for the state in which the group is.", "group", "state")
+    opened = _gauge(
+        "group_open_seconds", "Since its open execution was claimed; 0 without one.", "group"
     )
-    opened = GaugeMetricFamily(
-        "lakechime_group_open_seconds",
-        "Since its open execution was claimed; 0 without one.",
-        labels=["group"],
-    )
-    refused = CounterMetricFamily(
-        "lakechime_group_events_refused",
-        "Events of no type, by reason.",
-        labels=["group", "reason"],
-    )
-    seconds = CounterMetricFamily(
-        "lakechime_group_phase_seconds",
-        "Duration of completed executions, by phase.",
-        labels=["group", "phase"],
+    refused = _counter("group_events_refused", "Events of no type, by reason.", "group", "reason")
+    seconds = _counter(
+        "group_phase_seconds", "Duration of completed executions, by phase.", "group", "phase"
     )
     for one in found.groups:
         for name in STATES:
@@ -163,17 +140,18 @@ def _of_groups(found: Measures) -> Iterator[Metric]:
 
 def _of_consumers(found: Measures) -> Metric:
     """Of each consumer and each source that it reads, in several units."""
-    labels = ["consumer", "source", "unit"]
-    lag = GaugeMetricFamily(
-        "lakechime_consumer_lag", "What a consumer has not consumed of a source.", labels=labels
+    lag = _gauge(
+        "consumer_lag",
+        "What a consumer has not consumed of a source.",
+        "consumer",
+        "source",
+        "unit",
     )
     # which reads events and can write none
     stuck = {one.group: one.stuck_ts for one in found.groups}
     for one in found.lags:
-        for unit, number in {
-            **one.amounts,
-            "seconds": _lag(found.now, one.since_ts, stuck.get(one.consumer)),
-        }.items():
+        waited = {"seconds": _lag(found.now, one.since_ts, stuck.get(one.consumer))}
+        for unit, number in {**one.amounts, **waited}.items():
             lag.add_metric([one.consumer, one.source, unit], number)
     return lag
 
@@ -186,9 +164,7 @@ def _state(one: GroupMeasures, *, is_behind: bool) -> str:
 
 
 def _lag(now: int, *since: int | None) -> float:
-    return _seconds(
-        max((max(0, now - moment) for moment in since if moment is not None), default=0)
-    )
+    return _seconds(max(0, 0, *(now - moment for moment in since if moment is not None)))
 
 
 def _seconds(milliseconds: int) -> float:

@@ -3,7 +3,6 @@
 import hashlib
 import secrets
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -29,20 +28,7 @@ token_table = sa.Table(
     sa.Column("revoked_ts", sa.BigInteger),
     sa.Column("revoked_by", sa.String(128)),
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Token:
-    """A token as it is listed: never its secret."""
-
-    name: str
-    scopes: tuple[str, ...]
-    tables: tuple[str, ...]
-    created_ts: int
-    created_by: str
-    reason: str
-    revoked_ts: int | None
-    revoked_by: str | None
+IS_VALID = token_table.c.revoked_ts.is_(None)
 
 
 class Tokens:
@@ -88,21 +74,16 @@ class Tokens:
                     f"there is no token {name!r}; `lakechime token show` lists them"
                 )
             if not dry_run:
-                connection.execute(
-                    sa.update(token_table)
-                    .where(this, token_table.c.revoked_ts.is_(None))
-                    .values(revoked_ts=now_ms(connection), revoked_by=by.who)
-                )
+                revoking = sa.update(token_table).where(this, IS_VALID)
+                revoked = {"revoked_ts": now_ms(connection), "revoked_by": by.who}
+                connection.execute(revoking.values(revoked))
 
-    def all(self) -> list[Token]:
-        """Every token by its name, the revoked ones too."""
+    def all(self) -> list[dict[str, Any]]:
+        """Every token by its name, the revoked ones too; never its secret."""
         columns = [column for column in token_table.c if column.name != "hash"]
         with reading(self._engine) as connection:
-            rows = connection.execute(sa.select(*columns).order_by(token_table.c.name)).mappings()
-            return [
-                Token(**{**row, "scopes": tuple(row["scopes"]), "tables": tuple(row["tables"])})
-                for row in rows
-            ]
+            rows = connection.execute(sa.select(*columns).order_by(token_table.c.name))
+            return [dict(row) for row in rows.mappings()]
 
     def any_valid(self) -> bool:
         """Whether a token exists that is not revoked."""
@@ -117,7 +98,7 @@ class Tokens:
 
     def _valid(self, *where: sa.ColumnElement[bool]) -> sa.Row[Any] | None:
         """A token that is not revoked."""
-        query = sa.select(token_table).where(token_table.c.revoked_ts.is_(None), *where).limit(1)
+        query = sa.select(token_table).where(IS_VALID, *where).limit(1)
         with reading(self._engine) as connection:
             return connection.execute(query).first()
 

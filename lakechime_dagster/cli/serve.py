@@ -18,7 +18,6 @@ from lakechime_dagster.cli.common import (
     note,
     open_platform,
     print_list,
-    record,
     would,
 )
 from lakechime_dagster.errors import needs
@@ -129,8 +128,7 @@ def show(as_json: Json = False) -> None:
 
     tokens = Tokens(open_platform().store.engine).all()
     facts = "name scopes tables created_ts created_by reason revoked_ts revoked_by"
-    documents = [record(one, facts) for one in tokens]
-    print_list(as_json, "tokens", documents, facts, empty="no token")
+    print_list(as_json, "tokens", tokens, facts, empty="no token")
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -274,13 +274,17 @@ def captured(connection: Connection, table_id: int, mark: Seen) -> None:
         connection.execute(insert(dce_listing), rows)
 
 
-def listing_of(connection: Connection, key: TableKey) -> dict[str, str]:
-    """What the files of each partition of a table are remembered by."""
+def listing_of(
+    connection: Connection, key: TableKey, partitions: Collection[str] | None
+) -> dict[str, str]:
+    """What the files of each partition of a table, or of some, are remembered by."""
     listed = (
         select(dce_listing.c.partition_key, dce_listing.c.files)
         .join(dce_table, dce_table.c.table_id == dce_listing.c.table_id)
         .where(dce_table.c.cluster == key[0], dce_table.c.name == key[1])
     )
+    if partitions is not None:
+        listed = listed.where(dce_listing.c.partition_key.in_(partitions))
     return {row.partition_key: row.files for row in connection.execute(listed)}
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -195,12 +195,14 @@ class DCEStore:
             records = _records(connection, name, cluster)
         return records[0] if records else None
 
-    def listing(self, table: str, cluster: str = "") -> dict[str, str]:
-        """What the files of each partition are remembered by, of a table that is captured by
-        listing files (`Seen.listing`).
+    def listing(
+        self, table: str, cluster: str = "", keys: Collection[str] | None = None
+    ) -> dict[str, str]:
+        """What the files of each partition, or of some, are remembered by, of a table that is
+        captured by listing files (`Seen.listing`).
         """
         with reading(self.engine) as connection:
-            return listing_of(connection, (cluster, table))
+            return listing_of(connection, (cluster, table), keys)
 
     def tables(self) -> list[TableRecord]:
         """All tables by cluster and name."""

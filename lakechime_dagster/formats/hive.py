@@ -97,7 +97,8 @@ class HiveLog:
         table: The name in the metastore, `database.table`, which its events carry.
         cluster: The data platform that its events carry.
         named: The levels by which events name partitions; the partition columns by default.
-        known: Reads the listing that was registered last (`Seen.listing`).
+        known: Reads the listing that was registered last (`Seen.listing`), of partitions of these
+            keys, or of all.
         lists_all: Whether each poll lists all partitions.
 
     Raises (every method):
@@ -109,7 +110,7 @@ class HiveLog:
     table: str
     cluster: str = ""
     named: PartitionLevels | None = None
-    known: Callable[[], Mapping[str, str]] = dict
+    known: Callable[[Collection[str] | None], Mapping[str, str]] = lambda keys: {}
     lists_all: bool = False
 
     @property
@@ -293,11 +294,11 @@ class HiveLog:
                 is_far = newest - mark.notification >= MAX_REPEATED
                 return Captured(events=(), seen=polled if is_far else seen)
             found = _listed(client, table, None if is_whole else news.partitions)
-        known = self.known()
+        known = self.known(None if is_whole else list(found))
         if is_whole:
             found = dict.fromkeys(known) | found
         is_new = seen is None or seen.table_uid != uid
-        changes = _changes(levels, found, known, is_new=is_new)
+        changes = _changes(levels, found, known, lambda: self.known(None), is_new=is_new)
         if levels.levels and None in changes:
             what = "%s: values of a partition fit no event; registered without a partition"
             _logger.warning(what, self.table)
@@ -484,9 +485,17 @@ class _Levels:
 
 
 def _changes(
-    levels: _Levels, found: Mapping[str, _Listed | None], known: Mapping[str, str], *, is_new: bool
+    levels: _Levels,
+    found: Mapping[str, _Listed | None],
+    known: Mapping[str, str],
+    all_known: Callable[[], Mapping[str, str]],
+    *,
+    is_new: bool,
 ) -> dict[Partition, _Change]:
-    """What happened to each partition since the known listing, of which a new table has none."""
+    """What happened to each partition since the known listing, of which a new table has none.
+
+    All that is known is asked for where a partition lost files: others may be called alike.
+    """
     added, removed, tags = set[Partition](), set[Partition](), dict[Partition, Tags]()
     for key, one in found.items():
         absent = NO_FILES if key == TABLE else None
@@ -499,9 +508,12 @@ def _changes(
             removed.add(partition)
         if one is not None and (old is None or one.files):
             added.add(partition)
-    after = {**known, **{key: one and one.text for key, one in found.items()}}
-    there = (key for key, text in after.items() if text not in (None, NO_FILES))
-    left = {levels.partition(key) for key in there} if removed - added else set[Partition]()
+    left = set[Partition]()
+    if removed - added:
+        after = {**all_known(), **{key: one and one.text for key, one in found.items()}}
+        left = {
+            levels.partition(key) for key, text in after.items() if text not in (None, NO_FILES)
+        }
     operations = operations_of(added, removed, left)
     return {one: _Change(operation, tags[one]) for one, operation in operations.items()}
 

@@ -117,10 +117,7 @@ class RunningExecution:
         trigger = self.subscription.trigger
         if not isinstance(trigger, PartitionTrigger):
             return ()
-        key = next(
-            (key for key in trigger.keys(self.now()) if key.text == self.execution.consumer.key),
-            None,
-        )
+        key = trigger.key_of(self.execution.consumer.key, self.now())
         partition = self.subscription.partition_of(key) if key is not None else None
         return (partition,) if partition is not None else ()
 

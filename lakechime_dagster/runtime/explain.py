@@ -42,9 +42,10 @@ def explain(platform: Platform, subscription: Subscription, at_ms: int | None = 
     reasons = decision.reasons if known else (*decision.reasons, NOT_ACTIVE)
     if at_ms is None and (silence := _silence(row, platform.store.now())):
         reasons = (*reasons, silence)
-    consumers = platform.evaluator.moment(row, at_ms).consumers
+    moment = platform.evaluator.moment(row, at_ms)
+    consumers = moment.consumers
     if isinstance(subscription.trigger, PartitionTrigger):
-        fired = {key for key, consumer in consumers.items() if consumer.fired}
+        fired = moment.fired | {key for key, consumer in consumers.items() if consumer.fired}
         keys = [firing.partition for firing in decision.firings if firing.partition]
         found = _of_keys(
             platform,
@@ -105,7 +106,7 @@ def _oldest_missing(
     platform: Platform, trigger: PartitionTrigger, fired: set[str], at_ms: int | None
 ) -> list[PartitionKey]:
     now = platform.store.now() if at_ms is None else at_ms
-    return [key for key in trigger.keys(from_milliseconds(now)) if key.text not in fired][:1]
+    return trigger.keys(from_milliseconds(now), fired)[:1]
 
 
 def _of_keys(

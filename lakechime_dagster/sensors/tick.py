@@ -299,7 +299,8 @@ def attend(
         reason = f"run {run.run_id} {ended}"
     if platform.complete_if_committed(target, execution) is not None:
         return None, f"{where} is completed by its commit"
-    consumer = platform.ledger.consumers(row)[execution.consumer.key]
+    key = execution.consumer.key
+    consumer = platform.ledger.consumers(row, [key])[key]
     if consumer.state is not ConsumerState.ACTIVE:
         return None, ""  # it waits for a person, as the decision says
     wider = (

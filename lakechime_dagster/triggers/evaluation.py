@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from lakechime_dagster.dce.engine import among, now_ms, reading, writing
+from lakechime_dagster.dce.engine import PARAMETERS, among, now_ms, reading, slices, writing
 from lakechime_dagster.dce.events import (
     NO_CONDITIONS,
     Position,
@@ -50,13 +50,15 @@ from lakechime_dagster.triggers.ledger import Claim, Ledger
 from lakechime_dagster.triggers.registry import (
     EXECUTIONS,
     IS_OPEN,
+    OF_EXECUTION,
     ConsumerRow,
     SubscriptionRow,
     consumer_from,
     consumers_of,
     execution_from,
+    newest_consumer,
 )
-from lakechime_dagster.triggers.requests import consumer_requests
+from lakechime_dagster.triggers.requests import IS_REQUESTED, consumer_requests
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.schema import (
     lc_consumer,
@@ -78,6 +80,8 @@ from lakechime_dagster.triggers.triggers import (
 class Moment:
     """The time and head of the store, and a subscription as it stands at both; consumers and what
     belongs to them by key.
+
+    Of a partition trigger, consumers that have fired and are at rest may be in `fired` alone.
     """
 
     subscription: str
@@ -85,6 +89,7 @@ class Moment:
     through: Position
     blocked: str  # why the subscription may not fire at all
     consumers: dict[str, ConsumerRow] = field(default_factory=dict)
+    fired: set[str] = field(default_factory=set)
     opened: dict[str, str] = field(default_factory=dict)  # a sentence about its open execution
     requests: dict[str, ConsumerRequests] = field(default_factory=dict)
 
@@ -115,8 +120,15 @@ def present(connection: Connection, rows: Sequence[SubscriptionRow]) -> dict[str
         for row in rows
     }
     is_own = among(connection, lc_consumer.c.subscription_id, list(moments))
-    for row in connection.execute(sa.select(lc_consumer).where(is_own)):
+    consumer = lc_consumer.c
+    has_fired = sa.and_(consumer.key != "", consumer.fired, consumer.state == ConsumerState.ACTIVE)
+    is_busy = sa.exists(lc_execution.c.execution_id).where(OF_EXECUTION, IS_OPEN)
+    rests = sa.and_(has_fired, ~is_busy, ~IS_REQUESTED)
+    for row in connection.execute(sa.select(lc_consumer).where(is_own, ~rests)):
         moments[row.subscription_id].consumers[row.key] = consumer_from(row)
+    fired = sa.select(consumer.subscription_id, consumer.key).where(is_own, rests)
+    for subscription_id, key in connection.execute(fired):
+        moments[subscription_id].fired.add(key)
     for row in connection.execute(
         EXECUTIONS.add_columns(lc_consumer.c.subscription_id).where(is_own, IS_OPEN)
     ):
@@ -423,7 +435,7 @@ class Evaluator:
 
         None when somebody moved the consumer first, or a request of its inputs must be done before.
         """
-        known = self.ledger.consumers(row).get(firing.key)
+        known = self.ledger.consumers(row, [firing.key]).get(firing.key)
         atoms = firing.partition.atoms if firing.partition else ()
         if known is None:
             committed = ask_target(ConsumerId(self.ledger.deployment, row.name, firing.key))
@@ -481,13 +493,14 @@ class Evaluator:
             through = head_within(connection)
             # what any consumer of the subscription has seen already need not be searched again for
             # the newest snapshot
-            consumers = (
-                [consumer, *consumers_of(connection, row.subscription_id).values()]
+            newest = (
+                newest_consumer(connection, row.subscription_id)
                 if subscription.is_partitioned
-                else [consumer]
+                else None
             )
             known = max(
-                (one.checkpoint for one in consumers), key=lambda checkpoint: checkpoint.position
+                (one.checkpoint for one in (consumer, newest) if one is not None),
+                key=lambda checkpoint: checkpoint.position,
             )
             sources = self._sources(connection, subscription, known, known.position, through)
             trigger = subscription.trigger
@@ -640,18 +653,21 @@ class Evaluator:
         moment: Moment,
         accepts: Accepts,
     ) -> Decision:
-        through, consumers, views = moment.through, moment.consumers, moment.views
-        keys = trigger.keys(from_milliseconds(moment.now))
-        pending, states = _pending(connection, subscription, keys, consumers, through)
-        absent = [missing for _, missing in pending if missing is not None]
-        unseen = [atom for atom in absent if atom not in states]
-        for atom, newest in evidence.newest_partitions(connection, unseen[:SHOWN]).items():
-            states[atom] = AtomState(available=False, newest=newest)
+        through, now = moment.through, from_milliseconds(moment.now)
         late = (
             evidence.late_consumers(connection, row.subscription_id, row.looked, through)
             if trigger.late is Late.REFIRE
             else {}
         )
+        for several in slices(sorted(moment.fired & late.keys()), PARAMETERS):
+            moment.consumers.update(consumers_of(connection, row.subscription_id, several))
+        consumers, views, settled = moment.consumers, moment.views, moment.fired - late.keys()
+        keys = trigger.keys(now, settled)
+        pending, states = _pending(connection, subscription, keys, consumers, through)
+        absent = [missing for _, missing in pending if missing is not None]
+        unseen = [atom for atom in absent if atom not in states]
+        for atom, newest in evidence.newest_partitions(connection, unseen[:SHOWN]).items():
+            states[atom] = AtomState(available=False, newest=newest)
         start = ConsumerView(checkpoint=row.start)
         # which have no consumer yet
         new = {
@@ -677,6 +693,7 @@ class Evaluator:
             now_ms=moment.now,
             through=through,
             blocked=moment.blocked,
+            settled=len(settled.intersection(trigger.texts(now))),
             accepts=lambda firing: (key := subscription.key_of(firing)) is None or accepts(key),
         )
 

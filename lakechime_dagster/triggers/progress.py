@@ -145,13 +145,16 @@ def overview(ledger: Ledger) -> list[SubscriptionOverview]:
 def _overview(
     connection: Connection, ledger: Ledger, row: SubscriptionRow, waiting: Mapping[str, int]
 ) -> SubscriptionOverview:
-    consumers = consumers_of(connection, row.subscription_id)
-    states = [consumer.state for consumer in consumers.values()]
+    counting = sa.select(lc_consumer.c.state, sa.func.count()).where(
+        lc_consumer.c.subscription_id == row.subscription_id
+    )
+    counts = dict(connection.execute(counting.group_by(lc_consumer.c.state)).tuples().all())
+    blocked = counts.get(ConsumerState.BLOCKED, 0)
     return SubscriptionOverview(
         row=row,
-        consumers=len(consumers),
+        consumers=blocked + counts.get(ConsumerState.ACTIVE, 0),
         open=len(ledger.open_consumers(connection, row)),
-        blocked=states.count(ConsumerState.BLOCKED),
+        blocked=blocked,
         waiting=waiting[row.name],
     )
 

@@ -308,10 +308,12 @@ class Registry:
             with writing(self.engine) as connection:
                 change(connection, lc_subscription, subscription.subscription_id, source_lag=lag)
 
-    def consumers(self, subscription: SubscriptionRow) -> dict[str, ConsumerRow]:
-        """The consumers of a subscription by key."""
+    def consumers(
+        self, subscription: SubscriptionRow, keys: Sequence[str] | None = None
+    ) -> dict[str, ConsumerRow]:
+        """The consumers of a subscription by key, all of them or some."""
         with reading(self.engine) as connection:
-            return consumers_of(connection, subscription.subscription_id)
+            return consumers_of(connection, subscription.subscription_id, keys)
 
     def ensure_consumer(
         self,
@@ -432,6 +434,14 @@ def consumers_of(
     if keys is not None:
         query = query.where(lc_consumer.c.key.in_(keys))
     return {row.key: consumer_from(row) for row in connection.execute(query)}
+
+
+def newest_consumer(connection: Connection, subscription_id: int) -> ConsumerRow | None:
+    """The consumer of a subscription whose checkpoint has the newest position."""
+    query = sa.select(lc_consumer).where(lc_consumer.c.subscription_id == subscription_id)
+    newest = query.order_by(lc_consumer.c.checkpoint_tx.desc(), lc_consumer.c.checkpoint_seq.desc())
+    row = connection.execute(newest.limit(1)).one_or_none()
+    return None if row is None else consumer_from(row)
 
 
 def consumer_at(

@@ -9,11 +9,25 @@ from lakechime_dagster.dce.engine import TransactionId, VisibleBelow, among, now
 from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.triggers.consumers import ConsumerRequests, RequestState
 from lakechime_dagster.triggers.registry import change
-from lakechime_dagster.triggers.schema import lc_backfill, lc_execution, lc_request, lc_subscription
+from lakechime_dagster.triggers.schema import (
+    lc_backfill,
+    lc_consumer,
+    lc_execution,
+    lc_request,
+    lc_subscription,
+)
 
 _WAITS = lc_request.c.state == RequestState.WAITING
 _IS_TAKEN = lc_request.c.state == RequestState.TAKEN
 _IS_UNCLAIMED = lc_request.c.state.in_([RequestState.WAITING, RequestState.LATER])
+
+
+# whether a request waits for a consumer
+IS_REQUESTED = sa.exists(lc_request.c.request_id).where(
+    lc_request.c.subscription_id == lc_consumer.c.subscription_id,
+    lc_request.c.key == lc_consumer.c.key,
+    _IS_UNCLAIMED,
+)
 
 
 def consumer_requests(

@@ -175,11 +175,10 @@ def needed_after(connection: Connection, table: str) -> Position | None:
 
 
 def _subscription_needs_after(connection: Connection, subscription: SubscriptionRow) -> Position:
-    consumers = consumers_of(connection, subscription.subscription_id)
     starts = _open_starts(connection, subscription)
     if subscription.is_partitioned:
         return min([subscription.looked, *starts.values()])
-    own = consumers.get("")
+    own = consumers_of(connection, subscription.subscription_id, [""]).get("")
     checkpoint = own.checkpoint.position if own else subscription.start.position
     needed = checkpoint if "" in starts else max(checkpoint, subscription.looked)
     return min([needed, *starts.values()])

@@ -2,9 +2,10 @@
 
 import datetime as dt
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeVar
 
 from lakechime_dagster.compat import StrEnum
@@ -149,12 +150,17 @@ class PartitionTrigger:
         Raises:
             InvalidValueError: above 512 characters, which is what the ledger keeps of a key.
         """
+        text, values = self._named(point)
+        return PartitionKey(text, tuple(values.items()), point, self._atoms(point))
+
+    def _atoms(self, point: dt.datetime) -> tuple[Atom, ...]:
         zone = self.every.zone
-        atoms = tuple(
-            dict.fromkeys(
-                atom for condition in self.conditions for atom in condition.atoms(point, zone)
-            )
-        )
+        found = (atom for condition in self.conditions for atom in condition.atoms(point, zone))
+        return tuple(dict.fromkeys(found))
+
+    def _named(self, point: dt.datetime) -> tuple[str, dict[str, object]]:
+        """The text of the key of a tick, and its values."""
+        zone = self.every.zone
         values: dict[str, object] = {}
         shown: dict[str, object] = {}
         clash = any(condition.has_changing_sets for condition in self.conditions)
@@ -168,7 +174,7 @@ class PartitionTrigger:
         )
         if clash or not text:
             digest = hashlib.blake2b(
-                canonical_json([str(atom) for atom in atoms]).encode(), digest_size=4
+                canonical_json([str(atom) for atom in self._atoms(point)]).encode(), digest_size=4
             ).hexdigest()
             text = f"{text}#{digest}" if text else f"#{digest}"
         if len(text) > MAX_NAME:
@@ -177,15 +183,34 @@ class PartitionTrigger:
                 f"levels"
             )
             raise InvalidValueError("partition key", text, remedy)
-        return PartitionKey(text, tuple(values.items()), point, atoms)
+        return text, values
 
-    def keys(self, now: dt.datetime) -> list[PartitionKey]:
-        """The distinct keys of all ticks up to now, oldest first."""
-        keys: dict[str, PartitionKey] = {}
-        for point in self.every.points(now):
-            key = self.key_at(point)
-            keys.setdefault(key.text, key)
-        return list(keys.values())
+    def keys(self, now: dt.datetime, settled: Set[str] = frozenset()) -> list[PartitionKey]:
+        """The distinct keys of all ticks up to now, oldest first, without those of these texts."""
+        numbers: dict[str, int] = {}
+        for number, text in enumerate(self.texts(now)):
+            if text not in settled:
+                numbers.setdefault(text, number)
+        return [self.key_at(self.every.point(number)) for number in numbers.values()]
+
+    def key_of(self, text: str, now: dt.datetime) -> PartitionKey | None:
+        """The key of this text, of a tick up to now; the newest ticks are tried first."""
+        points = map(self.every.point, range(self.every.last_number(now), -1, -1))
+        point = next((point for point in points if self._named(point)[0] == text), None)
+        return None if point is None else self.key_at(point)
+
+    def texts(self, now: dt.datetime) -> list[str]:
+        """The text of the key of each tick up to now. They never change, and are kept."""
+        known, count = self._texts, self.every.last_number(now) + 1
+        if len(known) < count:
+            points = map(self.every.point, range(len(known), count))
+            known = [*known, *(self._named(point)[0] for point in points)]
+            self.__dict__["_texts"] = known  # as a whole: another thread may do the same
+        return known[:count]
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        return []
 
     @property
     def is_bounded(self) -> bool:

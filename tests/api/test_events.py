@@ -14,10 +14,17 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.api.client import Client, FetchedEvent, ServerUnreachableError
+from lakechime_dagster.api.client import Client, ServerUnreachableError
 from lakechime_dagster.api.events import event_routes
 from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.events import DataChangeEvent, Position, SnapshotId, Tags, to_json
+from lakechime_dagster.dce.events import (
+    DataChangeEvent,
+    Position,
+    RegisteredEvent,
+    SnapshotId,
+    Tags,
+    to_json,
+)
 from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError
 from tests.api.test_app import TOKEN, serving
@@ -30,7 +37,7 @@ def change(snapshot: int, table: str = ORDERS, **fields: Any) -> DataChangeEvent
     return DataChangeEvent(table=table, snapshot_id=SnapshotId(str(snapshot)), **fields)
 
 
-def snapshots(events: Iterator[FetchedEvent] | list[FetchedEvent]) -> list[str | None]:
+def snapshots(events: Iterator[RegisteredEvent] | list[RegisteredEvent]) -> list[str | None]:
     return [one.event.snapshot_id for one in events]
 
 
@@ -101,7 +108,7 @@ def test_events_are_followed_from_a_position_and_from_now(client: Client) -> Non
         client.register([change(3), change(1, "bronze.other")])
         assert snapshots(list(islice(followed, 2))) == ["3", "1"]
     with closing(client.follow(table="bronze.other")) as followed:
-        found = list[FetchedEvent]()
+        found = list[RegisteredEvent]()
         thread = threading.Thread(target=lambda: found.append(next(followed)))
         thread.start()
         at = 1

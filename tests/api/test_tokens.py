@@ -105,7 +105,7 @@ def test_the_store_keeps_no_secret_and_a_name_is_used_once(sqlite_engine: Engine
     tokens = Tokens(sqlite_engine)
     secret = tokens.create("shop", {Scope.READ, Scope.REGISTER}, ["bronze.*"], ANNA)
     (listed,) = tokens.all()
-    assert (listed.scopes, listed.tables) == (("read", "register"), ("bronze.*",))
+    assert (listed["scopes"], listed["tables"]) == (["read", "register"], ["bronze.*"])
     assert secret not in repr(listed)
     with sqlite_engine.connect() as connection:
         kept = connection.exec_driver_sql("SELECT * FROM lc_api_token").one()

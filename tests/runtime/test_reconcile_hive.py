@@ -144,7 +144,7 @@ def test_a_partition_trigger_fires_for_the_events_of_its_partition_and_no_others
     log = HiveLog(
         hive_table.metastore.url,
         hive_table.name,
-        known=lambda: platform.store.listing(hive_table.name),
+        known=lambda keys: platform.store.listing(hive_table.name, "", keys),
         lists_all=True,
     )
     condition = PartitionCondition.of(hive_table.name, {"day": tick("-1d")}, DAYS)
@@ -209,7 +209,7 @@ def test_polls_at_any_moment_find_each_difference_once_and_a_listing_of_all_find
             log = HiveLog(
                 metastore.url,
                 table.name,
-                known=lambda: platform.store.listing(table.name),
+                known=lambda keys: platform.store.listing(table.name, "", keys),
                 lists_all=lists_all,
             )
             for event in reconcile_table(platform, log, DAYS).registration.registered:

@@ -2,6 +2,7 @@
 and fires triggers as the changes of a Delta table do.
 """
 
+import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy.engine.url import make_url
 
 from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.engine import memory_engine
@@ -31,13 +33,21 @@ Found = list[tuple[str | None, tuple[object, ...] | None]]
 
 
 @pytest.fixture
-def platform(home: Path) -> Platform:
+def platform(
+    home: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Platform:
+    """That of a lake which says nothing of a catalog, or names one in PostgreSQL."""
+    if getattr(request, "param", "") == "postgres":
+        uri = make_url(request.getfixturevalue("postgres_url")).set(drivername="postgresql+psycopg")
+        url = uri.render_as_string(hide_password=False)
+        catalog = {"type": "sql", "uri": url, "warehouse": str(home / "warehouse")}
+        monkeypatch.setenv("LAKECHIME_ICEBERG_CATALOG", json.dumps(catalog))
     return open_platform()
 
 
 @pytest.fixture
 def ice(platform: Platform) -> IcebergWorld:
-    """The catalog of a lake that says nothing of one."""
+    """The catalog of the lake."""
     return IcebergWorld(platform.settings.iceberg_catalog)
 
 
@@ -49,6 +59,9 @@ def found_of(events: Sequence[RegisteredEvent]) -> Found:
     return [(one.event.snapshot_id, one.event.partition) for one in events]
 
 
+@pytest.mark.parametrize(
+    "platform", ["embedded", pytest.param("postgres", marks=pytest.mark.tier2)], indirect=True
+)
 def test_the_events_of_a_table_are_registered_once_and_of_one_that_is_not_there_its_levels(
     platform: Platform, ice: IcebergWorld
 ) -> None:

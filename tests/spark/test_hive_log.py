@@ -16,7 +16,7 @@ CODE = """
 
     def poll(table):
         listing = listings.setdefault(table, {})
-        log = HiveLog("METASTORE", f"spark_shop.{table}", known=lambda: listing, lists_all=True)
+        log = HiveLog("METASTORE", f"spark_shop.{table}", known=lambda keys: listing, lists_all=True)
         captured = log.changes_after(seen.get(table))
         seen[table] = captured.seen
         listing.update(captured.seen.listing)

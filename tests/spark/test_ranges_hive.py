@@ -63,7 +63,7 @@ class HiveWorld:
             self.table.metastore.url,
             self.table.name,
             named=PartitionLevels.of({"day": "date"}),
-            known=lambda: self.store.listing(self.table.name),
+            known=lambda keys: self.store.listing(self.table.name, "", keys),
             lists_all=True,
         )
 

@@ -5,7 +5,7 @@ tests.support.metastore` fetches the jar of its notification log ahead of the te
 import itertools
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -115,6 +115,27 @@ class HiveTable:
         with self.metastore.client() as client:
             client.add_partition(partition)
 
+    def add_many(self, partitions: Iterable[str]) -> None:
+        """Add partitions of a single level, by few at once: a notification has all of a call."""
+        from hive_metastore import ttypes
+
+        several = iter(partitions)
+        with self.metastore.client() as client:
+            while few := list(itertools.islice(several, 20)):
+                for value in few:
+                    self.at(value).mkdir(parents=True)
+                made = [
+                    ttypes.Partition(
+                        values=[value],
+                        dbName=self.database,
+                        tableName="h",
+                        sd=self._stored(self.at(value)),
+                        parameters={},
+                    )
+                    for value in few
+                ]
+                client.add_partitions(made)
+
     def drop_partition(self, *values: str) -> None:
         with self.metastore.client() as client:
             client.drop_partition(self.database, "h", list(values), False)
@@ -159,9 +180,10 @@ class Polls:
     def log(self) -> "HiveLog":
         from lakechime_dagster.formats.hive import HiveLog
 
-        return HiveLog(
-            self.table.metastore.url, self.table.name, "east", self.named, lambda: self.listing
-        )
+        return HiveLog(self.table.metastore.url, self.table.name, "east", self.named, self.known)
+
+    def known(self, keys: Collection[str] | None) -> dict[str, str]:
+        return {key: one for key, one in self.listing.items() if keys is None or key in keys}
 
     def events(self, *, lists_all: bool = False) -> tuple[DataChangeEvent, ...]:
         captured = replace(self.log, lists_all=lists_all).changes_after(self.seen)
