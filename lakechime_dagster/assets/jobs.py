@@ -120,6 +120,9 @@ def job_of(
         log=running.platform.iceberg_log(table.name)
         if table.format is TableFormat.ICEBERG
         else None,
+        hive=running.platform.hive_log(table.name, table.levels)
+        if table.format is TableFormat.HIVE
+        else None,
         **_tried(running),
     )
 

@@ -65,7 +65,7 @@ class TableJob:
     consumer left a commit in the target, as the ledger knows. `always_write` replaces a full table
     even when nothing differs. `ordered` are rows of the inputs that are taken as if they had
     changed, for a backfill. A Delta table is written at its `location`, an Iceberg table by its
-    `log`.
+    `log`, a Hive table by `hive`.
     """
 
     name: str
@@ -87,6 +87,7 @@ class TableJob:
     always_write: bool = False
     ordered: tuple[Span, ...] = ()
     log: "IcebergLog | None" = field(default=None, repr=False)
+    hive: "HiveLog | None" = field(default=None, repr=False)
 
     def input(self, alias: str) -> InputJob:
         return next(one for one in self.inputs if one.alias == alias or one.table == alias)

@@ -553,15 +553,18 @@ def _check_inputs(tables: Mapping[str, Table]) -> None:
                         field,
                         f"reads {name}, which is not in the lake{_meant(name, tables, table.name)}",
                     )
-        if table.format is TableFormat.HIVE:
+        is_whole = table.refresh in (RefreshMode.PARTITIONS, RefreshMode.FULL)
+        if table.format is TableFormat.HIVE and not is_whole:
             raise DeclarationError(
-                table.name, "format", "Hive tables are not written; name delta or iceberg"
+                table.name,
+                "refresh",
+                f"is {table.refresh}, and of a Hive table only whole partitions are replaced; use "
+                f"partitions or full, or the format delta or iceberg",
             )
-        if table.format is TableFormat.ICEBERG and (table.maintenance or table.write_as):
+        if table.format is not TableFormat.DELTA and (table.maintenance or table.write_as):
             field = "maintenance" if table.maintenance else "write_as"
-            raise DeclarationError(
-                table.name, field, "has no effect on an Iceberg table; leave it out"
-            )
+            what = f"has no effect on a table of {table.format.title()}; leave it out"
+            raise DeclarationError(table.name, field, what)
 
 
 def _check_trigger(table: LakeTable, tables: Mapping[str, Table]) -> None:

@@ -237,8 +237,8 @@ class Storage:
         partitioned_by: The type of each partition column, outermost first, such as `{"flight_date":
             "date", "hour": "int"}`; unpartitioned by default.
         location: A path or URL; `<warehouse>/<schema>/<table>` by default. An Iceberg table has
-            none: it is in the catalog of the setting `LAKECHIME_ICEBERG_CATALOG`. Changes of a Hive
-            table are captured where the metastore has it.
+            none: it is in the catalog of the setting `LAKECHIME_ICEBERG_CATALOG`. A Hive table is
+            where the metastore has it; the location is for one that is still to be made.
         format: `delta` (the default), `iceberg` or `hive`.
         cluster_by: Columns by whose values rows are clustered (Delta's liquid clustering), of CDC
             tables.
