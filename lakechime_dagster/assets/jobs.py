@@ -113,6 +113,9 @@ def job_of(
         comment=table.description,
         ordered=running.ordered,
         **_iceberg(table, running),
+        hive=running.platform.hive_log(table.name, table.levels)
+        if table.format is TableFormat.HIVE
+        else None,
         **_tried(running),
     )
 

@@ -536,7 +536,7 @@ def _metastore(settings: Settings) -> "Iterator[Metastore | None]":
         try:
             yield running
         finally:
-            file.unlink()
+            file.unlink(missing_ok=True)
 
 
 def _python(module: str) -> list[str]:

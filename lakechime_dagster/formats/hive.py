@@ -67,6 +67,12 @@ from lakechime_dagster.formats.changes import (
     tags_of,
 )
 from lakechime_dagster.formats.files import TableFolder, has_folder, is_local
+from lakechime_dagster.triggers.consumers import (
+    COMMIT_METADATA_KEY,
+    CommitMetadata,
+    Committed,
+    ConsumerId,
+)
 
 WHOLE_LISTING_MS = 5 * 60_000  # all partitions are listed when they were not for so long
 MAX_NOTIFICATIONS = 5_000  # of all tables; after more of them all partitions are listed
@@ -172,6 +178,86 @@ class HiveLog:
             known |= {file.path for file in root.files_in(inside)}
         rows = {file.path for file in root.data_files()}
         return (written_as, location) if rows <= known else None
+
+    def columns(self) -> tuple[tuple[str, str, bool], ...]:
+        """Name, type in Hive's words and whether it may be null of each column; none of a table
+        that is not there.
+        """
+        try:
+            with self._client() as client:
+                table = self._load(client)
+        except TableAbsentError:
+            return ()
+        return tuple((one.name, one.type, True) for one in (*table.sd.cols, *table.partitionKeys))
+
+    def exists(self) -> bool:
+        """Whether the metastore has the table."""
+        try:
+            return bool(self.uid)
+        except TableAbsentError:
+            return False
+
+    def committed(self, consumer: ConsumerId, number: int) -> Committed | None:
+        """The commit of this execution of the consumer; None where it has none, or where all that
+        it replaced was replaced again.
+        """
+        found = (one for one in self._commits(consumer) if one.commit_metadata.number == number)
+        return next(found, None)
+
+    def last_committed(self, consumer: ConsumerId) -> Committed | None:
+        """The newest commit of a consumer that is still known."""
+        commits = self._commits(consumer)
+        return max(commits, key=lambda one: one.commit_metadata.number, default=None)
+
+    def watermark(self) -> int | None:
+        """The latest watermark of the commits that are still known, in milliseconds of event time."""
+        marks = (one.commit_metadata.watermark for one in self._commits())
+        return max((one for one in marks if one is not None), default=None)
+
+    def events_of(self, committed: Committed) -> list[DataChangeEvent]:
+        """What stands for the events of a commit of an execution, which are captured (`Seen`): the
+        partitions that it replaced.
+        """
+        text = committed.commit_metadata.to_text()
+        with self._client() as client:
+            table = self._load(client)
+            levels, polled = (
+                _Levels(self.table, table, self.named),
+                Seen(self.table, _uid(table), SnapshotId("")),
+            )
+            keys = [
+                canonical_json(one.values)
+                for one in (_partitions(client, table) if table.partitionKeys else ())
+                if (one.parameters or {}).get(COMMIT_METADATA_KEY) == text
+            ]
+        change = _Change(OperationType.UPDATE, Tags())
+        return [self._event(polled, levels.partition(key), change, {}) for key in keys]
+
+    def note(self, parameters: Mapping[str, str]) -> None:
+        """Set parameters of the table."""
+        with self._client() as client:
+            table = self._load(client)
+            table.parameters = {**(table.parameters or {}), **parameters}
+            client.alter_table(table.dbName, table.tableName, table)
+
+    def _commits(self, consumer: ConsumerId | None = None) -> list[Committed]:
+        """The commits, of a consumer, that the parameters of the table name, and those of its
+        partitions: of these for a consumer with a key, which has replaced one.
+        """
+        try:
+            with self._client() as client:
+                table = self._load(client)
+                every = [table]
+                if table.partitionKeys and (consumer is None or consumer.key):
+                    every += _partitions(client, table)
+        except TableAbsentError:
+            return []
+        texts = {(one.parameters or {}).get(COMMIT_METADATA_KEY) for one in every}
+        return [
+            Committed(version=SnapshotId(str(one.number)), commit_metadata=one)
+            for text in texts
+            if (one := CommitMetadata.from_text(text)) and consumer in (None, one.consumer)
+        ]
 
     def create(
         self, columns: Mapping[str, str], partitioned_by: Mapping[str, str], location: str
@@ -573,7 +659,7 @@ def _listed(
         files = list(pool.map(lambda one: _files(root, location, _location(one[1])), there))
     own = _tags(table)
     for (key, one), listed in zip(there, files, strict=True):
-        tags = tags_of({**own, **_tags(one)}, None)
+        tags = tags_of({**own, **_tags(one)}, (one.parameters or {}).get(COMMIT_METADATA_KEY))
         found[key] = _Listed(listed, tags)
     return found
 
@@ -617,7 +703,8 @@ def _moved(
     kept = {
         name: value
         for name, value in (one.parameters or {}).items()
-        if name not in STATISTICS | {TAGS_KEY} and not name.startswith("spark.sql.statistics.")
+        if name not in STATISTICS | {TAGS_KEY, COMMIT_METADATA_KEY}
+        and not name.startswith("spark.sql.statistics.")
     }
     moved.parameters = {**kept, **(parameters or {})}
     return moved

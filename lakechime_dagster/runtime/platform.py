@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.formats.hive import HiveLog
     from lakechime_dagster.formats.iceberg import IcebergLog
 
-    TargetLog = DeltaLog | IcebergLog
+    TargetLog = DeltaLog | IcebergLog | HiveLog
 
 
 # among the facts of commit metadata: the partitions that the execution fired for, as values by
@@ -149,6 +149,8 @@ class Platform:
         """The log of a table that the lake writes, of a format and at its declared location."""
         if table_format is TableFormat.ICEBERG:
             return self.iceberg_log(table)
+        if table_format is TableFormat.HIVE:
+            return self.hive_log(table, PartitionLevels())
         return self.log(table, declared)
 
     def hive_log(
@@ -199,7 +201,8 @@ class Platform:
             events = target.events_of(committed)
             self.store.register(
                 [
-                    *events,
+                    # those of a Hive table are captured, with what its files are then
+                    *(one for one in events if one.table_format is not TableFormat.HIVE),
                     *markers_of(
                         committed.commit_metadata,
                         target.table,

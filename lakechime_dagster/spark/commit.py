@@ -53,6 +53,7 @@ from lakechime_dagster.triggers.consumers import CommitMetadata, Committed
 
 if TYPE_CHECKING:
     from lakechime_dagster.formats.delta import DeltaLog
+    from lakechime_dagster.spark.hive import HiveTarget
     from lakechime_dagster.spark.iceberg import IcebergTarget
 
 TXN_APP_ID = "spark.databricks.delta.write.txnAppId"
@@ -304,7 +305,7 @@ class Written:
 
 
 def newest_commit(
-    target: "Target | IcebergTarget", commit_metadata: CommitMetadata
+    target: "Target | IcebergTarget | HiveTarget", commit_metadata: CommitMetadata
 ) -> Committed | None:
     """The commit of this execution, if some attempt made it already, else the newest that the
     consumer made before.
@@ -364,7 +365,7 @@ def _create(
 
 def commit(
     spark: SparkSession,
-    target: "Target | IcebergTarget",
+    target: "Target | IcebergTarget | HiveTarget",
     commit_metadata: CommitMetadata,
     prepare: Callable[[], Callable[[], None] | None],
 ) -> Committed | None:

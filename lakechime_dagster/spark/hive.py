@@ -6,7 +6,7 @@ into new ones, which the metastore is given.
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -21,11 +21,19 @@ from lakechime_dagster.dce.events import OperationType, Position, SnapshotId
 from lakechime_dagster.dce.partitions import NULL_PARTITION, UNPARTITIONED
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict, own_uid
 from lakechime_dagster.errors import DeclarationError, TableUnreadableError
-from lakechime_dagster.spark.commit import partition_predicate
+from lakechime_dagster.spark.commit import Written, partition_predicate
 from lakechime_dagster.spark.driver import activate
 from lakechime_dagster.spark.ranges import RangeRead, ReadMethod, as_changes, narrowed
 from lakechime_dagster.spark.rows import shaped
-from lakechime_dagster.spark.session import column, local_rows, spelled, sql_literal, text_literal
+from lakechime_dagster.spark.session import (
+    column,
+    columns_of,
+    local_rows,
+    spelled,
+    sql_literal,
+    text_literal,
+)
+from lakechime_dagster.triggers.consumers import COMMIT_METADATA_KEY, CommitMetadata, Committed
 
 if TYPE_CHECKING:
     from lakechime_dagster.formats.hive import HiveFolder, HiveLog, HiveStorage
@@ -102,7 +110,7 @@ class HiveSource:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class HiveTarget:
     """A Hive table whose partitions are replaced whole.
 
@@ -110,10 +118,57 @@ class HiveTarget:
     the folders of the partitions in it: a reader finds the old or the new rows of a partition, and a
     writer that ends before has changed nothing. The folders that the partitions had stay, for
     readers that began before.
+
+    The commit of an execution is known by parameters: of the partitions that it replaced, and of
+    the table where its consumer has no key. Nothing keeps one of two attempts out that write at the
+    same time: the later swap stays.
     """
 
     name: str
     log: "HiveLog"
+    keys: tuple[str, ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    location: str = ""
+    since: int = 0
+    metadata: CommitMetadata | None = None
+    files: int = 0
+    bytes: int = 0
+
+    def prepare(self, spark: SparkSession, schema: StructType) -> None:
+        """Make the table where it is missing."""
+        if self.log.exists():
+            return
+        types = columns_of(schema)
+        levels = {name: types.pop(name) for name in self.partitioned_by}
+        self.log.create(types, levels, self.location)
+
+    def is_just_made(self) -> bool:
+        """Whether it holds nothing, which is not known."""
+        return False
+
+    def begin(self) -> None:
+        """Nothing can be pinned."""
+
+    def write_as(
+        self, spark: SparkSession, commit_metadata: CommitMetadata, write: Callable[[], None]
+    ) -> None:
+        """Make a write the commit of an execution."""
+        self.metadata = commit_metadata
+        write()
+        if not commit_metadata.consumer.key:
+            self.log.note(self._parameters)
+
+    def append_nothing(self, spark: SparkSession) -> None:
+        """Only a commit: later attempts at the execution find it and write nothing."""
+        self.log.note(self._parameters)
+
+    def written(self, committed: Committed) -> Written:
+        partitions = tuple(one.partition for one in self.log.events_of(committed))
+        return Written(partitions=partitions, files=self.files, bytes=self.bytes)
+
+    @property
+    def _parameters(self) -> dict[str, str]:
+        return {COMMIT_METADATA_KEY: self.metadata.to_text()} if self.metadata else {}
 
     def read(self, spark: SparkSession) -> DataFrame:
         return _Folders(spark, self.log.table, self.log.stored()).frame(None)
@@ -154,8 +209,17 @@ class HiveTarget:
         # rows of a partition into few files
         writer = (within.hint("rebalance", *levels) if levels else within).write
         (writer.partitionBy(*levels) if levels else writer).format(written_as).save(folder.location)
-        written = _folders_in(rows.sparkSession, folder.location, levels)
-        self.log.swap(written, replaced, parameters)
+        jvm: Any = rows.sparkSession._jvm
+        session: Any = rows.sparkSession._jsparkSession
+        root = jvm.org.apache.hadoop.fs.Path(folder.location)
+        files = root.getFileSystem(session.sessionState().newHadoopConf())
+        written, self.files, self.bytes = _written(files, root, levels)
+        if self.metadata and replaced:  # an emptied partition stays, since it knows the commit
+            for number, values in enumerate(one for one in replaced if one not in written):
+                empty = root.suffix(f"/empty-{number}")
+                files.mkdirs(empty)
+                written[values] = empty.toString()
+        self.log.swap(written, replaced, {**(parameters or {}), **self._parameters})
 
 
 @dataclass(frozen=True)
@@ -269,7 +333,15 @@ class _Folders:
         jvm: Any = self.spark._jvm
         session: Any = self.spark._jsparkSession
         sources, scala = jvm.org.apache.spark.sql.execution.datasources, jvm.scala
-        paths = [jvm.org.apache.hadoop.fs.Path(one.location) for one in folders]
+        files = jvm.org.apache.hadoop.fs
+        default = files.FileSystem.get(session.sessionState().newHadoopConf())
+        # by URLs, as Spark lists files, where the metastore has a path alone
+        paths = [
+            default.makeQualified(files.Path(one.location))
+            if one.location.startswith("/")
+            else files.Path(one.location)
+            for one in folders
+        ]
         parts = []
         if keys.fields:
             typed: Any = self._typed([one.values for one in folders])
@@ -296,16 +368,12 @@ class _Folders:
         return DataFrame(session.baseRelationToDataFrame(relation), self.spark)
 
 
-def _folders_in(
-    spark: SparkSession, location: str, levels: Sequence[str]
-) -> dict[tuple[str, ...], str]:
-    """The folders of partitions that Spark has written, by their values."""
-    if not levels:
-        return {(): location}
-    jvm: Any = spark._jvm
-    session: Any = spark._jsparkSession
-    root = jvm.org.apache.hadoop.fs.Path(location)
-    files = root.getFileSystem(session.sessionState().newHadoopConf())
+def _written(
+    files: Any, root: Any, levels: Sequence[str]
+) -> tuple[dict[tuple[str, ...], str], int, int]:
+    """The folders of partitions that Spark has written, by their values, how many files it wrote,
+    and their bytes.
+    """
     found: dict[tuple[str, ...], Any] = {(): root}
     for _ in levels:
         found = {
@@ -315,7 +383,9 @@ def _folders_in(
             for _, is_level, value in [one.getPath().getName().partition("=")]
             if is_level
         }
-    return {values: path.toString() for values, path in found.items()}
+    summary = files.getContentSummary(root)
+    written = {values: path.toString() for values, path in found.items()}
+    return written, summary.getFileCount() - 1, summary.getLength()  # one says that all are there
 
 
 def _is_named(folder: "HiveFolder", events: PartitionEvents | None) -> bool:

@@ -67,7 +67,7 @@ class TableJob:
     consumer left a commit in the target, as the ledger knows. `always_write` replaces a full table
     even when nothing differs. `ordered` are rows of the inputs that are taken as if they had
     changed, for a backfill. A Delta table is written at its `location`, an Iceberg table by its
-    `log` and in its `write_mode`.
+    `log` and in its `write_mode`, a Hive table by `hive`.
     """
 
     name: str
@@ -90,6 +90,7 @@ class TableJob:
     ordered: tuple[Span, ...] = ()
     log: "IcebergLog | None" = field(default=None, repr=False)
     write_mode: str | None = None
+    hive: "HiveLog | None" = field(default=None, repr=False)
 
     def input(self, alias: str) -> InputJob:
         return next(one for one in self.inputs if one.alias == alias or one.table == alias)

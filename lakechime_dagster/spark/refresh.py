@@ -24,6 +24,7 @@ from lakechime_dagster.spark.commit import (
     retrying,
     transaction,
 )
+from lakechime_dagster.spark.hive import HiveTarget
 from lakechime_dagster.spark.iceberg import IcebergTarget
 from lakechime_dagster.spark.inputs import (
     Input,
@@ -69,7 +70,7 @@ from lakechime_dagster.triggers.consumers import CommitMetadata, Committed
 if TYPE_CHECKING:
     from lakechime_dagster.formats.delta import DeltaLog
 
-TableTarget = Target | IcebergTarget
+TableTarget = Target | IcebergTarget | HiveTarget
 OpenLog = Callable[[str, str], "DeltaLog"]
 
 
@@ -107,13 +108,10 @@ def refresh(
 
 def _target(job: TableJob, open_log: OpenLog) -> TableTarget:
     """The table to write, by its format."""
-    declared = {
-        "name": job.name,
-        "keys": job.keys,
-        "partitioned_by": job.partitioned_by,
-        "comment": job.comment,
-        "personal": job.personal,
-    }
+    stored = {"name": job.name, "keys": job.keys, "partitioned_by": job.partitioned_by}
+    if job.hive is not None:
+        return HiveTarget(log=job.hive, location=job.location, **stored)
+    declared = {**stored, "comment": job.comment, "personal": job.personal}
     if job.log is not None:
         return IcebergTarget(log=job.log, write_mode=job.write_mode, **declared)
     return Target(location=job.location, log=open_log(job.location, job.name), **declared)
@@ -472,9 +470,10 @@ def _planned(
     now = spelled(stored, good.columns)
     if work.replace or job.refresh is RefreshMode.FULL:
         difference = _whole_difference(target, good, now)
-        new_schema = [(f.name, f.dataType) for f in good.schema] != [
-            (f.name, f.dataType) for f in now.schema
-        ]
+        # in any order: the partition columns of a Hive table come last
+        new_schema = {f.name: f.dataType for f in good.schema} != {
+            f.name: f.dataType for f in now.schema
+        }
         wanted = job.always_write or new_schema or not difference.is_empty
         write = (lambda: target.replace_all(good)) if wanted else None
         return Plan(difference=difference, write=write, replaced=wanted)
@@ -482,6 +481,7 @@ def _planned(
     now = shaped(job.name, now, rows.schema)  # with fields of structs that it is about to have
     if job.refresh is RefreshMode.PARTITIONS:
         return _planned_partitions(target, rows, now, work.scope)
+    assert not isinstance(target, HiveTarget)  # which is declared with other modes
     if not target.keys:
         added = Difference(inserted=sifted.good_count)
         return Plan(difference=added, write=None if added.is_empty else lambda: target.append(rows))
@@ -498,7 +498,9 @@ def _planned(
     return Plan(difference=difference, write=lambda: target.merge(changes))
 
 
-def _inserting(target: TableTarget, since: Any, rows: DataFrame, difference: Difference) -> Plan:
+def _inserting(
+    target: Target | IcebergTarget, since: Any, rows: DataFrame, difference: Difference
+) -> Plan:
     write = None if difference.is_empty else lambda: target.insert(since, rows)
     return Plan(difference=difference, write=write)
 

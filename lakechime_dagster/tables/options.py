@@ -249,8 +249,8 @@ class Storage:
         partitioned_by: The type of each partition column, outermost first, such as `{"flight_date":
             "date", "hour": "int"}`; unpartitioned by default.
         location: A path or URL; `<warehouse>/<schema>/<table>` by default. An Iceberg table has
-            none: it is in the catalog of the setting `LAKECHIME_ICEBERG_CATALOG`. Changes of a Hive
-            table are captured where the metastore has it.
+            none: it is in the catalog of the setting `LAKECHIME_ICEBERG_CATALOG`. A Hive table is
+            where the metastore has it; the location is for one that is still to be made.
         format: `delta` (the default), `iceberg` or `hive`.
         write_mode: How changes of rows are written in an Iceberg table: `copy-on-write` or
             `merge-on-read`, which writes files of deletes beside files that stay. By default as the
@@ -330,8 +330,8 @@ def checked_storage(table: str, value: object) -> Storage:
             f"{shown(location)} is not a path or URL; leave it out for the warehouse's own",
         )
     table_format = _format(table, value.format)
-    if table_format is TableFormat.ICEBERG:
-        _check_iceberg(table, value)
+    if table_format is not TableFormat.DELTA:
+        _check_other_format(table, value, table_format)
     return replace(
         value,
         partitioned_by=checked_levels(table, value.partitioned_by),
@@ -344,19 +344,21 @@ def checked_storage(table: str, value: object) -> Storage:
     )
 
 
-# fields of `Storage` without effect on an Iceberg table, with the reason
+# fields of `Storage` without effect on a table of another format, with the reason
 OF_DELTA = {
-    "location": "is that of the Iceberg catalog (LAKECHIME_ICEBERG_CATALOG)",
-    "cluster_by": "is Delta's clustering; an Iceberg table has partitions or a sort order of its own",
-    "readers": "chooses Delta's table features; Iceberg's depend on `write_mode`",
-    "write_as": "has no effect on an Iceberg table, whose catalog has the credentials",
+    "cluster_by": "is Delta's clustering; a table of {} has partitions",
+    "readers": "chooses Delta's table features, which a table of {} has none of",
+    "write_as": "has no effect on a table of {}, whose catalog has the credentials",
 }
 
 
-def _check_iceberg(table: str, value: Storage) -> None:
+def _check_other_format(table: str, value: Storage, table_format: TableFormat) -> None:
+    if table_format is TableFormat.ICEBERG and value.location:
+        where = "is that of the Iceberg catalog (LAKECHIME_ICEBERG_CATALOG); leave it out"
+        raise DeclarationError(table, "location", where)
     for name, why in OF_DELTA.items():
         if getattr(value, name):
-            raise DeclarationError(table, name, f"{why}; leave it out")
+            raise DeclarationError(table, name, f"{why.format(table_format.title())}; leave it out")
 
 
 def _write_mode(table: str, value: object, table_format: TableFormat) -> WriteMode | None:

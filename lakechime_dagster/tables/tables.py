@@ -284,10 +284,8 @@ class LakeTable(WrittenTable):
         for name in ("reads", "key_columns"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
         super().__post_init__()
-        if self.format is TableFormat.ICEBERG and self.maintenance:
-            problem = (
-                "has no effect on an Iceberg table; leave it out, and use Iceberg's procedures"
-            )
+        if self.format is not TableFormat.DELTA and self.maintenance:
+            problem = f"has no effect on a table of {self.format.title()}; leave it out"
             raise DeclarationError(self.name, "maintenance", problem)
         if self.fresh_within is not None and self.watermark is None:
             raise DeclarationError(

@@ -25,7 +25,7 @@ from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.support.iceberg import BY_DAY, IcebergWorld
 from tests.support.iceberg import rows as iceberg_rows
-from tests.support.metastore import HiveTable
+from tests.support.metastore import HiveTable, Metastore
 from tests.support.refreshes import read_rows
 from tests.support.tables import write
 
@@ -322,6 +322,58 @@ def test_a_table_reads_what_a_hive_table_gained_and_lost(
     assert (new["rows in"], grown["rows in"], dropped["rows deleted"]) == (1, 3, 1)
     assert location.rows("silver.hive") == [(MAY[0], 1), (MAY[0], 2), (MAY[0], 4)]
     assert location.rows("gold.days") == [(MAY[0], 3)]
+
+
+@pytest.mark.tier2
+def test_a_hive_table_is_written_by_partitions_and_read_where_it_is_captured(
+    home: Path,
+    instance: dg.DagsterInstance,
+    spark_driver: Driver,
+    metastore: Metastore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LAKECHIME_METASTORE", metastore.url)
+    platform = open_platform()
+    by_day = {"refresh": "partitions", "trigger": SnapshotTrigger()}
+    written = sql_table(
+        "gold.hive_days",
+        sql="SELECT day, count(*) AS orders, sum(amount) AS amount FROM bronze.orders GROUP BY day",
+        keys=["day"],
+        storage=Storage(format="hive", partitioned_by={"day": "date"}),
+        **by_day,
+    )
+    read = sql_table(
+        "gold.hive_copy",
+        sql="SELECT day, orders, amount FROM gold.hive_days",
+        keys=["day"],
+        storage=Storage(partitioned_by={"day": "date"}),
+        **by_day,
+    )
+    location = Location(
+        instance, build_definitions(Lake("shop", [orders, written, read])), platform
+    )
+
+    def run_both() -> list[dict[str, Any]]:
+        runs = [shown(location.run_of("gold_hive_days"))]
+        assert reconcile(platform, [written])[1] == []
+        return [*runs, shown(location.run_of("gold_hive_copy"))]
+
+    location.commit((1, MAY[0], 10), (2, MAY[1], 20), tags={"source": "shop"})
+    run_both()
+    location.commit((3, MAY[1], 30))
+    changed = run_both()
+    assert [one["rows updated"] for one in changed] == [1, 1]
+    assert location.rows("gold.hive_copy") == [(MAY[0], 1, 10), (MAY[1], 2, 50)]
+    assert [partition for _, partition, _ in location.events("gold.hive_days")] == [
+        ("2024-05-01",),
+        ("2024-05-02",),
+        ("2024-05-02",),
+    ]
+    executions = location.platform.ledger.executions()
+    assert {one.version for one in executions if one.consumer.subscription == written.name} == {
+        "1",
+        "2",
+    }
 
 
 def test_materialising_all_claims_what_waits_for_each_table_in_its_order(

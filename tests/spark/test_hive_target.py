@@ -10,16 +10,23 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.dce.events import OperationType
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.errors import DeclarationError, TableUnreadableError
+from lakechime_dagster.errors import ConsumerConflictError, DeclarationError, TableUnreadableError
 from lakechime_dagster.formats import hive
 from lakechime_dagster.formats.hive import HiveLog
 from lakechime_dagster.spark.hive import HiveTarget
+from lakechime_dagster.spark.job import Outcome
+from lakechime_dagster.tables.tables import RefreshMode
+from lakechime_dagster.triggers.consumers import ConsumerId
 from tests.support.metastore import HiveTable, Metastore, Polls, found, tags
+from tests.support.refreshes import DAYS as FLOWN
+from tests.support.refreshes import Source, Subscription, flights_source, make_subscription
 from tests.support.spark import run_client, small_settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.tier2]
 APPEND, UPDATE, DELETE = OperationType.APPEND, OperationType.UPDATE, OperationType.DELETE
 DAYS = [f"2024-05-0{day}" for day in (1, 2, 3, 4, 5)]
+DAY = "2013-01-01"
+PER_DAY = "SELECT day, count(*) AS flights, sum(delay) AS delay FROM flights GROUP BY day"
 NOWHERE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -138,6 +145,14 @@ def test_a_partition_is_found_however_its_values_are_spelled(
     ]
 
 
+def test_a_folder_is_read_by_its_path_as_by_its_url(spark: SparkSession, table: HiveTable) -> None:
+    filled(table, *DAYS[:2])
+    log, first = target(table).log, table.at(DAYS[0])
+    for place in (str(first), f"file://{first}", f"file:{first}"):
+        log.swap({(DAYS[1],): place}, ())
+        assert rows_in(spark, table) == [(1, DAYS[0]), (1, DAYS[1])]
+
+
 def test_rows_that_the_table_cannot_hold_are_refused(spark: SparkSession, table: HiveTable) -> None:
     filled(table, DAYS[0])
     day = f"date('{DAYS[0]}') AS day"
@@ -170,6 +185,86 @@ def test_an_unpartitioned_table_is_swapped_whole(spark: SparkSession, table: Hiv
     with table.metastore.client() as client:
         stored: Any = client.get_table(table.database, "h")
         assert "numRows" not in stored.parameters
+
+
+def hive_subscription(
+    spark: SparkSession, table: HiveTable, **fields: Any
+) -> tuple[Subscription, Source]:
+    """A subscription of a Delta table of flights by day that writes a Hive table by day."""
+    source = flights_source(table.folder)
+    log = HiveLog(table.metastore.url, table.name)
+    by_day = {"keys": ("day",), "partitioned_by": ("day",), "refresh": RefreshMode.PARTITIONS}
+    made = make_subscription(
+        spark, table.folder, {"flights": source}, sql=PER_DAY, hive=log, **{**by_day, **fields}
+    )
+    return made, source
+
+
+def test_executions_replace_the_partitions_that_differ_once(
+    spark: SparkSession, table: HiveTable
+) -> None:
+    subscription, source = hive_subscription(spark, table)
+    first, _ = subscription.attempt(1, 1)
+    polls = Polls(table)
+    assert polls.found() == [("2013-01-01", APPEND), ("2013-01-02", APPEND)]
+    again, _ = subscription.attempt(1, 2)
+    assert (first.outcome, again.outcome) == (Outcome.COMMITTED, Outcome.SKIPPED)
+    assert (again.committed, first.partitions) == (first.committed, ((DAY,), ("2013-01-02",)))
+    assert first.files == 2
+    assert first.bytes
+    subscription.run()
+    source.write((FLOWN[1], 3, "JFK", 1))
+    second = subscription.run()
+    assert (second.partitions, polls.found()) == ((("2013-01-02",),), [("2013-01-02", UPDATE)])
+    source.write((FLOWN[1], 3, "JFK", 1))
+    source.delete("k = 3")
+    assert subscription.run().partitions == (("2013-01-02",),)
+    assert polls.found() == [("2013-01-02", UPDATE)]
+    source.delete("k = 2")
+    subscription.run()
+    assert polls.found() == [("2013-01-02", DELETE)]
+    assert rows_of(target(table).read(spark)) == [(1, 5, FLOWN[0])]
+    with pytest.raises(ConsumerConflictError, match="is too late"):
+        subscription.attempt(2, 1)
+
+
+def test_a_consumer_of_a_key_finds_its_commit_in_its_partition_also_when_that_was_emptied(
+    spark: SparkSession, table: HiveTable
+) -> None:
+    subscription, source = hive_subscription(spark, table)
+    log = HiveLog(table.metastore.url, table.name)
+    for number, day in enumerate(("2013-01-01", "2013-01-02"), start=1):
+        subscription.consumer = ConsumerId("test", "subscription", day)
+        subscription.attempt(number, 1, partitions=((day,),))
+    source.delete(f"day = '{DAY}'")
+    emptied = ConsumerId("test", "subscription", DAY)
+    subscription.consumer = emptied
+    done, _ = subscription.attempt(2, 1, partitions=((DAY,),))
+    assert done.outcome is Outcome.COMMITTED
+    assert log.committed(emptied, 2) == log.last_committed(emptied) == done.committed
+    other = log.last_committed(ConsumerId("test", "subscription", "2013-01-02"))
+    assert other is not None
+    assert other.commit_metadata.number == 2
+    assert log.last_committed(ConsumerId("test", "subscription", "2013-01-03")) is None
+    assert [one.partition for one in log.events_of(other)] == [("2013-01-02",)]
+    assert rows_of(target(table).read(spark)) == [(1, 7, FLOWN[1])]
+
+
+def test_a_table_that_is_replaced_whole_is_left_alone_while_nothing_differs(
+    spark: SparkSession, table: HiveTable
+) -> None:
+    fields = {"partitioned_by": (), "refresh": RefreshMode.FULL}
+    subscription, source = hive_subscription(spark, table, **fields)
+    polls = Polls(table)
+    assert subscription.run().outcome is Outcome.COMMITTED
+    assert polls.found() == [(None, APPEND)]
+    source.optimize()
+    assert subscription.run().outcome is Outcome.NOTHING
+    assert subscription.run(may_complete_empty=False).outcome is Outcome.FENCED
+    assert polls.found(lists_all=True) == []
+    last = target(table).log.last_committed(subscription.consumer)
+    assert last is not None
+    assert last.commit_metadata.number == 3
 
 
 CODE = """

@@ -225,7 +225,7 @@ WRONG = [
     ),
     (
         lambda: orders(storage=replace(ICEBERG, cluster_by=("id",))),
-        "shop.orders, cluster_by: is Delta's clustering; an Iceberg table has partitions",
+        "shop.orders, cluster_by: is Delta's clustering; a table of Iceberg has partitions",
     ),
     (
         lambda: orders(storage=replace(ICEBERG, readers=("polars",))),
@@ -251,7 +251,7 @@ WRONG = [
         lambda: sql_table(
             "a.b", sql="SELECT n FROM a.c", storage=replace(ICEBERG, maintenance=Maintenance())
         ),
-        "a.b, maintenance: has no effect on an Iceberg table; leave it out",
+        "a.b, maintenance: has no effect on a table of Iceberg; leave it out",
     ),
     (lambda: orders(names={"a": "b", "c": "b"}), "shop.orders, names: names column 'b' twice"),
     (

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -18,7 +19,7 @@ from lakechime_dagster.tables.events import owner_of
 from lakechime_dagster.tables.lake import Lake, find_cycle, topological
 from lakechime_dagster.tables.load import load_lake
 from lakechime_dagster.tables.names import Account
-from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.options import Maintenance, Storage
 from lakechime_dagster.tables.tables import SourceTable
 from tests.tables.tables import REJOIN, flights, joined, make_table, weather
 
@@ -154,6 +155,27 @@ def test_a_lake_says_what_other_engines_call_its_tables() -> None:
 def test_an_alias_that_means_nothing_is_refused(said: str, meant: str, problem: str) -> None:
     with pytest.raises(DeclarationError, match=problem):
         Lake("shop", [ORDERS], aliases={said: meant})
+
+
+@pytest.mark.parametrize(
+    ("refresh", "more", "problem"),
+    [
+        ("rows", {}, r"refresh: is rows, and of a Hive table only whole partitions are replaced"),
+        ("full", {"maintenance": Maintenance()}, r"maintenance: has no effect on a table of Hive"),
+    ],
+)
+def test_a_hive_table_that_whole_partitions_cannot_keep_up_to_date_is_refused(
+    refresh: str, more: dict[str, Any], problem: str
+) -> None:
+    computed = sql_table(
+        "gold.orders",
+        sql="SELECT id FROM shop.orders",
+        keys=["id"],
+        refresh=refresh,
+        storage=Storage(format="hive", **more),
+    )
+    with pytest.raises(DeclarationError, match=problem):
+        Lake("shop", [ORDERS, computed])
 
 
 WRITER = Account(
