@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from delta.tables import DeltaTable as SparkTable
 from deltalake import DeltaTable
@@ -65,8 +66,12 @@ def run_ours(spark: SparkSession, table: Path, bronze: str) -> float:
     return seconds
 
 
-def refresh_once(spark: SparkSession, table: Path, bronze: str, number: int) -> TableResult:
-    """The execution of a table that reads the commit of its number in the bronze table."""
+def refresh_once(
+    spark: SparkSession, table: Path, bronze: str, number: int, **written: Any
+) -> TableResult:
+    """The execution of a table that reads the commit of its number in the bronze table; `written` by
+    an Iceberg table's `log` and `write_mode`.
+    """
     log = DeltaLog(bronze, CHANGES)
     ends = [
         SnapshotCheckpoint(table_uid=log.uid, snapshot_id=SnapshotId(str(version)))
@@ -86,6 +91,7 @@ def refresh_once(spark: SparkSession, table: Path, bronze: str, number: int) -> 
         merge=CDCMerge(keys=orders.KEYS),
         bronze=InputJob(alias="changes", table=CHANGES, location=bronze, range=range_),
         start=Checkpoint(sources={CHANGES: ends[0]}),
+        **written,
     )
     end = Checkpoint(position=Position(0, number), sources={CHANGES: ends[1]})
     return refresh_cdc(

@@ -5,13 +5,15 @@ A table of LAKECHIME_BENCH_ROWS rows changes by 1 % and by 0.1 %, in random and 
 Each contender gets a fresh copy of it, and the same Debezium messages, with their schema, in a
 bronze table: ours, the recipe of Delta's documentation, a merge of delta-rs and dlt's `upsert`, as
 documented and with our table properties. Before a time counts, the table must hold exactly the rows
-that it should. Then the reading of the messages alone, beside Spark's `from_json`.
+that it should. Then the reading of the messages alone, beside Spark's `from_json`. Before all that,
+ours into a small Delta table and into Iceberg tables of either write mode, in turns.
 """
 
 import argparse
 import contextlib
 import json
 import os
+import random
 import shutil
 import statistics
 import subprocess
@@ -21,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -39,19 +42,23 @@ from benchmarks._merges import (
     decoded,
     make_bases,
     merges,
+    refresh_once,
 )
 from benchmarks._orders import Changes
 from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.spark_changes import MESSAGE, PARSED_DDL, Reading
+from lakechime_dagster.formats.iceberg import IcebergLog
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.spark.driver import open_driver
 from lakechime_dagster.spark.session import arrow_of, on_batches
 from lakechime_dagster.tables.cdc import CDCMerge
 from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.options import WriteMode
 
 ROWS = int(os.environ.get("LAKECHIME_BENCH_ROWS", "1000000"))
 ROUNDS = int(os.environ.get("LAKECHIME_BENCH_ROUNDS", "3" if ROWS < 5_000_000 else "1"))
 WARM_UP = 20_000  # rows of the table that each contender warms up with
+SMALL, CHANGED = 100_000, 1_000  # rows of the tables of each format, and those that change
 MESSAGES = 200_000  # that reading is measured with
 READING_GOAL = 100_000
 
@@ -261,6 +268,44 @@ def _measured(changes: Changes, merge: Merge, runs: list[Run]) -> Line:
     )
 
 
+def measure_formats(spark: SparkSession, folder: Path) -> Iterator[Line]:
+    """Executions of few changes of random keys into a small table of each format."""
+    loaded = (orders.message(10 + number, "c", number, 0, number) for number in range(SMALL))
+    dice = random.Random(7)
+    changed = [
+        [
+            orders.message(10 + SMALL + version * CHANGED + at, "u", number, version, SMALL + at)
+            for at, number in enumerate(dice.sample(range(SMALL), CHANGED))
+        ]
+        for version in range(1, ROUNDS + 2)
+    ]
+    bronze = str(folder / "formats" / "bronze")
+    orders.write_bronze(bronze, [loaded, *map(iter, changed)])
+    catalog = {
+        "type": "sql",
+        "uri": f"sqlite:///{folder}/formats.sqlite",
+        "warehouse": str(folder / "formats" / "iceberg"),
+    }
+    ways: dict[str, dict[str, Any]] = {"Delta": {}}
+    for mode in WriteMode:
+        log = IcebergLog(catalog, f"shop.{mode.name.lower()}")
+        ways[f"Iceberg, {mode}"] = {"log": log, "write_mode": mode}
+    took: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(1, len(changed) + 2):
+        for name, written in ways.items():
+            began = time.perf_counter()
+            result = refresh_once(spark, folder / "formats" / name, bronze, number, **written)
+            took[name].append(time.perf_counter() - began)
+            if result.counts.changed != (SMALL if number == 1 else CHANGED):
+                raise SystemExit(f"{name}: {result.counts}")
+    # the load and the first changes warm the code up
+    seconds = {name: statistics.median(several[2:]) for name, several in took.items()}
+    for name, each in seconds.items():
+        yield at_most(f"{CHANGED:,} changes into {SMALL:,} rows: {name}", each, "s")
+        if name != "Delta":
+            yield at_most("the same / into a Delta table", each / seconds["Delta"], "x")
+
+
 def measure_reading(spark: SparkSession, folder: Path) -> Iterator[Line]:
     """Messages of changes read, by ours and by `from_json`, on all cores of the session."""
     changes = orders.random_changes(MESSAGES, 0.1)
@@ -313,6 +358,7 @@ def measure() -> Iterator[Line]:
         tempfile.TemporaryDirectory(prefix="lakechime-bench-") as folder,
         open_driver(spark_settings, Path(folder), jars=settings.jars) as driver,
     ):
+        yield from measure_formats(driver.spark, Path(folder))
         yield from measure_merges(driver.spark, Path(folder))
         yield from measure_reading(driver.spark, Path(folder))
 

@@ -225,8 +225,8 @@ def why_refused(name: str, table_format: TableFormat = TableFormat.DELTA) -> str
 
 
 def refused_characters(name: str) -> str | None:
-    """Why a column, or a field of a struct, cannot have this name in a Delta table, nor in another
-    that is to become one; None where it can.
+    """Why a column, or a field of a struct, cannot have this name in a Delta table; None where it
+    can. The tables of other formats have the same names.
     """
     found = [one for one in _CHARACTERS if one in name]
     return f"Delta takes no {', '.join(map(repr, found))} in names" if found else None
