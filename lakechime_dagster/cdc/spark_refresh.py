@@ -54,7 +54,7 @@ from lakechime_dagster.spark.ranges import (
 )
 from lakechime_dagster.spark.refresh import (
     OpenLog,
-    TableTarget,
+    RowTarget,
     quarantine,
     quarantine_location,
     skipped,
@@ -85,7 +85,7 @@ SMALL = {
 
 def write_rows(
     spark: SparkSession,
-    target: TableTarget,
+    target: RowTarget,
     commit_metadata: CommitMetadata,
     merged: Merge,
     columns: str,
@@ -127,7 +127,7 @@ def write_rows(
     return commit(spark, target, commit_metadata, prepare)
 
 
-def _merge(spark: SparkSession, target: TableTarget, changes: DataFrame, *, is_small: bool) -> None:
+def _merge(spark: SparkSession, target: RowTarget, changes: DataFrame, *, is_small: bool) -> None:
     """Few changes whose keys a condition lists meet as few rows: their shuffles have one part, and
     need no plan of their own.
     """
@@ -139,11 +139,7 @@ def _merge(spark: SparkSession, target: TableTarget, changes: DataFrame, *, is_s
 
 
 def _rewritten(
-    spark: SparkSession,
-    target: TableTarget,
-    changes: DataFrame,
-    columns: str,
-    texts: Collection[str],
+    spark: SparkSession, target: RowTarget, changes: DataFrame, columns: str, texts: Collection[str]
 ) -> DataFrame:
     """All rows in the types that the columns have now; some became text."""
     now, keys, wanted = target.read(spark), list(target.keys), struct_of(columns)
@@ -220,7 +216,7 @@ def refresh_cdc(
             return result
 
 
-def _target(job: CDCJob, open_log: OpenLog) -> TableTarget:
+def _target(job: CDCJob, open_log: OpenLog) -> RowTarget:
     """The table of the rows, by its format."""
     declared = {
         "name": job.name,
@@ -243,7 +239,7 @@ def _nothing_new(
     spark: SparkSession,
     job: CDCJob,
     commit_metadata: CommitMetadata,
-    target: TableTarget,
+    target: RowTarget,
     state: Target,
 ) -> TableResult:
     """The result where the bronze table has nothing new; a later attempt leaves a fence (law
@@ -274,7 +270,7 @@ class CDCRefresh:
     spark: SparkSession
     job: CDCJob
     commit_metadata: CommitMetadata
-    target: TableTarget
+    target: RowTarget
     state: Target
     decided: Committed | None
     open_log: OpenLog

@@ -70,7 +70,8 @@ from lakechime_dagster.triggers.consumers import CommitMetadata, Committed
 if TYPE_CHECKING:
     from lakechime_dagster.formats.delta import DeltaLog
 
-TableTarget = Target | IcebergTarget | HiveTarget
+RowTarget = Target | IcebergTarget  # of which single rows change
+TableTarget = RowTarget | HiveTarget
 OpenLog = Callable[[str, str], "DeltaLog"]
 
 
