@@ -200,12 +200,13 @@ class WrittenTable(DeclaredTable):
     name: str
     storage: Storage = Storage()
     asset: Asset = Asset()
+    may_be_hive: ClassVar[bool] = False  # of which whole partitions are replaced
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.format is TableFormat.HIVE:
+        if self.format is TableFormat.HIVE and not self.may_be_hive:
             raise DeclarationError(
-                self.name, "format", "Hive tables are not written; name delta or iceberg"
+                self.name, "format", "is that of computed tables; name delta or iceberg"
             )
 
 
@@ -275,6 +276,7 @@ class LakeTable(WrittenTable):
     injected: tuple[Injection, ...] = ()
     trigger: Trigger | None = None
     kind: ClassVar[str] = "a computed table"
+    may_be_hive: ClassVar[bool] = True
     unused: ClassVar[tuple[str, ...]] = ("cluster_by", "readers")
 
     def __post_init__(self) -> None:

@@ -245,7 +245,7 @@ WRONG = [
     ),
     (
         lambda: orders(storage=Storage(format="hive")),
-        "shop.orders, format: Hive tables are not written; name delta or iceberg",
+        "shop.orders, format: is that of computed tables; name delta or iceberg",
     ),
     (
         lambda: sql_table(

@@ -167,14 +167,14 @@ def test_an_alias_that_means_nothing_is_refused(said: str, meant: str, problem: 
 def test_a_hive_table_that_whole_partitions_cannot_keep_up_to_date_is_refused(
     refresh: str, more: dict[str, Any], problem: str
 ) -> None:
-    computed = sql_table(
-        "gold.orders",
-        sql="SELECT id FROM shop.orders",
-        keys=["id"],
-        refresh=refresh,
-        storage=Storage(format="hive", **more),
-    )
     with pytest.raises(DeclarationError, match=problem):
+        computed = sql_table(
+            "gold.orders",
+            sql="SELECT id FROM shop.orders",
+            keys=["id"],
+            refresh=refresh,
+            storage=Storage(format="hive", **more),
+        )
         Lake("shop", [ORDERS, computed])
 
 
