@@ -105,6 +105,21 @@ def test_a_write_that_another_overtook_is_compared_again(
     assert len(table_of(subscription).history()) == 3
 
 
+def test_changed_rows_are_written_as_is_declared(session: SparkSession, tmp_path: Path) -> None:
+    subscription, source = iceberg_subscription(session, tmp_path, keys=("id",))
+    source.write((1, 10), (2, 20))
+    subscription.run()
+    files = []
+    for amount, mode in enumerate([None, "merge-on-read", "copy-on-write"]):
+        source.write((1, amount))
+        subscription.run(write_mode=mode)
+        summary = table_of(subscription).snapshots()[-1].summary
+        assert summary is not None
+        files.append(summary.additional_properties.get("added-delete-files", "0"))
+        assert subscription.rows == [(1, amount), (2, 20)]
+    assert files == ["0", "1", "0"]
+
+
 def test_new_columns_are_added_and_a_replaced_table_has_the_columns_of_its_rows(
     session: SparkSession, tmp_path: Path
 ) -> None:

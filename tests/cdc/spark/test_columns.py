@@ -11,7 +11,9 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.record import Record
+from lakechime_dagster.formats.iceberg import IcebergLog
 from tests.cdc.factories import envelope_schema, make_payload, make_record
+from tests.cdc.spark.test_refresh import interrupt
 from tests.support.orders import at_position, deletion, levelled, order
 from tests.support.replica import Replica, read
 
@@ -140,6 +142,34 @@ def test_a_column_of_which_no_type_holds_all_values_is_text_in_one_execution_and
             schemas.append(dict(result.schema))
         assert schemas[-1] == {"id": "int", "name": "string", "amount": "string"}
         assert [(row["id"], row["amount"]) for row in table.rows] == [(1, "5"), (2, "x"), (3, "-7")]
+
+
+def test_a_rewrite_that_dies_before_its_snapshot_is_current_is_done_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The column that it made for the new type is none of the table's."""
+    table = Replica(spark, tmp_path, ("id",), write_mode="copy-on-write")
+    table.send([order(1, at=1)])
+    table.run()
+    table.send([with_text(2, at=2, amount="x")])
+    with monkeypatch.context() as dying:
+        dying.setattr(IcebergLog, "publish", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            table.attempt(2)
+    assert [(row["id"], row["amount"]) for row in table.rows] == [(1, 5)]
+    assert table.attempt(2, attempt=2).schema == (
+        ("id", "int"),
+        ("name", "string"),
+        ("amount", "string"),
+    )
+    table.number, table.checkpoint = 2, table.end().sources["orders__changes"]
+    table.send([order(3, at=4)])
+    table.run()
+    assert table.rows == [
+        {"id": 1, "name": "Ann", "amount": "5"},
+        {"id": 2, "name": "Eve", "amount": "x"},
+        {"id": 3, "name": "Ann", "amount": "5"},
+    ]
 
 
 def with_text(number: int, *, at: int, amount: str) -> Record:
