@@ -163,8 +163,8 @@ def dev(
         ),
     ] = False,
 ) -> None:
-    """Run the lake here: store, warm Spark driver, Dagster with its UI, and the demo's replay;
-    Ctrl-C ends all of it.
+    """Run the lake here: store, warm Spark driver, Dagster with its UI, and the demo's replay
+    and metastore; Ctrl-C ends all of it.
     """
     with needs("`lakechime dev`"):
         import dagster_webserver  # noqa: F401 - Dagster starts it
@@ -524,13 +524,14 @@ def _metastore(settings: Settings) -> "Iterator[Metastore | None]":
     from lakechime_dagster.spark.jvm import find_java
 
     java = find_java(settings.spark.java)
-    try:
-        jar = ensure_metastore_jar(settings.jars.parent, java, note)
-    except LakeChimeError as error:
-        note(f"lakechime| the lake is without its Hive table: {error}")
-        yield None
-        return
-    with hive_metastore(settings.home / "metastore", jar, java) as running:
+    with ExitStack() as stack:
+        try:
+            jar = ensure_metastore_jar(settings.jars.parent, java, note)
+            running = stack.enter_context(hive_metastore(settings.home / "metastore", jar, java))
+        except LakeChimeError as error:
+            note(f"lakechime| the lake is without its Hive table: {error}")
+            yield None
+            return
         note(f"lakechime| a Hive metastore is starting ({running.url}; its log: {running.log})")
         file.write_text(running.url, encoding="utf-8")
         try:

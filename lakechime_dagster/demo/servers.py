@@ -589,6 +589,9 @@ def hive_metastore(
         jar: that of its notification log (`ensure_metastore_jar`).
         java: that runs it.
         database: of Derby: a folder in that folder, or `memory:` and a name.
+
+    Raises:
+        LakeChimeError: it does not start.
     """
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
@@ -601,18 +604,21 @@ def hive_metastore(
     opened = [f"--add-opens=java.base/java.{one}=ALL-UNNAMED" for one in OPENED]
     file = folder / "metastore.log"
     with file.open("w") as log, ThreadPoolExecutor(1) as maker:
-        started: Any = launch_gateway(
-            classpath=os.pathsep.join(map(str, jars)),
-            javaopts=[*SMALL, "-Xmx128m", *opened],
-            java_path=str(java.executable),
-            die_on_exit=True,
-            create_new_process_group=True,  # a Ctrl-C is for those that use it first
-            enable_auth=True,
-            cwd=str(folder),
-            redirect_stdout=log,
-            redirect_stderr=log,
-            return_proc=True,
-        )
+        try:
+            started: Any = launch_gateway(
+                classpath=os.pathsep.join(map(str, jars)),
+                javaopts=[*SMALL, "-Xmx128m", *opened],
+                java_path=str(java.executable),
+                die_on_exit=True,
+                create_new_process_group=True,  # a Ctrl-C is for those that use it first
+                enable_auth=True,
+                cwd=str(folder),
+                redirect_stdout=log,
+                redirect_stderr=log,
+                return_proc=True,
+            )
+        except ValueError as error:  # it says no port
+            raise LakeChimeError(f"the Hive metastore does not start; {file} says why") from error
         gateway_port, token, process = started
         gateway = JavaGateway(
             gateway_parameters=GatewayParameters(

@@ -376,6 +376,41 @@ def test_a_hive_table_is_written_by_partitions_and_read_where_it_is_captured(
     }
 
 
+@pytest.mark.tier2
+def test_a_day_of_a_hive_table_is_complete_by_the_commit_of_its_key_once(
+    home: Path,
+    instance: dg.DagsterInstance,
+    spark_driver: Driver,
+    metastore: Metastore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LAKECHIME_METASTORE", metastore.url)
+    platform = open_platform()
+    written = sql_table(
+        "gold.hive_keys",
+        sql="SELECT day, count(*) AS orders FROM bronze.orders WHERE amount > 10 GROUP BY day",
+        keys=["day"],
+        refresh="partitions",
+        trigger=PartitionTrigger(
+            [orders.partitions(day=tick("-1d"))],
+            every(days=1, start="2024-05-02", until="2024-05-03"),
+            tags=COMPLETE,
+        ),
+        storage=Storage(format="hive", partitioned_by={"day": "date"}),
+    )
+    location = Location(instance, build_definitions(Lake("shop", [orders, written])), platform)
+    location.commit((1, MAY[0], 20), tags=COMPLETE)
+    assert location.run_of("gold_hive_keys", "shop__daily").success
+    (execution,) = platform.ledger.executions()
+    log = platform.hive_log(written.name, written.levels)
+    committed = log.committed(execution.consumer, 1)
+    assert committed is not None
+    assert platform.complete_if_committed(log, execution) == committed
+    assert reconcile(platform, [written])[1] == []
+    ((_, partition, tags),) = location.events("gold.hive_keys")
+    assert (partition, tags["complete"]) == (("2024-05-01",), "true")
+
+
 def test_materialising_all_claims_what_waits_for_each_table_in_its_order(
     location: Location,
 ) -> None:
