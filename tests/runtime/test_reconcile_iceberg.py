@@ -113,8 +113,7 @@ def refusing() -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
