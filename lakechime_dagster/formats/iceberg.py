@@ -606,9 +606,12 @@ class IcebergLog:
             raise
         except Exception as error:
             reason = without_password(next(iter(str(error).splitlines()), type(error).__name__))
+            if isinstance(error, ValidationError | UnicodeDecodeError | EOFError):
+                reason = "a metadata file of the table is not whole"
             raise TableUnreadableError(
                 f"{self.table}: it cannot be read by the Iceberg catalog {self.shown_location}: "
-                f"{reason}; check that the catalog and the table's files can be reached"
+                f"{reason}; check that the catalog and the table's files can be reached, with these "
+                f"credentials, and are whole"
             ) from error
 
 

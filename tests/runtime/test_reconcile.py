@@ -107,6 +107,28 @@ def test_a_look_that_another_has_overtaken_looks_again(platform: Platform, log: 
     assert (record.table_uid, record.seen) == (log.uid, "0")
 
 
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_commit_that_is_half_written_is_a_problem_of_its_table_until_it_is_whole(
+    platform: Platform, log: DeltaLog, version: int
+) -> None:
+    orders, other = SourceTable("bronze.orders"), SourceTable("bronze.other")
+    write(platform.location(other.name), pa.table({"id": [1]}))
+    file = Path(log.location, "_delta_log", f"{version:020}.json")
+    whole = file.read_bytes()
+    if version:  # what was captured before stays
+        file.rename(file.with_suffix(".later"))
+        assert len(reconcile(platform, [orders])[0]) == 2
+    file.write_bytes(whole[: len(whole) // 2])
+    new, (problem,) = reconcile(platform, [orders, other])
+    assert [one.event.table for one in new] == ["bronze.other"]
+    assert problem.startswith("bronze.orders: ")
+    assert ("commit 2 at " in problem) == bool(version)
+    assert "\n" not in problem
+    file.write_bytes(whole)
+    new, problems = reconcile(platform, [orders, other])
+    assert (len(new), problems) == (1 if version else 3, [])
+
+
 def test_a_table_out_of_reach_is_a_problem_and_one_that_is_not_there_yet_is_none(
     platform: Platform, tmp_path: Path
 ) -> None:

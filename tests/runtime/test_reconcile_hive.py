@@ -79,6 +79,30 @@ def test_a_metastore_out_of_reach_is_a_problem_of_its_tables_alone(
     )
 
 
+def test_what_is_half_written_is_no_change_and_a_folder_out_of_reach_hinders_no_other_table(
+    platform: Platform, hive_table: HiveTable, metastore: Metastore, tmp_path: Path
+) -> None:
+    other = HiveTable(metastore, tmp_path / "other").create("day date")
+    hive_table.create("day date")
+    tables = [declared(hive_table), declared(other)]
+    for one in (hive_table, other):
+        one.add("2024-05-01")
+    assert len(reconcile(platform, tables)[0]) == 2
+    staged = hive_table.at("2024-05-01", "_temporary", "0", "task")
+    staged.mkdir(parents=True)
+    (staged / "part-0.parquet").write_bytes(b"PAR1")
+    (hive_table.at("2024-05-01") / "._COPYING_").write_bytes(b"PAR1")
+    hive_table.analyze("2024-05-01")
+    assert reconcile(platform, tables) == ([], [])
+    hive_table.analyze("2024-05-01")
+    (hive_table.folder / "h").rename(hive_table.folder / "away")
+    other.add("2024-05-02")
+    new, (problem,) = reconcile(platform, tables)
+    assert days(new) == ["2024-05-02"]
+    assert problem.startswith(f"{hive_table.name}: it cannot be read by the Hive metastore thrift:")
+    assert "\n" not in problem
+
+
 def test_what_a_poll_found_before_its_process_died_is_found_again(
     platform: Platform, hive_table: HiveTable
 ) -> None:

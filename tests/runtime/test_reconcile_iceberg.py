@@ -4,7 +4,9 @@ and fires triggers as the changes of a Delta table do.
 
 import json
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -98,18 +100,85 @@ def test_what_a_writer_registered_itself_is_there_once(
     assert [one.event.partition for one in events(platform)] == [("2024-05-02",), ("2024-05-01",)]
 
 
-def test_a_catalog_out_of_reach_is_a_problem_of_its_tables_alone(
-    platform: Platform, ice: IcebergWorld, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(scope="module")
+def refusing() -> Iterator[str]:
+    """The URL of a REST catalog that accepts no token."""
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            error = {"message": "no such token", "type": "NotAuthorizedException", "code": 401}
+            body = json.dumps({"error": error}).encode()
+            self.send_response(401)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("away", "Connection refused"),
+        ("refusing", "no such token"),
+        pytest.param("postgres", 'role "nobody" does not exist', marks=pytest.mark.tier2),
+    ],
+)
+def test_a_catalog_that_cannot_be_asked_is_a_problem_of_its_tables_alone(
+    platform: Platform,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    reason: str,
 ) -> None:
-    monkeypatch.setenv("LAKECHIME_ICEBERG_CATALOG", '{"type": "rest", "uri": "http://127.0.0.1:9"}')
+    catalog = {"type": "rest", "uri": "http://127.0.0.1:9", "token": "hunter2"}
+    if kind == "refusing":
+        catalog["uri"] = request.getfixturevalue("refusing")
+    if kind == "postgres":
+        url = make_url(request.getfixturevalue("postgres_url"))
+        nobody = url.set(drivername="postgresql+psycopg", username="nobody", password="hunter2")
+        catalog = {"type": "sql", "uri": nobody.render_as_string(hide_password=False)}
+    monkeypatch.setenv("LAKECHIME_ICEBERG_CATALOG", json.dumps(catalog))
     away = open_platform()
     delta = SourceTable("bronze.delta", storage=Storage(partitioned_by={"day": "date"}))
     new, (problem,) = reconcile(away, [ICE, delta])
     assert new == []
-    assert problem.startswith(
-        "bronze.ice: it cannot be read by the Iceberg catalog http://127.0.0.1:9"
-    )
+    assert problem.startswith("bronze.ice: it cannot be read by the Iceberg catalog ")
+    assert reason in problem
+    assert "hunter2" not in problem
+    assert "\n" not in problem
     assert [one.name for one in away.store.tables()] == ["bronze.delta"]
+
+
+@pytest.mark.parametrize("which", ["metadata", "manifest list", "manifest"])
+def test_a_file_that_is_half_written_is_a_problem_of_its_table_until_it_is_whole(
+    platform: Platform, ice: IcebergWorld, which: str
+) -> None:
+    table, other = ice.create(BY_DAY), SourceTable("bronze.other", storage=ICE.storage)
+    ice.fill(other.name, rows(1))
+    table.append(rows(1))
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    place = {
+        "metadata": table.metadata_location,
+        "manifest list": snapshot.manifest_list,
+        "manifest": snapshot.manifests(table.io)[0].manifest_path,
+    }[which]
+    file = Path(place.removeprefix("file://"))
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    new, (problem,) = reconcile(platform, [ICE, other])
+    assert [one.event.table for one in new] == ["bronze.other"]
+    assert problem.startswith("bronze.ice: it cannot be read by the Iceberg catalog sqlite:")
+    assert "a metadata file of the table is not whole; check" in problem
+    file.write_bytes(whole)
+    new, problems = reconcile(platform, [ICE, other])
+    assert ([one.event.table for one in new], problems) == (["bronze.ice"], [])
 
 
 def test_a_snapshot_trigger_reads_from_snapshot_to_snapshot_and_anew_after_a_rollback(
