@@ -18,6 +18,7 @@ from lakechime_dagster.spark.job import Outcome
 from lakechime_dagster.tables.cdc import STATE
 from lakechime_dagster.tables.options import personal
 from lakechime_dagster.tables.tables import RefreshMode
+from tests.support.iceberg import IcebergWorld
 from tests.support.orders import order
 from tests.support.refreshes import Source, make_subscription, open_log, read_rows
 from tests.support.replica import Replica
@@ -176,6 +177,23 @@ def test_neither_table_nor_state_of_a_followed_one_reports_of_a_personal_column(
             name for name in ("Xanthippe", "Yolanda", "Zenobia") if name in log_text(location)
         }
     assert "amount" in bounded(table.location)[0]
+
+
+@pytest.mark.spark
+def test_files_of_an_iceberg_table_that_follows_a_database_hold_no_bounds_of_a_personal_column(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = Replica(
+        spark, tmp_path, ("name",), options={"personal": ("name",)}, write_mode="merge-on-read"
+    )
+    table.send([order(1, at=1, name="Xanthippe"), order(2, at=2, name="Yolanda")])
+    table.run()
+    table.send([order(1, at=3, name="Xanthippe", amount=7), order(3, at=4, name="Zenobia")])
+    table.run()
+    stored = IcebergWorld.within(tmp_path).catalog.load_table("shop.orders")
+    files = [task.file for task in stored.scan().plan_files()]
+    bounds = {stored.schema().find_column_name(one) for each in files for one in each.upper_bounds}
+    assert (len(table.rows), bounds) == (3, {"id", "amount"})
 
 
 @pytest.mark.spark
