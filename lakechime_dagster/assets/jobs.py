@@ -259,7 +259,7 @@ def _input(
         if its_format is TableFormat.HIVE
         else None,
         events=events,
-        switched=source.levels.names if switched else None,
+        switched=platform.levels_of(source.name, source.levels).names if switched else None,
         mode=read.mode,
         range=range_,
         pinned=SnapshotId(end.snapshot_id)

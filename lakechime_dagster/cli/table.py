@@ -235,7 +235,10 @@ def migrate(
         bool, typer.Option("--back", help="Let its name stand for the old table again.")
     ] = False,
     finish: Annotated[
-        bool, typer.Option("--finish", help="End it; the old table is no longer looked at.")
+        bool,
+        typer.Option(
+            "--finish", help="End it; the other table is no longer looked at. With --back: give up."
+        ),
     ] = False,
     take: Annotated[
         MigrateFrom | None,
@@ -254,15 +257,16 @@ def migrate(
     from lakechime_dagster.tables.tables import SourceTable
 
     platform = open_platform(dry_run=dry_run)
-    table = declared_lake(platform.settings).table(name)
+    lake = declared_lake(platform.settings)
+    table = lake.table(name)
     if not isinstance(table, SourceTable):
         raise LakeChimeError(
             f"{name} is written by the lake itself; declare its storage in another format, and "
             f"compute it again"
         )
-    if switch + back + finish > 1:
-        raise LakeChimeError("--switch, --back and --finish are three steps; give one of them")
-    move = Move(platform, table, note)
+    if switch and back:
+        raise LakeChimeError("--switch and --back are two ways; give one of them")
+    move = Move(platform, lake, table, note)
     migration = move.migration
     is_step = switch or back or finish
     if migration is None and (is_step or to is None):
@@ -271,12 +275,12 @@ def migrate(
     assert target is not None
     if not dry_run:
         migration = move.begin(target)
-        if finish:
-            move.finish()
-        else:
+        if switch or back or not finish:
             side = migration.from_format if back else migration.to_format
             taken = TableFormat(take.upper()) if take is not None else None
-            move.run(side if is_step else None, taken)
+            move.run(side if switch or back else None, taken)
+        if finish:
+            move.finish(gives_up=back)
     document: dict[str, Any] = {**move.plan(target), "dry_run": dry_run}
     answer(as_json, document, f"{name}: {_stands(document)}", *document["hindrances"])
     if not as_json:
@@ -286,8 +290,8 @@ def migrate(
 def _stands(document: dict[str, Any]) -> str:
     """Where a migration stands, in a sentence."""
     to, name = document["to"], document["table"]
-    left = sum(document["to_copy"].values())
-    rest = f"; {count(left, 'partition')} to copy" if left else ""
+    left = "; ".join(f"{what} of {side}" for side, what in document["to_copy"].items())
+    rest = f"; to copy: {left}" if left else ""
     return {
         "not begun": f"not begun; `lakechime table migrate {name} --to {to}` begins",
         "begun": f"begun; its first copy to {to} has not ended",

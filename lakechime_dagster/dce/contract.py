@@ -25,6 +25,10 @@ class NamedTable(Protocol):
     def name(self) -> str: ...
 
 
+class TableSwitchedError(LakeChimeError):
+    """The name of a table came to stand for another side since its log was opened; open it again."""
+
+
 class OvertakenError(LakeChimeError):
     """Another capture of a table's log was registered since this one began; capture again."""
 
@@ -37,7 +41,8 @@ class Seen:
     `began_at` is the table uid and the snapshot that the store knew when the capture began, which
     must still hold when it is registered; None says the same whatever the store knows by then.
     `listing` is for a format that is captured by listing files: of each partition whose files
-    changed what they are remembered by, None of one that is gone.
+    changed what they are remembered by, None of one that is gone. `table_format` is that of the log,
+    which the table's name must stand for, where it was migrated.
     """
 
     table: str
@@ -46,14 +51,26 @@ class Seen:
     cluster: str = ""
     began_at: tuple[TableUid | None, SnapshotId | None] | None = field(default=None, compare=False)
     listing: Mapping[str, str | None] = field(default_factory=dict, compare=False, repr=False)
+    table_format: TableFormat | None = field(default=None, compare=False)
 
-    def check_current(self, table_uid: TableUid | None, seen: SnapshotId | None) -> None:
+    def check_current(
+        self,
+        table_uid: TableUid | None,
+        seen: SnapshotId | None,
+        table_format: TableFormat | None = None,
+    ) -> None:
         """Refuse what was overtaken: by another capture, it would put the table back; by a first
-        push, it would not know that commit.
+        push, it would not know that commit; by a switch, it is of the other side.
 
         Raises:
             OvertakenError: the store knows another table uid or snapshot by now.
+            TableSwitchedError: the table's name stands for another format by now.
         """
+        if self.table_format and table_format and self.table_format is not table_format:
+            raise TableSwitchedError(
+                f"{self.table}: its name stands for {table_format.lower()} since this capture of its "
+                f"log began; capture again"
+            )
         if self.began_at is not None and self.began_at != (table_uid, seen):
             overtaken = (
                 "an event of it was registered"

@@ -6,6 +6,7 @@ side, which triggers read. Those of the other side are recorded under a name of 
 makes the other side the one of the name, in one transaction, when both have the same rows.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,14 +15,16 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.contract import OvertakenError
-from lakechime_dagster.dce.engine import now_ms, reading, writing
+from lakechime_dagster.dce.engine import PARAMETERS, now_ms, reading, slices, writing
 from lakechime_dagster.dce.events import (
     DataChangeEvent,
     Position,
+    RegisteredEvent,
     SnapshotId,
     TableFormat,
     TableUid,
 )
+from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.queries import (
     FORMAT_CODES,
     FORMATS,
@@ -29,15 +32,19 @@ from lakechime_dagster.dce.queries import (
     TableRow,
     changed_table,
     changes_data,
+    event_of,
+    in_order,
     is_after,
     known_tables,
     locked_tables,
     locked_whole,
+    select_events,
 )
 from lakechime_dagster.dce.schema import HISTORY, dce_listing, dce_switch, dce_table
-from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
+from lakechime_dagster.dce.snapshots import VERDICT_TAG, SnapshotCheckpoint, SnapshotRange
 from lakechime_dagster.errors import LakeChimeError
 
+COPY_TAG = "lakechime/migration"  # of the events of what a copy wrote: `Migration.copy`
 Keys = frozenset[str]  # partitions, by canonical texts
 
 
@@ -55,7 +62,7 @@ class Migration:
     `current` is the side that its name stands for. `number` is that of the newest copy. Of each side
     `copied` says up to which of its events their partitions are on the other side (nothing: no copy
     has ended), `left` which partitions of earlier events are not, and `copying` those that a copy
-    which has not ended takes from it.
+    which has not ended takes from it, and `uids` which table it was when it was copied first.
     """
 
     cluster: str
@@ -68,6 +75,12 @@ class Migration:
     copied: Mapping[TableFormat, Position] = field(default_factory=dict)
     left: Mapping[TableFormat, Keys] = field(default_factory=dict)
     copying: Mapping[TableFormat, Keys] = field(default_factory=dict)
+    uids: Mapping[TableFormat, str] = field(default_factory=dict)
+
+    @property
+    def copy(self) -> str:
+        """What names the newest copy, in a tag of the events of what it wrote."""
+        return f"{self.began_ts}/{self.number}"
 
     @property
     def other(self) -> TableFormat:
@@ -95,6 +108,7 @@ class Migration:
             copied={TableFormat(of): Position.parse(at) for of, at in document["copied"].items()},
             left=_read(document["left"]),
             copying=_read(document["copying"]),
+            uids={TableFormat(of): uid for of, uid in document["uids"].items()},
         )
 
     @property
@@ -107,6 +121,7 @@ class Migration:
             "copied": {of.value: str(at) for of, at in self.copied.items()},
             "left": {of.value: sorted(keys) for of, keys in self.left.items()},
             "copying": {of.value: sorted(keys) for of, keys in self.copying.items()},
+            "uids": {of.value: uid for of, uid in self.uids.items()},
         }
 
 
@@ -115,13 +130,15 @@ def _read(document: Mapping[str, Iterable[str]]) -> dict[TableFormat, Keys]:
 
 
 def beside_of(event: DataChangeEvent, table: TableRow) -> str | None:
-    """The name under which an event is recorded that names a table which is migrated, and is a
-    change of its other side.
+    """The name under which an event is recorded that names a table which was migrated, and is a
+    change of another side than its name stands for.
     """
-    migration = Migration.of(table)
-    if migration is None or event.is_marker or event.table_format is not migration.other:
+    if table.format in (None, event.table_format) or event.is_marker:
         return None
-    return migration.name_of(migration.other)
+    migration = Migration.of(table)
+    if migration is not None and event.table_format is not migration.other:
+        return None
+    return name_beside(table.name, event.table_format)
 
 
 def begun(
@@ -163,12 +180,14 @@ def begun(
 
 @dataclass(frozen=True)
 class Changed:
-    """The partitions of a side that are to be copied to the other, and up to which of its events
-    they are meant.
+    """What changed on a side: the partitions that are to be copied to the other, those that the copy
+    which has not ended wrote, up to which of its events they are meant, and the side's uid.
     """
 
     keys: Keys
+    copied: Keys
     through: Position
+    uid: TableUid | None
 
 
 def changed_since(engine: Engine, migration: Migration) -> dict[TableFormat, Changed]:
@@ -193,15 +212,22 @@ def _changed_since(connection: Connection, migration: Migration) -> dict[TableFo
     found: dict[TableFormat, Changed] = {}
     for side, key in sides.items():
         since = migration.copied.get(side, Position.ORIGIN)
-        keys, through = set(migration.left.get(side, ())), since
+        keys, copied, through = set(migration.left.get(side, ())), set[str](), since
+        row = known[key]
+        if migration.copied and row.table_uid != migration.uids.get(side):
+            keys.add(UNPARTITIONED)  # it was replaced, or put back
         for event in HISTORY:
-            named = sa.select(event.c.partition_key, event.c.tx_id, event.c.seq).where(
-                event.c.table_id == known[key].table_id, changes_data(event), is_after(since, event)
+            c = event.c
+            named = sa.select(c.partition_key, c.tx_id, c.seq, c.tags).where(
+                c.table_id == row.table_id, changes_data(event), is_after(since, event)
             )
-            for row in connection.execute(named):
-                keys.add(row.partition_key)
-                through = max(through, Position(row.tx_id, row.seq))
-        found[side] = Changed(frozenset(keys), through)
+            for one in connection.execute(named):
+                if migration.copying and one.tags.get(COPY_TAG) == migration.copy:
+                    copied.add(one.partition_key)
+                else:
+                    keys.add(UNPARTITIONED if VERDICT_TAG in one.tags else one.partition_key)
+                through = max(through, Position(one.tx_id, one.seq))
+        found[side] = Changed(frozenset(keys), frozenset(copied), through, row.table_uid)
     return found
 
 
@@ -304,6 +330,22 @@ class Switch:
         return SnapshotCheckpoint(table_uid=self.to_uid, snapshot_id=self.to_snapshot)
 
 
+def tags_beside(engine: Engine, migration: Migration, keys: Keys) -> dict[str, RegisteredEvent]:
+    """By partition the newest event beside the table of each of these."""
+    found: dict[str, RegisteredEvent] = {}
+    with reading(engine) as connection:
+        key = (migration.cluster, migration.name_of(migration.other))
+        known = known_tables(connection, [key])[key]
+        for event, chunk in itertools.product(HISTORY, slices(sorted(keys), PARAMETERS)):
+            named = select_events(event).where(
+                event.c.table_id == known.table_id, event.c.partition_key.in_(chunk)
+            )
+            for one in map(event_of, connection.execute(in_order(named, event))):
+                newest = found.setdefault(one.canonical, one)
+                found[one.canonical] = max(newest, one, key=lambda each: each.position)
+    return found
+
+
 def switches_of(connection: Connection, table: TableKey) -> list[Switch]:
     """The switches of a table, oldest first."""
     query = (
@@ -346,7 +388,8 @@ def switched_since(engine: Engine, table: TableKey, range_: SnapshotRange) -> Po
         return None
     start = SnapshotCheckpoint(table_uid=range_.start_uid, snapshot_id=range_.start)
     with reading(engine) as connection:
-        switches = switches_of(connection, table)
+        if not (switches := switches_of(connection, table)):
+            return None
         reached = [at for at, one in enumerate(switches, 1) if one.checkpoint == start]
         if reached:
             position, later = switches[reached[-1] - 1].position, switches[reached[-1] :]
@@ -360,7 +403,7 @@ def switched_since(engine: Engine, table: TableKey, range_: SnapshotRange) -> Po
                 Position.parse(range_.start) if is_hive else _registered(connection, table, start)
             )
             later = [one for one in switches if one.position >= position]
-    uid = start.table_uid
+    uid = start.table_uid or (later[0].from_uid if later else None)
     for one in later:
         if one.from_uid != uid:
             return None
@@ -369,19 +412,18 @@ def switched_since(engine: Engine, table: TableKey, range_: SnapshotRange) -> Po
 
 
 def _registered(connection: Connection, table: TableKey, at: SnapshotCheckpoint) -> Position:
-    """The position of the last event of a snapshot; the last of the table where it has none."""
-    known = known_tables(connection, [table]).get(table)
-    if known is None:
-        return Position.ORIGIN
-    found = []
+    """The position of the first event of a snapshot; that before all where it has none."""
+    (known,) = known_tables(connection, [table]).values()
+    found: list[Position] = []
     for event in HISTORY:
         named = sa.select(event.c.tx_id, event.c.seq).where(
             event.c.table_id == known.table_id,
             event.c.snapshot_id == at.snapshot_id,
             event.c.table_uid == at.table_uid,
+            event.c.amends_seq.is_(None),
         )
         found += [Position(*row) for row in connection.execute(named)]
-    return max(found) if found else _newest(connection, known.table_id)
+    return min(found, default=Position.ORIGIN)
 
 
 def _newest(connection: Connection, table_id: int) -> Position:

@@ -24,7 +24,7 @@ from sqlalchemy.exc import IntegrityError
 from lakechime_dagster.dce.contract import Registration, Seen
 from lakechime_dagster.dce.engine import StoreNow, TransactionId, among, insert_if_absent, slices
 from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, TableUid
-from lakechime_dagster.dce.migration import beside_of
+from lakechime_dagster.dce.migration import Migration, beside_of, name_beside
 from lakechime_dagster.dce.partitions import (
     PartitionLevels,
     canonical_json,
@@ -167,6 +167,10 @@ def _apply(connection: Connection, history: Table, changes: list[dict[str, Any]]
 COLUMNS = tuple(column.name for column in dce_event.columns)
 
 
+class StaleTransactionError(Exception):
+    """Events of this transaction would be before what a migration has copied; begin another."""
+
+
 class ConflictError(Exception):
     """A row of one of these keys was committed by somebody else; nothing was appended."""
 
@@ -283,7 +287,7 @@ def register_single(
     """
     if event.table_uid is not None and table.table_uid is None:
         return None
-    if beside_of(event, table):
+    if table.format is not None:  # which side it is of is for the batch path to find out
         return None
     resolved = event.at_table(meant_uid(event.table_uid, table.table_uid))
     canonical = canonical_partition(event.partition, table.levels)
@@ -370,9 +374,8 @@ def register_batch(
         + [(mark.cluster, mark.table) for mark in seen],
     )
     for mark in seen:
-        mark.check_current(
-            tables[mark.cluster, mark.table].table_uid, tables[mark.cluster, mark.table].seen
-        )
+        known = tables[mark.cluster, mark.table]
+        mark.check_current(known.table_uid, known.seen, known.format)
     events = _by_sides(connection, tables, events)
     _raise_uids(connection, tables, events, seen)
     incoming = [_resolved(event, tables[event.cluster, event.table]) for event in events]
@@ -380,6 +383,10 @@ def register_batch(
         return Registration(), tables
     tx_id, now = connection.execute(select(TransactionId(), StoreNow())).one()
     numbers = reserved(connection, len(incoming))
+    migrations = [found for table in tables.values() if (found := Migration.of(table))]
+    copied = [at for migration in migrations for at in migration.copied.values()]
+    if copied and Position(tx_id, numbers[0]) <= max(copied):
+        raise StaleTransactionError
     while True:
         known = versions_of(connection, [item.identity for item in incoming if item.identity])
         plan = _plan(incoming, known, [Position(tx_id, number) for number in numbers], now)
@@ -395,14 +402,28 @@ def register_batch(
 def _by_sides(
     connection: Connection, tables: dict[TableKey, TableRow], events: Sequence[DataChangeEvent]
 ) -> list[DataChangeEvent]:
-    """The events, of which changes of the other side of a table that is migrated get its name."""
-    found = [
-        replace(event, table=beside)
-        if (beside := beside_of(event, tables[event.cluster, event.table]))
-        else event
-        for event in events
-    ]
-    tables |= locked_tables(connection, {(one.cluster, one.table) for one in found} - tables.keys())
+    """The events, of which changes of the other side of a migrated table get its name, and so do
+    repeats of what was registered as such before the switch.
+    """
+    found = list(events)
+    repeated: dict[int, DataChangeEvent] = {}
+    for place, event in enumerate(events):
+        table = tables[event.cluster, event.table]
+        if name := beside_of(event, table):
+            found[place] = replace(event, table=name)
+        elif table.format is event.table_format and not event.is_marker:
+            beside = name_beside(event.table, event.table_format)
+            repeated[place] = replace(event, table=beside)
+    keys = {(one.cluster, one.table) for one in (*found, *repeated.values())}
+    tables |= locked_tables(connection, keys - tables.keys())
+    identities = {
+        place: _resolved(event, tables[event.cluster, event.table]).identity
+        for place, event in repeated.items()
+    }
+    known = versions_of(connection, [one for one in identities.values() if one])
+    for place, identity in identities.items():
+        if identity in known:
+            found[place] = repeated[place]
     return found
 
 

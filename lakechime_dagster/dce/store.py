@@ -57,7 +57,13 @@ from lakechime_dagster.dce.queries import (
     table_ids,
     tables_by_id,
 )
-from lakechime_dagster.dce.registration import last_number, register_batch, register_single, rekey
+from lakechime_dagster.dce.registration import (
+    StaleTransactionError,
+    last_number,
+    register_batch,
+    register_single,
+    rekey,
+)
 from lakechime_dagster.dce.schema import HISTORY
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 
@@ -69,12 +75,12 @@ class _UndoneError(Exception):
 
 
 def _lost_a_race(error: BaseException) -> bool:
-    """Whether PostgreSQL ended the transaction to break a deadlock or a conflict; trying again is
-    the answer.
+    """Whether the transaction was ended to break a deadlock or a conflict, or began too early;
+    trying again is the answer.
     """
-    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in (
-        "40P01",
-        "40001",
+    return isinstance(error, StaleTransactionError) or (
+        isinstance(error, DBAPIError)
+        and getattr(error.orig, "sqlstate", None) in ("40P01", "40001")
     )
 
 
@@ -282,9 +288,10 @@ def newest_snapshot(
     tags: TagConditions,
     checkpoint: Position,
     through: Position,
+    uid: TableUid | None = None,
 ) -> tuple[SnapshotCheckpoint, TableFormat] | None:
     """The newest snapshot of a table in (checkpoint, through] that the tags vouch for, with its
-    format, or None.
+    format, or None; of the table as it is now, or of that with a uid.
 
     An event with the tags vouches for its own snapshot; a marker or amendment that brings them for
     all that was registered before it, also before the checkpoint: what nobody vouched for was not
@@ -295,7 +302,8 @@ def newest_snapshot(
     found = table_ids(connection, [table])
     if table not in found:
         return None
-    table_id, uid = found[table]
+    table_id, current = found[table]
+    uid = uid or current
     mark = _newest_mark(connection, table_id, tags, checkpoint, through) if tags else None
 
     def is_vouched(event: sa.FromClause) -> sa.ColumnElement[bool]:

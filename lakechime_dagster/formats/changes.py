@@ -10,15 +10,21 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from lakechime_dagster.dce.contract import Seen
-from lakechime_dagster.dce.events import DataChangeEvent, OperationType, SnapshotId, TableUid, Tags
+from lakechime_dagster.dce.events import (
+    DataChangeEvent,
+    OperationType,
+    SnapshotId,
+    TableFormat,
+    TableUid,
+    Tags,
+)
 from lakechime_dagster.dce.partitions import PartitionLevels, PartitionValue, checked_partition
-from lakechime_dagster.dce.snapshots import Verdict
+from lakechime_dagster.dce.snapshots import VERDICT_TAG, Verdict
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.triggers.consumers import CommitMetadata
 
 TAGS_KEY = "lakechime.tags"  # of a producer's commit: a JSON object of tags
 BASELINE_TAG = "baseline"
-VERDICT_TAG = "lakechime/verdict"
 
 Partition = tuple[PartitionValue, ...] | None
 _logger = logging.getLogger(__name__)
@@ -48,6 +54,9 @@ class ChangeLog(Protocol):
     def table(self) -> str:
         """The name that its events carry."""
         ...
+
+    @property
+    def table_format(self) -> TableFormat: ...
 
     @property
     def cluster(self) -> str:
@@ -93,6 +102,10 @@ class SideLog:
 
     log: ChangeLog
     table: str
+
+    @property
+    def table_format(self) -> TableFormat:
+        return self.log.table_format
 
     @property
     def cluster(self) -> str:

@@ -292,6 +292,10 @@ class DeltaLog:
         return without_password(self.location)
 
     @property
+    def table_format(self) -> TableFormat:
+        return TableFormat.DELTA
+
+    @property
     def uid(self) -> TableUid:
         return TableUid(str(self._open().metadata().id))
 

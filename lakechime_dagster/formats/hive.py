@@ -120,6 +120,10 @@ class HiveLog:
     lists_all: bool = False
 
     @property
+    def table_format(self) -> TableFormat:
+        return TableFormat.HIVE
+
+    @property
     def uid(self) -> TableUid:
         with self._client() as client:
             return _uid(self._load(client))

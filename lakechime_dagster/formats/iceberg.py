@@ -136,6 +136,10 @@ class IcebergLog:
     named: PartitionLevels | None = None
 
     @property
+    def table_format(self) -> TableFormat:
+        return TableFormat.ICEBERG
+
+    @property
     def uid(self) -> TableUid:
         return TableUid(str(self._load().metadata.table_uuid))
 

@@ -7,15 +7,16 @@ Both sides are kept equal by copying the partitions that changed on one of them 
 import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from lakechime_dagster.dce.contract import OvertakenError
 from lakechime_dagster.dce.engine import reading
-from lakechime_dagster.dce.events import Position, TableFormat
+from lakechime_dagster.dce.events import DataChangeEvent, TableFormat
 from lakechime_dagster.dce.migration import (
+    COPY_TAG,
     Changed,
     Keys,
     Migration,
@@ -24,13 +25,17 @@ from lakechime_dagster.dce.migration import (
     finished,
     noted,
     switched,
+    tags_beside,
 )
-from lakechime_dagster.dce.partitions import UNPARTITIONED, PartitionLevels
+from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.queries import TableRow
-from lakechime_dagster.errors import LakeChimeError, TableAbsentError, needs
+from lakechime_dagster.errors import InvalidValueError, LakeChimeError, TableAbsentError, needs
+from lakechime_dagster.formats.changes import TAGS_KEY
 from lakechime_dagster.formats.files import has_folder
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.reconcile import reconcile_table
+from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.sources import MessageTable, TableRows
 from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
 from lakechime_dagster.triggers.progress import consumer_lags, consumers_at
@@ -58,6 +63,7 @@ class Move:
     """A table on its way from one format to another."""
 
     platform: Platform
+    lake: Lake
     table: SourceTable
     log: Callable[[str], None] = print
 
@@ -92,10 +98,10 @@ class Move:
         if open_one is None:
             if current is to:
                 raise LakeChimeError(f"{name} is a table of {to.lower()} already")
-            for log in self._logs(None):
+            if problem := self._taken(to) or self._unmovable():
+                raise LakeChimeError(f"{name}: {problem}")
+            for log in self._logs(known):
                 reconcile_table(self.platform, log, self.table.levels)
-            if taken := self._taken(to):
-                raise LakeChimeError(f"{name}: {taken}")
         engine = self.platform.store.engine
         return begun(engine, (self.platform.settings.cluster, name), current, to)
 
@@ -138,29 +144,54 @@ class Move:
         """
         migration, store = self._open(), self.platform.store
         mine, other = migration.current, migration.other
-        changed = self._captured(migration)
-        keys = _to_copy(migration, changed, take)
-        if not any(keys.values()):
+        if take not in (None, mine, other):
+            raise InvalidValueError(
+                "--take", str(take).lower(), f"is no side; take {mine.lower()} or {other.lower()}"
+            )
+        is_first = not migration.copied
+        before = self._captured(migration)
+        keys, written = _to_copy(migration, before, take)
+        if not any(keys.values()) and not migration.copying:
             return Copied(migration=migration)
         migration = noted(store.engine, migration, number=migration.number + 1, copying=keys)
         for of, to in ((mine, other), (other, mine)):
             if keys[of]:
                 self.log(f"{self.table.name}: {shown(keys[of])} from {of.lower()} to {to.lower()}")
                 self._write(session(), migration, of, to, keys[of])
-        through = {of: one.through for of, one in changed.items()}
-        after = self._captured(migration, through)
+        after = self._captured(
+            replace(migration, copied={of: one.through for of, one in before.items()}, left={})
+        )
+        self._mark(migration, keys[other] | written)
         migration = noted(
             store.engine,
             migration,
             copied={of: one.through for of, one in after.items()},
-            # what of is later than the copy, and not by it
-            left={
-                of: frozenset() if _is_whole(keys[to]) else after[of].keys - keys[to]
-                for of, to in ((mine, other), (other, mine))
-            },
+            # what is later than the copy; the files that the first one took name no copy
+            left={of: frozenset() if is_first and of is other else after[of].keys for of in after},
             copying={},
+            uids={of: migration.uids.get(of) or before[of].uid or after[of].uid for of in after}
+            if is_first
+            else {of: before[of].uid for of in after},
         )
         return Copied(migration=migration, keys=keys)
+
+    def _mark(self, migration: Migration, keys: Keys) -> None:
+        """Give partitions that were copied to the side of the name the tags of their events beside
+        it: whatever waits for tags waits for them.
+        """
+        found = tags_beside(self.platform.store.engine, migration, keys)
+        markers = [
+            DataChangeEvent(
+                table=self.table.name,
+                cluster=migration.cluster,
+                partition=one.event.partition,
+                tags=one.event.tags,
+                event_key=f"{COPY_TAG}/{migration.began_ts}/{one.position}",
+            )
+            for one in found.values()
+            if one.event.tags
+        ]
+        self.platform.store.register(markers)
 
     def switch(
         self, session: "Session", to: TableFormat, take: TableFormat | None = None
@@ -186,32 +217,38 @@ class Move:
             f"rest for a moment, and switch again"
         )
 
-    def finish(self) -> None:
-        """End the migration, after which the old side is no longer looked at.
+    def finish(self, *, gives_up: bool = False) -> None:
+        """End the migration, after which the side that the name does not stand for is no longer
+        looked at.
+
+        Args:
+            gives_up: Whether that may be the new one.
 
         Raises:
-            LakeChimeError: not all is on the new side, or somebody still reads the old one.
+            LakeChimeError: not all is on the side of the name, or somebody still reads the other.
         """
         migration = self._open()
-        if hindrance := self._hindrance(migration):
+        if hindrance := self._hindrance(migration, gives_up=gives_up):
             raise LakeChimeError(f"{self.table.name}: {hindrance}")
-        if migration.to_format is TableFormat.ICEBERG:
+        if migration.current is TableFormat.ICEBERG:
             # its files may be some of the old table, which nobody needs any more
             self.platform.iceberg_log(self.table.name).require({"gc.enabled": "true"})
         finished(self.platform.store.engine, migration)
 
-    def _hindrance(self, migration: Migration) -> str:
+    def _hindrance(self, migration: Migration, *, gives_up: bool) -> str:
         """Why a migration cannot end now; empty where it can."""
-        old = migration.from_format.lower()
-        if migration.current is not migration.to_format:
-            return f"its name stands for the {old} table; switch first"
-        if changed := self._captured(migration)[migration.from_format].keys:
-            return f"{shown(changed)} of the {old} table changed since the switch; copy again"
+        other = migration.other.lower()
+        if migration.current is not migration.to_format and not gives_up:
+            stands = migration.current.lower()
+            return f"its name stands for the {stands} table; --switch first, or give up by --back"
+        changed = self._captured(migration, must_be_there=False)[migration.other].keys
+        if changed and migration.copied:
+            return f"{shown(changed)} of the {other} table changed since the switch; copy again"
         uid = self.known and self.known.table_uid
         for one in consumers_at(self.platform.store.engine, self.table.name, migration.cluster):
             if one.pinned is not None and one.pinned.table_uid not in (None, uid):
                 reader = one.consumer.subscription
-                return f"an execution of {reader} that reads the {old} table is open; let it end"
+                return f"an execution of {reader} that reads the {other} table is open; let it end"
         return ""
 
     def plan(self, to: TableFormat) -> dict[str, Any]:
@@ -231,7 +268,8 @@ class Move:
             is_new = current is migration.to_format
             state = "switched" if is_new else "copied" if migration.copied else "begun"
             try:
-                keys = _to_copy(migration, changed_since(self.platform.store.engine, migration))
+                changed = changed_since(self.platform.store.engine, migration)
+                keys, _ = _to_copy(migration, changed)
             except WrittenOnBothError as error:
                 hindrances.append(str(error))
         engine, cluster = self.platform.store.engine, self.platform.settings.cluster
@@ -243,7 +281,7 @@ class Move:
             "to": to.lower(),
             "state": state,
             "stands_for": current.lower(),
-            "to_copy": {of.lower(): len(found) for of, found in keys.items()},
+            "to_copy": {of.lower(): shown(found) for of, found in keys.items() if found},
             "hindrances": hindrances,
             "consumers": [
                 {
@@ -278,19 +316,15 @@ class Move:
         )
 
     def _captured(
-        self, migration: Migration, since: Mapping[TableFormat, Position] | None = None
+        self, migration: Migration, *, must_be_there: bool = True
     ) -> dict[TableFormat, Changed]:
-        """What changed on both sides, after their logs were captured: since what was copied, or
-        since other positions.
-        """
+        """What changed on both sides since it was copied, after their logs were captured."""
         for log in self._logs(self.known):
             try:
                 reconcile_table(self.platform, log, self.table.levels)
             except TableAbsentError:
-                if log.table == self.table.name or migration.copied:
+                if log.table == self.table.name or (migration.copied and must_be_there):
                     raise
-        if since is not None:
-            migration = Migration(**{**vars(migration), "copied": since, "left": {}})
         return changed_since(self.platform.store.engine, migration)
 
     def _taken(self, to: TableFormat) -> str:
@@ -304,6 +338,14 @@ class Move:
                 f"a Delta table would lie at {location}, where something is already; move that away "
                 f"first"
             )
+        return ""
+
+    def _unmovable(self) -> str:
+        """Why the table cannot be migrated; empty where it can."""
+        for one in self.lake.tables:
+            rows = one.source if isinstance(one, MessageTable) else None
+            if isinstance(rows, TableRows) and rows.name == self.table.name:
+                return f"{one.name} reads it as a stream, which is of Delta tables alone"
         return ""
 
     def _write(
@@ -321,9 +363,13 @@ class Move:
         from lakechime_dagster.spark.ranges import narrowed, partitions_of
         from lakechime_dagster.spark.session import column, plain
 
-        levels = self._levels().names
         rows, _ = self._source(spark, of).read_snapshot(None)
-        target = self._target(to)
+        there = {name.lower(): name for name in rows.columns}
+        levels = tuple(
+            there.get(name.lower(), name)
+            for name in self.platform.levels_of(self.table.name, self.table.levels).names
+        )
+        target = self._target(to, levels)
         metadata = CommitMetadata(
             consumer=ConsumerId(
                 self.platform.settings.deployment, f"migrate/{self.table.name}/{migration.began_ts}"
@@ -332,6 +378,7 @@ class Move:
             attempt=1,
             end=Checkpoint(),
             execution_id=uuid4().hex,
+            tags={COPY_TAG: migration.copy},
         )
         write = partial(target.replace_all, rows)
         if levels and not _is_whole(keys):
@@ -341,7 +388,7 @@ class Move:
             within = narrowed(rows, found, {name: column(name) for name in found.columns})
             write = partial(target.replace_partitions, within, values)
         if isinstance(target, HiveTarget):
-            write()
+            write(parameters={TAGS_KEY: json.dumps(metadata.tags)})
             return
         target.prepare(spark, rows.schema)
         if isinstance(target, IcebergTarget) and of is TableFormat.HIVE and not migration.copied:
@@ -352,10 +399,6 @@ class Move:
                 target.take_files(spark, *found)
                 return
         commit(spark, target, metadata, lambda: write)
-
-    def _levels(self) -> PartitionLevels:
-        known = self.known
-        return self.table.levels or (known.levels if known else PartitionLevels())
 
     def _source(self, spark: "SparkSession", side: TableFormat) -> "Source":
         from lakechime_dagster.spark.hive import HiveSource
@@ -369,12 +412,14 @@ class Move:
             return IcebergSource(spark, platform.iceberg_log(table.name))
         return DeltaSource(spark, platform.log(table.name, table.location))
 
-    def _target(self, side: TableFormat) -> "Target | IcebergTarget | HiveTarget":
+    def _target(
+        self, side: TableFormat, levels: tuple[str, ...]
+    ) -> "Target | IcebergTarget | HiveTarget":
         from lakechime_dagster.spark.commit import Target
         from lakechime_dagster.spark.hive import HiveTarget
         from lakechime_dagster.spark.iceberg import IcebergTarget
 
-        platform, table, levels = self.platform, self.table, self._levels().names
+        platform, table = self.platform, self.table
         if side is TableFormat.HIVE:
             return HiveTarget(name=table.name, log=platform.hive_log(table.name, table.levels))
         if side is TableFormat.ICEBERG:
@@ -406,20 +451,18 @@ def _is_whole(keys: Keys) -> bool:
 
 def _to_copy(
     migration: Migration, changed: Mapping[TableFormat, Changed], take: TableFormat | None = None
-) -> dict[TableFormat, Keys]:
-    """The partitions to copy, by the side they are of."""
+) -> tuple[dict[TableFormat, Keys], Keys]:
+    """The partitions to copy, by the side they are of, and those that a copy which did not end has
+    written to the side of the name: to write them again would trigger twice.
+    """
     mine, other = migration.current, migration.other
+    nothing: Keys = frozenset()
     if not migration.copied:
-        return {mine: frozenset([UNPARTITIONED]), other: frozenset()}
-    # of a copy that did not end: what it wrote beside is no change, and what it wrote to the side of
-    # the name is not written again, which would trigger twice
-    again, back = (migration.copying.get(of, frozenset[str]()) for of in (mine, other))
-    of_mine, of_other = changed[mine].keys, changed[other].keys
-    if _is_whole(again):
-        of_other = frozenset()
-    if _is_whole(back):
-        of_mine = frozenset()
-    of_other, back = of_other - again - (back & of_mine), back - of_mine
+        return {mine: frozenset([UNPARTITIONED]), other: nothing}, nothing
+    again, back = (migration.copying.get(of, nothing) for of in (mine, other))
+    written = back if _is_whole(back) and changed[mine].copied else back & changed[mine].copied
+    of_mine = changed[mine].keys | again
+    of_other = (changed[other].keys | back) - written
     if both := _both(of_mine, of_other):
         if take is None:
             raise WrittenOnBothError(
@@ -429,7 +472,7 @@ def _to_copy(
         of_mine, of_other = (
             (of_mine, of_other - both) if take is mine else (of_mine - both, of_other)
         )
-    return {mine: of_mine | again, other: of_other | back}
+    return {mine: of_mine, other: of_other}, written
 
 
 def _both(one: Keys, other: Keys) -> Keys:

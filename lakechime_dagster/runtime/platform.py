@@ -179,6 +179,10 @@ class Platform:
         named = self._named(table, levels)
         return HiveLog(self.settings.metastore, table, cluster, named, listing, lists_all)
 
+    def levels_of(self, table: str, declared: PartitionLevels) -> PartitionLevels:
+        """The partition levels of a table, as declared, else as the store knows them."""
+        return self._named(table, declared) or PartitionLevels()
+
     def _named(self, table: str, declared: PartitionLevels) -> PartitionLevels | None:
         """The levels by which events name partitions, as declared, else as the store knows them."""
         known = None if declared else self.store.captured(table).get((self.settings.cluster, table))

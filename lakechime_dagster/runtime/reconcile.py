@@ -16,6 +16,7 @@ from lakechime_dagster.dce.contract import (
     Registration,
     Seen,
     TableRecord,
+    TableSwitchedError,
 )
 from lakechime_dagster.dce.events import RegisteredEvent, SnapshotId, TableFormat
 from lakechime_dagster.dce.partitions import PartitionLevels
@@ -74,7 +75,7 @@ def reconcile(
             try:
                 at = captured.get((log.cluster, log.table))
                 found += _polled(platform, log, table.levels, at).registration.registered
-            except TableAbsentError:
+            except (TableAbsentError, TableSwitchedError):
                 continue
             except LakeChimeError as error:
                 problems.append(problem_of(log.table, error))
@@ -132,7 +133,11 @@ def _look(
     captured = log.changes_after(seen, () if seen else _pushed(platform, log))
     if not captured.events and captured.seen == seen:
         return Reconciled(registration=Registration(), seen=captured.seen)
-    mark = replace(captured.seen, began_at=(known.table_uid, known.seen) if known else (None, None))
+    mark = replace(
+        captured.seen,
+        began_at=(known.table_uid, known.seen) if known else (None, None),
+        table_format=log.table_format,
+    )
     if dry_run:
         registration = platform.store.would_register(captured.events, [mark], declared)
     else:

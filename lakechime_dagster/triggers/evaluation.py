@@ -515,6 +515,14 @@ class Evaluator:
                     max_commits=trigger.max_commits,
                     max_partitions=trigger.max_partitions,
                 )
+                # the other side of a switch is read by all partitions that changed before it
+                passed = [
+                    switch.position
+                    for key in subscription.sources.values()
+                    for switch in switches_of(connection, key)
+                    if switch.position > known.position
+                ]
+                through = max([through, *passed])
                 sources = self._sources(connection, subscription, known, known.position, through)
             return Checkpoint(position=through, sources=sources)
 
@@ -744,7 +752,8 @@ class Evaluator:
     ) -> dict[str, SnapshotCheckpoint]:
         """Per source the snapshot to read up to: the newest that the trigger's tags vouch for, else
         where the consumer stands; of a Hive table only where the subscription reads it. Of a table
-        that was migrated since it is the one of its switch where no newer is known.
+        that was migrated it is one of the side that its name stood for at `through`, by default that
+        of the switch.
         """
         sources: dict[str, SnapshotCheckpoint] = {}
         wanted = {} if subscription.is_partitioned else dict(subscription.wanted)
@@ -752,10 +761,12 @@ class Evaluator:
             stands = checkpoint.sources.get(table)
             tags = wanted.get(key, NO_CONDITIONS)
             since = after if stands is not None else Position.ORIGIN
-            switch = next(reversed(switches_of(connection, key)), None)
+            switches = switches_of(connection, key)
+            switch = next((one for one in reversed(switches) if one.position <= through), None)
+            later = next((one.from_uid for one in switches if one.position > through), None)
             if switch is not None:
                 since = max(since, switch.position)
-            found = newest_snapshot(connection, key, tags, since, through)
+            found = newest_snapshot(connection, key, tags, since, through, later)
             if found is None and switch is not None and not _knows(stands, after, switch):
                 found = switch.checkpoint, switch.to_format
             if (

@@ -53,7 +53,7 @@ class Story:
 
     @property
     def move(self) -> Move:
-        return Move(self.location.platform, self.table)
+        return Move(self.location.platform, Lake("shop", [self.table]), self.table)
 
     def begin(self, to: TableFormat) -> None:
         self.move.begin(to)

@@ -121,7 +121,7 @@ def test_reconcile_names_the_setting_that_hive_tables_are_captured_by(
         (["bronze.flights"], "bronze.flights is not being migrated; say to which format"),
         (["bronze.flights", "--to", "delta"], "bronze.flights is a table of delta already"),
         (["bronze.flights", "--to", "hive"], "'hive' is not one of 'iceberg', 'delta'"),
-        (["bronze.flights", "--switch", "--back"], "are three steps; give one of them"),
+        (["bronze.flights", "--switch", "--back"], "are two ways; give one of them"),
         (["bronze.none", "--to", "iceberg"], "bronze.none"),
     ],
 )

@@ -21,6 +21,7 @@ from lakechime_dagster.runtime.migration import Move, WrittenOnBothError
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.reconcile import reconcile
 from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import SourceTable
 from tests.support.metastore import HiveTable, Metastore
@@ -48,7 +49,7 @@ class Sides:
 
     @property
     def move(self) -> Move:
-        return Move(self.platform, self.table)
+        return Move(self.platform, Lake("shop", [self.table]), self.table)
 
     def put(self, day: str, *ids: int) -> None:
         """Rows that a writer of the Hive table adds."""
@@ -147,7 +148,7 @@ def test_a_table_goes_back_with_what_was_written_meanwhile(sides: Sides) -> None
             (THIRD, HIVE, OperationType.APPEND),
         ]
     )
-    with pytest.raises(LakeChimeError, match="its name stands for the hive table; switch first"):
+    with pytest.raises(LakeChimeError, match="its name stands for the hive table; --switch first"):
         sides.move.finish()
 
 
@@ -187,7 +188,8 @@ def test_an_unpartitioned_delta_table_moves_whole_and_back(
     platform: Platform, spark_driver: Driver
 ) -> None:
     spark = spark_driver.spark.newSession()
-    move = Move(platform, SourceTable("bronze.whole"))
+    whole = SourceTable("bronze.whole")
+    move = Move(platform, Lake("shop", [whole]), whole)
 
     def put(*ids: int) -> None:
         write(platform.location("bronze.whole"), pa.table({"id": pa.array(ids, pa.int64())}))

@@ -5,9 +5,16 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from lakechime_dagster.dce.contract import EventQuery, OvertakenError, PartitionEvents, Seen
+from lakechime_dagster.dce.contract import (
+    EventQuery,
+    OvertakenError,
+    PartitionEvents,
+    Seen,
+    TableSwitchedError,
+)
 from lakechime_dagster.dce.events import SnapshotId, TableFormat, TableUid
 from lakechime_dagster.dce.migration import (
+    COPY_TAG,
     Migration,
     begun,
     changed_since,
@@ -18,6 +25,7 @@ from lakechime_dagster.dce.migration import (
     switched,
     switched_since,
 )
+from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.snapshots import SnapshotRange
 from lakechime_dagster.dce.store import partition_events
 from lakechime_dagster.errors import LakeChimeError
@@ -25,7 +33,7 @@ from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 from tests.support.world import World, a_subscription, one
 
 NAME = "bronze.orders"
@@ -67,7 +75,10 @@ class Table:
         self.change(migration.other, *partitions)
         changed = changed_since(self.world.engine, migration)
         through = {side: one.through for side, one in changed.items()}
-        return noted(self.world.engine, migration, copied=through, number=migration.number + 1)
+        uids = {side: one.uid for side, one in changed.items()}
+        return noted(
+            self.world.engine, migration, copied=through, uids=uids, number=migration.number + 1
+        )
 
     def switch(self, migration: Migration) -> Migration:
         after = switched(self.world.engine, migration)
@@ -210,3 +221,89 @@ def test_a_switch_is_refused_while_a_side_has_changes_that_the_other_has_not(
     assert changed_since(world.engine, migration)[ICEBERG].keys == {'["b"]'}
     with pytest.raises(OvertakenError, match="copy again"):
         switched(world.engine, migration)
+
+
+def test_a_reader_of_few_commits_takes_all_that_is_before_a_switch(
+    world: World, table: Table
+) -> None:
+    trigger = SnapshotTrigger((NAME,), max_commits=1)
+    reader = a_subscription("silver", NAME, reads=(NAME,), trigger=trigger)
+    table.change(HIVE, "a")
+    world.ledger.complete(one(world.fire(reader)), None)
+    migration = table.migrate()
+    for partition in ("b", "c", "d"):
+        table.change(HIVE, partition)
+    table.switch(table.copied(migration, ["b", "c", "d"]))
+    assert set(table.read(reader)[1].changed) == {'["b"]', '["c"]', '["d"]'}
+
+
+def test_who_starts_before_a_switch_reads_what_changed_since(world: World, table: Table) -> None:
+    table.change(HIVE, "a")
+    migration = table.migrate()
+    position = world.store.head()
+    table.change(HIVE, "b")
+    table.switch(table.copied(migration, ["b"]))
+    table.change(ICEBERG, "c")
+    trigger = SnapshotTrigger((NAME,), start_from=str(position))
+    range_, events = table.read(a_subscription("new", NAME, reads=(NAME,), trigger=trigger))
+    assert (range_.start_uid, range_.table_uid) == ("h", "i")
+    assert set(events.changed) == {'["b"]', '["c"]'}
+
+
+def test_an_amendment_of_what_was_read_hides_nothing_at_a_switch(
+    world: World, table: Table
+) -> None:
+    table.change(HIVE, "a")
+    migration = table.switch(table.migrate())
+    table.change(ICEBERG, "b")
+    read = {"table_format": ICEBERG, "table_uid": "i", "snapshot_id": str(table.snapshots)}
+    world.ledger.complete(one(world.fire(READER)), None)
+    table.change(ICEBERG, "c")
+    world.change(NAME, partition=["b"], tags={"complete": "true"}, **read)
+    table.switch(table.copied(migration, ["b", "c"]))
+    assert '["c"]' in table.read()[1].changed
+
+
+def test_a_late_push_of_the_old_side_is_recorded_beside_also_when_the_migration_ended(
+    world: World, table: Table
+) -> None:
+    table.change(HIVE, "a")
+    migration = table.migrate()
+    early = {"table_format": ICEBERG, "table_uid": "i", "snapshot_id": "700", "partition": ["k"]}
+    world.change(NAME, **early)
+    migration = table.copied(migration, [])
+    finished(world.engine, table.switch(migration))
+    world.ledger.complete(one(world.fire(READER)), None)
+    world.change(NAME, table_format=HIVE, partition=["x"])
+    assert world.change(NAME, **early).event.table == name_beside(NAME, ICEBERG)
+    assert not world.decide(READER).fires
+
+
+def test_what_a_copy_wrote_is_known_by_its_tag_and_all_else_is_a_change(
+    world: World, table: Table
+) -> None:
+    table.change(HIVE, "a")
+    migration = noted(world.engine, table.migrate(), copying={HIVE: frozenset(['["b"]'])})
+    event = {"table_format": ICEBERG, "table_uid": "i", "table": name_beside(NAME, ICEBERG)}
+    world.change(**event, snapshot_id="71", partition=["b"], tags={COPY_TAG: migration.copy})
+    world.change(**event, snapshot_id="72", partition=["c"])
+    world.change(**event, snapshot_id="73", partition=["d"], tags={COPY_TAG: "1/1"})
+    changed = changed_since(world.engine, migration)[ICEBERG]
+    assert (changed.keys, changed.copied) == ({'["c"]', '["d"]'}, {'["b"]'})
+
+
+def test_a_table_that_was_replaced_is_copied_whole(world: World, table: Table) -> None:
+    table.change(HIVE, "a")
+    migration = table.migrate()
+    world.store.register([], [Seen(NAME, TableUid("h2"), SnapshotId("9"))])
+    assert changed_since(world.engine, migration)[HIVE].keys == {UNPARTITIONED}
+    with pytest.raises(OvertakenError, match="copy again"):
+        switched(world.engine, migration)
+
+
+def test_a_capture_that_began_before_a_switch_is_refused(world: World, table: Table) -> None:
+    table.change(HIVE, "a")
+    late = Seen(NAME, UIDS[HIVE], SnapshotId("9"), table_format=HIVE)
+    table.switch(table.migrate())
+    with pytest.raises(TableSwitchedError, match="its name stands for iceberg since"):
+        world.store.register([], [late])
