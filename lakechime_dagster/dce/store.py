@@ -182,11 +182,17 @@ class DCEStore:
             self._tables[key] = self._write(lambda connection: _declared(connection, key, levels))
 
     def note_dropped(self, table: str, cluster: str = "") -> None:
-        """Note that a table is dropped now."""
+        """Note that a table is dropped now; one that is made again has its declared format."""
         with writing(self.engine) as connection:
             known = locked_tables(connection, [(cluster, table)])[cluster, table]
             locked_whole(connection, [known.table_id])
-            changed_table(connection, known.table_id, dropped_ts=now_ms(connection))
+            changed_table(
+                connection,
+                known.table_id,
+                dropped_ts=now_ms(connection),
+                format=None,
+                migration=None,
+            )
 
     def captured(self, name: str | None = None) -> dict[TableKey, TableRow]:
         """By cluster and name how far the tables are captured, of all or of those of a name; their

@@ -338,18 +338,22 @@ class IcebergLog:
         """
         namespace = self.table.rpartition(".")[0]
         given = {**properties, **({"comment": comment} if comment else {})}
-        with self._writing():
-            if namespace:
-                self._catalog.create_namespace_if_not_exists(namespace)
-            with (
-                suppress(TableAlreadyExistsError),
-                self._catalog.create_table_transaction(
-                    self.table, schema, location=location, properties=given
-                ) as made,
-                made.update_spec() as spec,
-            ):
-                for name in partitioned_by:
-                    spec.add_identity(name)
+        try:
+            with self._writing():
+                if namespace:
+                    self._catalog.create_namespace_if_not_exists(namespace)
+                with (
+                    suppress(TableAlreadyExistsError),
+                    self._catalog.create_table_transaction(
+                        self.table, schema, location=location, properties=given
+                    ) as made,
+                    made.update_spec() as spec,
+                ):
+                    for name in partitioned_by:
+                        spec.add_identity(name)
+        except ConcurrentWriteError:
+            if not self.exists():
+                raise
 
     def require(self, properties: Mapping[str, str]) -> None:
         """Set properties of the table that have other values."""

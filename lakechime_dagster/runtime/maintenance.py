@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.events import TableFormat, version_of
+from lakechime_dagster.dce.migration import side_of
 from lakechime_dagster.dce.snapshots import (
     CommitsMissingError,
     SnapshotCheckpoint,
@@ -339,7 +340,9 @@ def to_drop(platform: Platform, table: str) -> Drop:
             f"forget` each"
         )
     known = platform.store.fetch(EventQuery(table=table, limit=1))
-    if known and known[0].event.table_format is TableFormat.ICEBERG:
+    migrated = side_of(platform.store.engine, (platform.settings.cluster, table))
+    its_format = migrated or (known[0].event.table_format if known else None)
+    if its_format is TableFormat.ICEBERG:
         raise LakeChimeError(
             f"{table} is an Iceberg table; drop it in its catalog, and `lakechime trigger forget` "
             f"its consumers"
