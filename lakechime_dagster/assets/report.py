@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import dagster as dg
 
-from lakechime_dagster.dce.events import RegisteredEvent
+from lakechime_dagster.dce.events import RegisteredEvent, TableFormat
 from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.lineage.columns import ColumnLineage, Source, Statement
 from lakechime_dagster.lineage.runs import Recorded
@@ -166,7 +166,7 @@ def report_of(
     counts = result.counts
     metadata: dict[str, Any] = {
         "last fired because": execution.reason or execution.cause.value,
-        "commit": f"version {result.version}"
+        "commit": _commit(running, result)
         if result.version is not None
         else "nothing to do, no commit",
         "rows in": counts.rows_in,
@@ -251,9 +251,14 @@ def superseded(running: RunningExecution, result: TableResult) -> str:
     verb = "superseded" if by > execution.attempt else "committed before"
     attempt = f" (attempt {by})" if by else ""
     return (
-        f"{verb} by {run}{attempt}: version {result.version} is its commit; this run, attempt "
+        f"{verb} by {run}{attempt}: {_commit(running, result)} is its commit; this run, attempt "
         f"{execution.attempt}, wrote nothing"
     )
+
+
+def _commit(running: RunningExecution, result: TableResult) -> str:
+    is_iceberg = running.subscription.target_format is TableFormat.ICEBERG
+    return f"{'snapshot' if is_iceberg else 'version'} {result.version}"
 
 
 def ranges_read(running: RunningExecution, result: TableResult) -> list[str]:

@@ -148,6 +148,7 @@ def test_a_table_in_iceberg_is_captured_by_its_snapshots(
     assert snapshot is not None
     assert snapshot.summary is not None
     assert snapshot.summary["total-delete-files"] != "0"
+    assert seen["commit"] == f"snapshot {snapshot.snapshot_id}"
     assert [one for one, _, _ in location.events("shop.orders")] == [
         str(one.snapshot_id) for one in table.history()
     ]
