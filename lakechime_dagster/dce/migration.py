@@ -214,7 +214,7 @@ def _changed_since(connection: Connection, migration: Migration) -> dict[TableFo
         since = migration.copied.get(side, Position.ORIGIN)
         keys, copied, through = set(migration.left.get(side, ())), set[str](), since
         row = known[key]
-        if migration.copied and row.table_uid != migration.uids.get(side):
+        if migration.uids.get(side) not in (None, row.table_uid):
             keys.add(UNPARTITIONED)  # it was replaced, or put back
         for event in HISTORY:
             c = event.c
