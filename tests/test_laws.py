@@ -7,7 +7,7 @@ of narrowing and of commits.
 
 import datetime as dt
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -192,8 +192,8 @@ def leased_to_the_newest(engine: Engine, make: Callable[..., Ledger]) -> None:
 class OfTheLastTick(PartitionTrigger):
     """Knows the key of the newest grid point alone."""
 
-    def keys(self, now: dt.datetime) -> list[PartitionKey]:
-        return super().keys(now)[-1:]
+    def keys(self, now: dt.datetime, settled: Set[str] = frozenset()) -> list[PartitionKey]:
+        return super().keys(now, settled)[-1:]
 
 
 def every_key_fires_once(engine: Engine, make: type[PartitionTrigger]) -> None:
