@@ -85,7 +85,8 @@ def idle(platform: Platform, count: int) -> Iterator[Line]:
 def growing(platform: Platform, commits: int) -> Iterator[Line]:
     """A poll that finds one commit, of a table with a long history against one with a short."""
     world = IcebergWorld(platform.settings.iceberg_catalog)
-    world.catalog.create_namespace_if_not_exists("grown")
+    catalog = world.catalog
+    catalog.create_namespace_if_not_exists("grown")
     took = dict[tuple[TableFormat, int], float]()
     opened = dict[int, float]()
     for length in (SHORT, commits):
@@ -101,9 +102,11 @@ def growing(platform: Platform, commits: int) -> Iterator[Line]:
         took[TableFormat.ICEBERG, length] = found(
             platform,
             SourceTable(name, storage=Storage(format="iceberg")),
-            lambda name=name: world.catalog.load_table(name).append(DAY),
+            lambda name=name: catalog.load_table(name).append(DAY),
         )
-        opened[length] = timed(lambda name=name: world.catalog.load_table(name))
+        opened[length] = min(
+            once(lambda name=name: catalog.load_table(name)) for _ in range(ROUNDS)
+        )
     for kind in (TableFormat.DELTA, TableFormat.ICEBERG):
         long, short = took[kind, commits], took[kind, SHORT]
         yield at_most(f"poll that finds a commit after {commits:,}, {kind}", long * 1000, "ms")
