@@ -24,6 +24,7 @@ from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import SourceTable
+from tests.support.iceberg import tagged
 from tests.support.metastore import HiveTable, Metastore
 from tests.support.tables import write
 
@@ -59,14 +60,14 @@ class Sides:
         if is_new:
             self.hive.add(day, at=folder)
 
-    def put_iceberg(self, day: str, *ids: int) -> None:
-        """Rows that a writer of the Iceberg table adds."""
+    def put_iceberg(self, day: str, *ids: int, **tags: str) -> None:
+        """Rows that a writer of the Iceberg table adds, with tags of its commit."""
         from pyiceberg.catalog import load_catalog
 
         catalog = load_catalog("lakechime", **self.platform.settings.iceberg_catalog)
         days = pa.array([dt.date.fromisoformat(day)] * len(ids), pa.date32())
         rows = pa.table({"id": pa.array(ids, pa.int64()), "day": days})
-        catalog.load_table(self.hive.name).append(rows)
+        catalog.load_table(self.hive.name).append(rows, snapshot_properties=tagged(**tags))
 
     def begin(self) -> Move:
         self.move.begin(ICEBERG)
@@ -150,6 +151,17 @@ def test_a_table_goes_back_with_what_was_written_meanwhile(sides: Sides) -> None
     )
     with pytest.raises(LakeChimeError, match="its name stands for the hive table; --switch first"):
         sides.move.finish()
+
+
+def test_a_partition_keeps_the_tags_of_the_commit_that_it_is_copied_from(sides: Sides) -> None:
+    sides.put(FIRST, 1)
+    sides.begin()
+    sides.put_iceberg(SECOND, 2, complete="true")
+    sides.move.copy(lambda: sides.spark)
+    complete = EventQuery(table=sides.hive.name, tags={"complete": "true"})
+    (marker,) = sides.platform.store.fetch(complete)
+    assert (marker.event.partition, marker.event.is_marker) == ((SECOND,), True)
+    assert [day for day, *_ in sides.events()] == [FIRST, SECOND, SECOND]
 
 
 def test_a_partition_that_was_written_on_both_sides_is_taken_from_the_one_that_is_named(
