@@ -27,7 +27,7 @@ class Verdict(StrEnum):
         return self in (Verdict.CONTIGUOUS, Verdict.GAP_FILLED)
 
 
-VERDICT_TAG = "lakechime/verdict"  # of events that register a table anew: why
+VERDICT_TAG = "lakechime/verdict"  # of events that register a table again: why
 NO_SNAPSHOT = SnapshotId("-1")  # of an Iceberg table without one, as its metadata write it
 _GENERATION = "~"
 

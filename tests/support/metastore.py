@@ -205,14 +205,20 @@ def tags(events: Iterable[DataChangeEvent]) -> list[dict[str, str]]:
     return [dict(one.tags) for one in events]
 
 
+@contextmanager
+def running_metastore(folder: Path) -> Iterator[Metastore]:
+    """A metastore that keeps nothing, and ends with the block."""
+    jar = servers.ensure_metastore_jar(HOME, find_java())
+    with servers.hive_metastore(folder, jar, find_java(), "memory:metastore") as running:
+        yield Metastore(running.url, running.log, running.process, running.made)
+
+
 @pytest.fixture(scope="session")
 def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metastore]:
     """A metastore for all tests of this process."""
     try:
-        folder = tmp_path_factory.mktemp("metastore")
-        jar = servers.ensure_metastore_jar(HOME, find_java())
-        with servers.hive_metastore(folder, jar, find_java(), "memory:metastore") as running:
-            yield Metastore(running.url, running.log, running.process, running.made)
+        with running_metastore(tmp_path_factory.mktemp("metastore")) as running:
+            yield running
     except LakeChimeError as error:
         missing(str(error), "run `make ready` with a network")
 
