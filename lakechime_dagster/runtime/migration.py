@@ -29,8 +29,9 @@ from lakechime_dagster.dce.migration import (
 )
 from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.queries import TableRow
+from lakechime_dagster.dce.snapshots import VERDICT_TAG
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, TableAbsentError, needs
-from lakechime_dagster.formats.changes import TAGS_KEY
+from lakechime_dagster.formats.changes import BASELINE_TAG, TAGS_KEY
 from lakechime_dagster.formats.files import has_folder
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.reconcile import reconcile_table
@@ -180,16 +181,17 @@ class Move:
         it: whatever waits for tags waits for them.
         """
         found = tags_beside(self.platform.store.engine, migration, keys)
+        own = {BASELINE_TAG, VERDICT_TAG, COPY_TAG}
         markers = [
             DataChangeEvent(
                 table=self.table.name,
                 cluster=migration.cluster,
                 partition=one.event.partition,
-                tags=one.event.tags,
+                tags=tags,
                 event_key=f"{COPY_TAG}/{migration.began_ts}/{one.position}",
             )
             for one in found.values()
-            if one.event.tags
+            if (tags := {name: text for name, text in one.event.tags.items() if name not in own})
         ]
         self.platform.store.register(markers)
 
