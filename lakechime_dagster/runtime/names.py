@@ -5,11 +5,11 @@ checks.
 import re
 from typing import TYPE_CHECKING
 
-import dagster as dg
-
 from lakechime_dagster.triggers.consumers import Execution
 
 if TYPE_CHECKING:
+    import dagster as dg
+
     from lakechime_dagster.tables.cdc import CDCTable
     from lakechime_dagster.tables.events import EventGroup
     from lakechime_dagster.tables.lake import Target
@@ -37,25 +37,31 @@ def asset_name(table: str) -> str:
     return table.replace(".", "/")
 
 
-def asset_key(table: str) -> dg.AssetKey:
+def asset_key(table: str) -> "dg.AssetKey":
     """The asset key of a table: its name split at dots, and of one outside of the lake, which has
     slashes, at these alone.
     """
+    import dagster as dg  # a second that commands without assets need not wait
+
     text = table if "/" in table else asset_name(table)
     return dg.AssetKey([part for part in text.split("/") if part] or [table])
 
 
-def verify_check_key(group: "EventGroup") -> dg.AssetCheckKey:
+def verify_check_key(group: "EventGroup") -> "dg.AssetCheckKey":
     """The check of a group that no execution of it reports."""
+    import dagster as dg
+
     return dg.AssetCheckKey(asset_key(group.name), EACH_EVENT_ONCE)
 
 
-def monitor_check_keys(table: "CDCTable", *, may_compare: bool = True) -> list[dg.AssetCheckKey]:
+def monitor_check_keys(table: "CDCTable", *, may_compare: bool = True) -> "list[dg.AssetCheckKey]":
     """The checks by which a table is watched.
 
     That it keeps up; where the topic of transactions is declared that nothing of them is lost;
     where its database is declared that it is the same.
     """
+    import dagster as dg
+
     names = [KEEPS_UP] + [NOTHING_LOST] * bool(table.bronze.source.transactions)
     if table.monitor is not None and table.monitor.is_comparing:
         names += [SAME_AS_DATABASE] * may_compare
