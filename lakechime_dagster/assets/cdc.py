@@ -214,7 +214,7 @@ def _same_as_database(table: CDCTable) -> dg.AssetChecksDefinition:
     ) -> dg.AssetCheckResult:
         platform = lakechime.platform()
         check_source_queries(platform.settings)
-        if not platform.target_log(table.name, table.format, table.location).exists():
+        if not platform.log_of(table.name, table.format, table.location).exists():
             return not_there(table)
         with ON_SPARK:
             from lakechime_dagster.cdc.service import Replica

@@ -10,7 +10,7 @@ from lakechime_dagster.cdc.database import schema_reading
 from lakechime_dagster.cdc.job import BronzeJob, CDCJob, format_of
 from lakechime_dagster.dce.contract import PartitionEvents
 from lakechime_dagster.dce.events import Position, SnapshotId, TableFormat
-from lakechime_dagster.dce.migration import side_of, switched_since
+from lakechime_dagster.dce.migration import switched_since
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
 from lakechime_dagster.dce.store import partition_events
@@ -112,10 +112,7 @@ def job_of(
         personal=tuple(table.personal),
         comment=table.description,
         ordered=running.ordered,
-        **_iceberg(table, running),
-        hive=running.platform.hive_log(table.name, table.levels)
-        if table.format is TableFormat.HIVE
-        else None,
+        **_written(table, running),
         **_tried(running),
     )
 
@@ -190,16 +187,16 @@ def cdc_job_of(table: CDCTable, running: RunningExecution) -> CDCJob:
         reading=schema_reading(bronze, running.platform.settings, os.environ),
         on_drift=Drift(table.schema.on_drift),
         comment=table.description,
-        **_iceberg(table, running),
+        **_written(table, running),
         **_tried(running),
     )
 
 
-def _iceberg(table: LakeTable | CDCTable, running: RunningExecution) -> dict[str, Any]:
-    """By what a table is written that is an Iceberg table."""
-    if table.format is not TableFormat.ICEBERG:
+def _written(table: LakeTable | CDCTable, running: RunningExecution) -> dict[str, Any]:
+    """By what a table is written that is no Delta table."""
+    if table.format is TableFormat.DELTA:
         return {}
-    log = running.platform.iceberg_log(table.name)
+    log = running.platform.log_of(table.name, table.format, levels=table.levels)
     return {"log": log, "write_mode": table.storage.write_mode}
 
 
@@ -247,17 +244,13 @@ def _input(
         (name for name, other in table.reads.items() if other.table == read.rejoin), read.rejoin
     )
     uid = end.table_uid if end is not None else None
-    its_format = side_of(platform.store.engine, (platform.settings.cluster, read.table), uid)
-    its_format = its_format or TableFormat(source.format)
+    its_format = platform.format_of(read.table, source.format, uid)
     events, switched = _partition_events(read.table, its_format, end, range_, running)
     return InputJob(
         alias=alias,
         table=read.table,
         location=platform.location(read.table, source.location),
-        log=platform.iceberg_log(read.table) if its_format is TableFormat.ICEBERG else None,
-        hive=platform.hive_log(read.table, source.levels)
-        if its_format is TableFormat.HIVE
-        else None,
+        log=platform.log_of(read.table, its_format, source.location, source.levels),
         events=events,
         switched=platform.levels_of(source.name, source.levels).names if switched else None,
         mode=read.mode,

@@ -106,7 +106,7 @@ def table_asset(
         platform = lakechime.platform()
         now = from_milliseconds(platform.store.now())
         before = (
-            platform.target_log(table.name, TableFormat(table.format), table.location).watermark()
+            platform.log_of(table.name, TableFormat(table.format), table.location).watermark()
             if needs_watermark(table, reports)
             else None
         )

@@ -38,11 +38,10 @@ from lakechime_dagster.cdc.spark_changes import MESSAGE
 from lakechime_dagster.cdc.wire import key_of, key_text
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.errors import SourceUnreadableError
-from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.spark.driver import Driver, open_driver
-from lakechime_dagster.spark.iceberg import IcebergSource
-from lakechime_dagster.spark.ranges import DeltaSource, pinned
+from lakechime_dagster.spark.inputs import source_of
+from lakechime_dagster.spark.ranges import pinned
 from lakechime_dagster.spark.session import (
     Batches,
     arrow_of,
@@ -206,9 +205,7 @@ def _current_rows(spark: SparkSession, tables: ReplicaTables, version: Version) 
     """The rows that the database's table has, as the lake has them: without ended and soft-deleted
     ones, their columns as the database names them.
     """
-    log = tables.rows.log
-    source = DeltaSource(spark, log) if isinstance(log, DeltaLog) else IcebergSource(spark, log)
-    rows, _ = source.read_snapshot(version.rows)
+    rows, _ = source_of(spark, tables.rows.log).read_snapshot(version.rows)
     for end in (END_SEQ, DELETED_AT):
         rows = rows.where(F.col(end).isNull()) if end in rows.columns else rows
     rows = rows.drop(*OWN_COLUMNS)

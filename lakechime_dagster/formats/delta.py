@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -292,7 +292,7 @@ class DeltaLog:
         return without_password(self.location)
 
     @property
-    def table_format(self) -> TableFormat:
+    def table_format(self) -> Literal[TableFormat.DELTA]:
         return TableFormat.DELTA
 
     @property

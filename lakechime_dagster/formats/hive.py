@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 from uuid import uuid4
 
@@ -120,7 +120,7 @@ class HiveLog:
     lists_all: bool = False
 
     @property
-    def table_format(self) -> TableFormat:
+    def table_format(self) -> Literal[TableFormat.HIVE]:
         return TableFormat.HIVE
 
     @property

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache, reduce
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -136,7 +136,7 @@ class IcebergLog:
     named: PartitionLevels | None = None
 
     @property
-    def table_format(self) -> TableFormat:
+    def table_format(self) -> Literal[TableFormat.ICEBERG]:
         return TableFormat.ICEBERG
 
     @property

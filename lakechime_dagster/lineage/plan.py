@@ -543,10 +543,10 @@ class _Planning:
 
     def _columns(self, table: Table) -> "Schema":
         """The columns that a table has now; none of a Hive table, whose metastore is not asked."""
-        table_format = TableFormat(table.format)
+        table_format = self.platform.format_of(table.name, table.format)
         if table_format is TableFormat.HIVE:
             return ()
-        return self.platform.target_log(table.name, table_format, table.location).columns()
+        return self.platform.log_of(table.name, table_format, table.location).columns()
 
     def _as_it_is(self, table: LakeTable, code: str) -> "Schema":
         """The columns that a table has already, or had by equal code: what reads it can be asked

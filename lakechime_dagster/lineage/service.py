@@ -9,7 +9,6 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.lineage.answers import (
     AffectedConsumer,
@@ -333,8 +332,8 @@ class AskedLineage:
         if declared is None:
             return known
         try:
-            table_format = TableFormat(declared.format)
-            log = self.platform.target_log(table, table_format, declared.location)
+            table_format = self.platform.format_of(table, declared.format)
+            log = self.platform.log_of(table, table_format, declared.location)
             return _each_once([*known, *(name for name, _, _ in log.columns())])
         except TableUnreadableError:
             return known

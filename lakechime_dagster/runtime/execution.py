@@ -25,7 +25,7 @@ from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger
 
 if TYPE_CHECKING:
-    from lakechime_dagster.runtime.platform import TargetLog
+    from lakechime_dagster.runtime.platform import FormatLog
 
 RENEW_SECONDS = 15.0
 ENV_LIMIT = 100_000  # bytes of one environment variable; Linux refuses 131,072
@@ -148,7 +148,7 @@ class RunningExecution:
 
 @contextmanager
 def kept(
-    running: RunningExecution, target: "TargetLog | None", log: Callable[[str], None]
+    running: RunningExecution, target: "FormatLog | None", log: Callable[[str], None]
 ) -> Iterator[RunningExecution]:
     """Keep the lease while the body works; at its end complete by what the target holds.
 

@@ -31,10 +31,11 @@ from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.queries import TableRow
 from lakechime_dagster.dce.snapshots import VERDICT_TAG
 from lakechime_dagster.errors import InvalidValueError, LakeChimeError, TableAbsentError, needs
-from lakechime_dagster.formats.changes import BASELINE_TAG, TAGS_KEY
+from lakechime_dagster.formats.changes import BASELINE_TAG
 from lakechime_dagster.formats.files import has_folder
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.reconcile import reconcile_table
+from lakechime_dagster.spark.job import TableJob
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import MessageTable, TableRows
 from lakechime_dagster.tables.tables import SourceTable
@@ -45,10 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakechime_dagster.formats.changes import ChangeLog
-    from lakechime_dagster.spark.commit import Target
-    from lakechime_dagster.spark.hive import HiveTarget
-    from lakechime_dagster.spark.iceberg import IcebergTarget
-    from lakechime_dagster.spark.ranges import Source
+    from lakechime_dagster.runtime.platform import FormatLog
 
 Session = Callable[[], "SparkSession"]
 MAX_ROUNDS = 10  # of copying before a switch: each takes what changed during the one before
@@ -360,28 +358,25 @@ class Move:
     ) -> None:
         """Replace partitions of one side by those of the other, in one commit."""
         from lakechime_dagster.spark.commit import commit
-        from lakechime_dagster.spark.hive import HiveTarget
         from lakechime_dagster.spark.iceberg import IcebergTarget
+        from lakechime_dagster.spark.inputs import source_of
         from lakechime_dagster.spark.ranges import narrowed, partitions_of
+        from lakechime_dagster.spark.refresh import target_of
         from lakechime_dagster.spark.session import column, plain
 
-        rows, _ = self._source(spark, of).read_snapshot(None)
+        platform, table = self.platform, self.table
+        rows, _ = source_of(spark, self._log(of)).read_snapshot(None)
         there = {name.lower(): name for name in rows.columns}
-        levels = tuple(
-            there.get(name.lower(), name)
-            for name in self.platform.levels_of(self.table.name, self.table.levels).names
+        names = platform.levels_of(table.name, table.levels).names
+        levels = tuple(there.get(name.lower(), name) for name in names)
+        job = TableJob(
+            name=table.name,
+            location=platform.location(table.name, table.location),
+            inputs=(),
+            partitioned_by=levels,
+            log=self._log(to),
         )
-        target = self._target(to, levels)
-        metadata = CommitMetadata(
-            consumer=ConsumerId(
-                self.platform.settings.deployment, f"migrate/{self.table.name}/{migration.began_ts}"
-            ),
-            number=migration.number,
-            attempt=1,
-            end=Checkpoint(),
-            execution_id=uuid4().hex,
-            tags={COPY_TAG: migration.copy},
-        )
+        target = target_of(job, platform.log_at)
         write = partial(target.replace_all, rows)
         if levels and not _is_whole(keys):
             found = partitions_of(spark, rows.schema, levels, keys)
@@ -389,53 +384,31 @@ class Move:
             values = [tuple(row) for row in found.select(*typed).collect()]
             within = narrowed(rows, found, {name: column(name) for name in found.columns})
             write = partial(target.replace_partitions, within, values)
-        if isinstance(target, HiveTarget):
-            write(parameters={TAGS_KEY: json.dumps(metadata.tags)})
-            return
+        if isinstance(target, IcebergTarget):
+            # not the folder of a Delta table of that name, to which it may be migrated next
+            target.location = f"{platform.location(table.name)}@iceberg"
         target.prepare(spark, rows.schema)
         if isinstance(target, IcebergTarget) and of is TableFormat.HIVE and not migration.copied:
             target.begin()
-            found = self.platform.hive_log(self.table.name, self.table.levels).folder_of_all()
-            if found is not None and target.is_just_made():
-                self.log(f"{self.table.name}: the files of {found[1]} become its own, uncopied")
-                target.take_files(spark, *found)
+            folder = platform.hive_log(table.name, table.levels).folder_of_all()
+            if folder is not None and target.is_just_made():
+                self.log(f"{table.name}: the files of {folder[1]} become its own, uncopied")
+                target.take_files(spark, *folder)
                 return
+        writer = f"migrate/{table.name}/{migration.began_ts}"
+        metadata = CommitMetadata(
+            consumer=ConsumerId(platform.settings.deployment, writer),
+            number=migration.number,
+            attempt=1,
+            end=Checkpoint(),
+            execution_id=uuid4().hex,
+            tags={COPY_TAG: migration.copy},
+        )
         commit(spark, target, metadata, lambda: write)
 
-    def _source(self, spark: "SparkSession", side: TableFormat) -> "Source":
-        from lakechime_dagster.spark.hive import HiveSource
-        from lakechime_dagster.spark.iceberg import IcebergSource
-        from lakechime_dagster.spark.ranges import DeltaSource
-
-        platform, table = self.platform, self.table
-        if side is TableFormat.HIVE:
-            return HiveSource(spark, platform.hive_log(table.name, table.levels), None)
-        if side is TableFormat.ICEBERG:
-            return IcebergSource(spark, platform.iceberg_log(table.name))
-        return DeltaSource(spark, platform.log(table.name, table.location))
-
-    def _target(
-        self, side: TableFormat, levels: tuple[str, ...]
-    ) -> "Target | IcebergTarget | HiveTarget":
-        from lakechime_dagster.spark.commit import Target
-        from lakechime_dagster.spark.hive import HiveTarget
-        from lakechime_dagster.spark.iceberg import IcebergTarget
-
-        platform, table = self.platform, self.table
-        if side is TableFormat.HIVE:
-            return HiveTarget(name=table.name, log=platform.hive_log(table.name, table.levels))
-        if side is TableFormat.ICEBERG:
-            # not the folder of a Delta table of that name, to which it may be migrated next
-            location = f"{platform.location(table.name)}@iceberg"
-            log = platform.iceberg_log(table.name)
-            return IcebergTarget(name=table.name, log=log, partitioned_by=levels, location=location)
-        location = platform.location(table.name, table.location)
-        return Target(
-            name=table.name,
-            location=location,
-            log=platform.log(table.name, table.location),
-            partitioned_by=levels,
-        )
+    def _log(self, side: TableFormat) -> "FormatLog":
+        table = self.table
+        return self.platform.log_of(table.name, side, table.location, table.levels)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakechime_dagster.dce.engine import memory_engine, open_engine
-from lakechime_dagster.dce.events import DataChangeEvent, TableFormat, Tags
-from lakechime_dagster.dce.migration import Migration
+from lakechime_dagster.dce.events import DataChangeEvent, TableFormat, TableUid, Tags
+from lakechime_dagster.dce.migration import Migration, side_of
 from lakechime_dagster.dce.partitions import PartitionLevels, canonical_partition
 from lakechime_dagster.dce.queries import TableRow
 from lakechime_dagster.dce.store import DCEStore
@@ -22,6 +22,7 @@ from lakechime_dagster.errors import (
     TableUnreadableError,
     needs,
 )
+from lakechime_dagster.formats.changes import SideLog
 from lakechime_dagster.settings import Settings, load_settings, location_in_project, make_home
 from lakechime_dagster.triggers.consumers import (
     COMPLETE,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.formats.hive import HiveLog
     from lakechime_dagster.formats.iceberg import IcebergLog
 
-    TargetLog = DeltaLog | IcebergLog | HiveLog
+    FormatLog = DeltaLog | IcebergLog | HiveLog
 
 
 # among the facts of commit metadata: the partitions that the execution fired for, as values by
@@ -121,13 +122,11 @@ class Platform:
             if side is TableFormat.HIVE and not self.settings.metastore:
                 continue
             log: ChangeLog
-            if side is TableFormat.DELTA:
-                log = self.log(table, declared)
-            elif side is TableFormat.ICEBERG:
-                log = self.iceberg_log(table, self._named(table, levels))
-            else:
+            if side is TableFormat.HIVE:
                 log = self.hive_log(table, levels, name=name, lists_all=lists_all)
-            logs.append(log if name == table else side_log(log, name))
+            else:
+                log = self.log_of(table, side, declared, levels)
+            logs.append(log if name == table else SideLog(log, name))
         return logs
 
     def iceberg_log(self, table: str, levels: PartitionLevels | None = None) -> "IcebergLog":
@@ -138,19 +137,33 @@ class Platform:
             from lakechime_dagster.formats.iceberg import IcebergLog
         return IcebergLog(self.settings.iceberg_catalog, table, self.settings.cluster, levels)
 
-    def target_of(self, subscription: Subscription) -> "TargetLog | None":
+    def format_of(
+        self, table: str, declared: TableFormat, uid: TableUid | None = None
+    ) -> TableFormat:
+        """The format of a table, or of that with a uid: as declared, where it was never migrated."""
+        found = side_of(self.store.engine, (self.settings.cluster, table), uid)
+        return found or TableFormat(declared)
+
+    def target_of(self, subscription: Subscription) -> "FormatLog | None":
         """The log of the table that a subscription writes; None where it writes none."""
         name, location = subscription.target, subscription.location
-        return None if name is None else self.target_log(name, subscription.target_format, location)
+        return None if name is None else self.log_of(name, subscription.target_format, location)
 
-    def target_log(
-        self, table: str, table_format: TableFormat, declared: str | None
-    ) -> "TargetLog":
-        """The log of a table that the lake writes, of a format and at its declared location."""
+    def log_of(
+        self,
+        table: str,
+        table_format: TableFormat,
+        declared: str | None = None,
+        levels: PartitionLevels | None = None,
+    ) -> "FormatLog":
+        """The log of a table of a format: of a Delta table at its declared location, of others with
+        events by their declared levels.
+        """
         if table_format is TableFormat.ICEBERG:
-            return self.iceberg_log(table)
+            named = None if levels is None else self._named(table, levels)
+            return self.iceberg_log(table, named)
         if table_format is TableFormat.HIVE:
-            return self.hive_log(table, PartitionLevels())
+            return self.hive_log(table, levels or PartitionLevels())
         return self.log(table, declared)
 
     def hive_log(
@@ -189,7 +202,7 @@ class Platform:
         return known.levels if known and (known.levels or known.seen) else declared or None
 
     def complete_if_committed(
-        self, target: "TargetLog | None", execution: Execution, beside: Beside | None = None
+        self, target: "FormatLog | None", execution: Execution, beside: Beside | None = None
     ) -> Committed | None:
         """Ask the target who committed this execution; if somebody did, register that commit and
         complete by it (law 7).
@@ -225,13 +238,6 @@ class Platform:
         """Complete an execution that had nothing to write, after registering its markers (law 16)."""
         self.store.register(markers)
         return self.ledger.complete(execution, None, reason=reason)
-
-
-def side_log(log: "ChangeLog", name: str) -> "ChangeLog":
-    """A log whose events carry another name."""
-    from lakechime_dagster.formats.changes import SideLog
-
-    return SideLog(log, name)
 
 
 def markers_of(
@@ -299,7 +305,7 @@ def _hour_event(
     )
 
 
-def ask_target(target: "TargetLog | None") -> Callable[[ConsumerId], Committed | None]:
+def ask_target(target: "FormatLog | None") -> Callable[[ConsumerId], Committed | None]:
     """The newest commit in a target of a consumer that the ledger does not know."""
     return (
         (lambda consumer: target.last_committed(consumer))

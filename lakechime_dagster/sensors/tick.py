@@ -19,7 +19,7 @@ from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
 
 if TYPE_CHECKING:
-    from lakechime_dagster.runtime.platform import TargetLog
+    from lakechime_dagster.runtime.platform import FormatLog
 
 
 def end_dead_run(instance: dg.DagsterInstance, run_id: str, reason: str) -> None:
@@ -261,7 +261,7 @@ def attend(
     platform: Platform,
     subscription: Subscription,
     row: SubscriptionRow,
-    target: "TargetLog | None",
+    target: "FormatLog | None",
     execution: Execution,
     runs: Runs,
 ) -> tuple[Execution | None, str]:

@@ -6,7 +6,7 @@ into new ones, which the metastore is given.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -120,7 +120,7 @@ class HiveTarget:
     readers that began before.
 
     The commit of an execution is known by parameters: of the partitions that it replaced, and of
-    the table where its consumer has no key. Nothing keeps one of two attempts out that write at the
+    the table where its consumer has no key or it left no rows. Nothing keeps one of two attempts out that write at the
     same time: the later swap stays.
     """
 
@@ -155,7 +155,8 @@ class HiveTarget:
         """Make a write the commit of an execution."""
         self.metadata = commit_metadata
         write()
-        if not commit_metadata.consumer.key:
+        # where no partition is left that could know it the table does
+        if not commit_metadata.consumer.key or not self.files:
             self.log.note(self._parameters)
 
     def append_nothing(self, spark: SparkSession) -> None:
@@ -173,29 +174,17 @@ class HiveTarget:
     def read(self, spark: SparkSession) -> DataFrame:
         return _Folders(spark, self.log.table, self.log.stored()).frame(None)
 
-    def replace_all(self, rows: DataFrame, parameters: Mapping[str, str] | None = None) -> None:
+    def replace_all(self, rows: DataFrame) -> None:
         """Replace the whole table, whose columns stay."""
-        self._replace(rows, None, parameters)
+        self._replace(rows, None)
 
-    def replace_partitions(
-        self,
-        rows: DataFrame,
-        partitions: Sequence[Sequence[Any]],
-        parameters: Mapping[str, str] | None = None,
-    ) -> None:
+    def replace_partitions(self, rows: DataFrame, partitions: Sequence[Sequence[Any]]) -> None:
         """Replace these partitions, of plain values by level, with those of the rows that are in
-        them; one for which there is no row is dropped.
-
-        The parameters, such as `lakechime.tags`, become those of the partitions in the metastore.
+        them.
         """
-        self._replace(rows, partitions, parameters)
+        self._replace(rows, partitions)
 
-    def _replace(
-        self,
-        rows: DataFrame,
-        partitions: Sequence[Sequence[Any]] | None,
-        parameters: Mapping[str, str] | None,
-    ) -> None:
+    def _replace(self, rows: DataFrame, partitions: Sequence[Sequence[Any]] | None) -> None:
         stored = self.log.new_folder()
         ((written_as, (folder,)),) = stored.folders.items()
         folders = _Folders(rows.sparkSession, self.name, stored)
@@ -219,7 +208,7 @@ class HiveTarget:
                 empty = root.suffix(f"/empty-{number}")
                 files.mkdirs(empty)
                 written[values] = empty.toString()
-        self.log.swap(written, replaced, {**(parameters or {}), **self._parameters})
+        self.log.swap(written, replaced, self._parameters)
 
 
 @dataclass(frozen=True)

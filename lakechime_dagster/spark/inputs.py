@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -11,8 +12,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampType
 
 from lakechime_dagster.compat import datetime_of_iso
-from lakechime_dagster.dce.events import SnapshotId
-from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, TableLog, Verdict
+from lakechime_dagster.dce.contract import PartitionEvents
+from lakechime_dagster.dce.events import SnapshotId, TableFormat
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, Verdict
 from lakechime_dagster.spark.hive import HiveSource
 from lakechime_dagster.spark.iceberg import IcebergSource
 from lakechime_dagster.spark.job import InputJob, SourceResult, TableJob
@@ -33,6 +35,11 @@ from lakechime_dagster.spark.sql import grouped_by
 from lakechime_dagster.tables.options import ReadMode
 from lakechime_dagster.tables.tables import RefreshMode
 from lakechime_dagster.triggers.consumers import Committed, Span, first_day_after
+
+if TYPE_CHECKING:
+    from lakechime_dagster.formats.delta import DeltaLog
+    from lakechime_dagster.formats.hive import HiveLog
+    from lakechime_dagster.formats.iceberg import IcebergLog
 
 # gives the same distinct rows without ever computing them twice
 Hold = Callable[[DataFrame], DataFrame]
@@ -121,7 +128,7 @@ class Work:
 
 
 def open_inputs(
-    spark: SparkSession, job: TableJob, open_log: Callable[[str, str], TableLog]
+    spark: SparkSession, job: TableJob, open_log: Callable[[str, str], "DeltaLog"]
 ) -> list[Input]:
     """Read the range of every input; `open_log` gives the log of a location and table."""
     rejoined = {one.rejoin for one in job.inputs if one.rejoin}
@@ -142,18 +149,28 @@ def open_inputs(
     return opened
 
 
-def _source(spark: SparkSession, one: InputJob, open_log: Callable[[str, str], TableLog]) -> Source:
-    """How an input is read, by its format."""
-    source: Source
-    if one.hive is not None:
-        source = HiveSource(spark, one.hive, one.events)
-    elif one.log is not None:
-        source = IcebergSource(spark, one.log)
-    else:
-        source = DeltaSource(spark, open_log(one.location, one.table))
+def _source(
+    spark: SparkSession, one: InputJob, open_log: Callable[[str, str], "DeltaLog"]
+) -> Source:
+    """How an input is read."""
+    log = one.log if one.log is not None else open_log(one.location, one.table)
+    source = source_of(spark, log, one.events)
     if one.switched is not None and one.events is not None:
         return SwitchedSource(spark, source, one.switched, one.events)
     return source
+
+
+def source_of(
+    spark: SparkSession,
+    log: "DeltaLog | IcebergLog | HiveLog",
+    events: PartitionEvents | None = None,
+) -> Source:
+    """How a table is read, by its format; `events` are those of `HiveSource`."""
+    if log.table_format is TableFormat.HIVE:
+        return HiveSource(spark, log, events)
+    if log.table_format is TableFormat.ICEBERG:
+        return IcebergSource(spark, log)
+    return DeltaSource(spark, log)
 
 
 def key_columns_of(spark: SparkSession, job: TableJob, one: InputJob) -> dict[str, Column]:

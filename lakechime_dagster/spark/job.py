@@ -16,6 +16,7 @@ from lakechime_dagster.triggers.consumers import Checkpoint, Committed, Span
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakechime_dagster.formats.delta import DeltaLog
     from lakechime_dagster.formats.hive import HiveLog
     from lakechime_dagster.formats.iceberg import IcebergLog
 
@@ -26,11 +27,11 @@ Partition = tuple[PartitionValue, ...]
 class InputJob:
     """One input of a table's execution.
 
-    `alias` is the name in the table's function, `table` the one in its SQL. A Delta table is read at
-    its `location`, an Iceberg table by its `log`, a Hive table by `hive` and the `events` of its
-    range, or up to where it is pinned (None: it has none). `switched` are the partition columns of a
-    table that became one of another format within the range, of which `events` are too. `range` is what to read
-    since the consumer's checkpoint (None: nothing new), `pinned` the snapshot at which the whole
+    `alias` is the name in the table's function, `table` the one in its SQL. It is read by its `log`
+    (None: that of a Delta table at the `location`), a Hive table also by the `events` of its range, or
+    up to where it is pinned (None: it has none). `switched` are the partition columns of a table that
+    became one of another format within the range, of which there are `events` too. `range` is what to
+    read since the consumer's checkpoint (None: nothing new), `pinned` the snapshot at which the whole
     table is read then (None: the newest). `key_columns` are the columns of this input that give a
     column of the target (`LakeTable.key_columns`); columns that it does not name are taken by their
     own name where the input has them. `keys` are unique in the input, as its writer guarantees.
@@ -41,8 +42,7 @@ class InputJob:
     alias: str
     table: str
     location: str
-    log: "IcebergLog | None" = field(default=None, repr=False)
-    hive: "HiveLog | None" = field(default=None, repr=False)
+    log: "DeltaLog | IcebergLog | HiveLog | None" = field(default=None, repr=False)
     events: PartitionEvents | None = field(default=None, repr=False)
     switched: tuple[str, ...] | None = None
     mode: ReadMode = ReadMode.CHANGES
@@ -66,8 +66,8 @@ class TableJob:
     any later attempt leaves an empty one as a fence. `has_committed`: an earlier execution of the
     consumer left a commit in the target, as the ledger knows. `always_write` replaces a full table
     even when nothing differs. `ordered` are rows of the inputs that are taken as if they had
-    changed, for a backfill. A Delta table is written at its `location`, an Iceberg table by its
-    `log` and in its `write_mode`, a Hive table by `hive`.
+    changed, for a backfill. The table is written by its `log` (None: that of a Delta table at the
+    `location`), an Iceberg table in its `write_mode`.
     """
 
     name: str
@@ -88,9 +88,8 @@ class TableJob:
     has_committed: bool = False
     always_write: bool = False
     ordered: tuple[Span, ...] = ()
-    log: "IcebergLog | None" = field(default=None, repr=False)
+    log: "DeltaLog | IcebergLog | HiveLog | None" = field(default=None, repr=False)
     write_mode: str | None = None
-    hive: "HiveLog | None" = field(default=None, repr=False)
 
     def input(self, alias: str) -> InputJob:
         return next(one for one in self.inputs if one.alias == alias or one.table == alias)

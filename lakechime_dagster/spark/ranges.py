@@ -563,19 +563,12 @@ class SwitchedSource:
             return replace(
                 whole, method=ReadMethod.NOTHING, changes=_nothing(end), only_appends=True
             )
-        columns = {one.name.lower(): one for one in end.schema}
-        keys = [columns.get(name.lower()) for name in self.levels]
-        if UNPARTITIONED in changed or None in keys:
-            note = (
-                "the table became one of another format, and an event names no partition of columns"
-            )
+        there = {name.lower() for name in end.columns}
+        if UNPARTITIONED in changed or not there.issuperset(map(str.lower, self.levels)):
+            note = "the table became one of another format, and an event names no partition of it"
             return replace(whole, verdict=Verdict.EXPIRED, note=note)
-        rows = [[None if one is None else str(one) for one in json.loads(key)] for key in changed]
-        names = [one.name for one in keys if one is not None]
-        texts = local_rows(self.spark, names, [StringType()] * len(names), rows)
-        typed = [column(one.name).try_cast(one.dataType).alias(one.name) for one in keys if one]
-        partitions = texts.select(*typed)
-        changes = narrowed(end, partitions, {name: column(name) for name in names})
+        partitions = partitions_of(self.spark, end.schema, self.levels, changed)
+        changes = narrowed(end, partitions, {name: column(name) for name in partitions.columns})
         return replace(
             whole,
             method=ReadMethod.PARTITIONS,

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampType
 
+from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.spark.commit import (
     CHANGE_FEED,
@@ -99,7 +100,7 @@ def refresh(
         ConsumerConflictError: the consumer has moved on.
         TableUnreadableError: an input, or the snapshot to read of it, is not there.
     """
-    target = _target(job, open_log)
+    target = target_of(job, open_log)
     last = newest_commit(target, commit_metadata)
     if last and last.commit_metadata.number == commit_metadata.number:
         return skipped(last)
@@ -107,15 +108,16 @@ def refresh(
         return attempt.run()
 
 
-def _target(job: TableJob, open_log: OpenLog) -> TableTarget:
+def target_of(job: TableJob, open_log: OpenLog) -> TableTarget:
     """The table to write, by its format."""
     stored = {"name": job.name, "keys": job.keys, "partitioned_by": job.partitioned_by}
-    if job.hive is not None:
-        return HiveTarget(log=job.hive, location=job.location, **stored)
     declared = {**stored, "comment": job.comment, "personal": job.personal}
-    if job.log is not None:
-        return IcebergTarget(log=job.log, write_mode=job.write_mode, **declared)
-    return Target(location=job.location, log=open_log(job.location, job.name), **declared)
+    log = job.log if job.log is not None else open_log(job.location, job.name)
+    if log.table_format is TableFormat.HIVE:
+        return HiveTarget(log=log, location=job.location, **stored)
+    if log.table_format is TableFormat.ICEBERG:
+        return IcebergTarget(log=log, write_mode=job.write_mode, **declared)
+    return Target(location=job.location, log=log, **declared)
 
 
 def skipped(committed: Committed) -> TableResult:

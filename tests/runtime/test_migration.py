@@ -21,6 +21,7 @@ from lakechime_dagster.runtime.migration import Move, WrittenOnBothError
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.reconcile import reconcile
 from lakechime_dagster.spark.driver import Driver
+from lakechime_dagster.spark.inputs import source_of
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import SourceTable
@@ -75,13 +76,13 @@ class Sides:
         return self.move
 
     def rows(self, side: TableFormat) -> list[tuple[str, int]]:
-        frame, _ = self.move._source(self.spark, side).read_snapshot(None)
+        frame, _ = source_of(self.spark, self.move._log(side)).read_snapshot(None)
         found = frame.selectExpr("CAST(day AS STRING) AS day", "id").collect()
         return sorted((one["day"] or "", one["id"]) for one in found)
 
     def files(self) -> set[str]:
         """Those of the Iceberg table."""
-        frame, _ = self.move._source(self.spark, ICEBERG).read_snapshot(None)
+        frame, _ = source_of(self.spark, self.move._log(ICEBERG)).read_snapshot(None)
         return {one["_file"] for one in frame.select("_file").collect()}
 
     def events(self) -> list[tuple[str, TableFormat, OperationType]]:
@@ -207,7 +208,7 @@ def test_an_unpartitioned_delta_table_moves_whole_and_back(
         write(platform.location("bronze.whole"), pa.table({"id": pa.array(ids, pa.int64())}))
 
     def ids(side: TableFormat) -> list[int]:
-        frame, _ = move._source(spark, side).read_snapshot(None)
+        frame, _ = source_of(spark, move._log(side)).read_snapshot(None)
         return sorted(one["id"] for one in frame.collect())
 
     put(1)

@@ -17,7 +17,7 @@ from lakechime_dagster.spark.hive import HiveTarget
 from lakechime_dagster.spark.job import Outcome
 from lakechime_dagster.tables.tables import RefreshMode
 from lakechime_dagster.triggers.consumers import ConsumerId
-from tests.support.metastore import HiveTable, Metastore, Polls, found, tags
+from tests.support.metastore import HiveTable, Metastore, Polls, found
 from tests.support.refreshes import DAYS as FLOWN
 from tests.support.refreshes import Source, Subscription, flights_source, make_subscription
 from tests.support.spark import run_client, small_settings
@@ -69,7 +69,7 @@ def test_partitions_are_swapped_and_only_these_are_changes(
         "AS t (id, day)"
     )
     partitions = [(day,) for day in (DAYS[0], DAYS[1], DAYS[3], DAYS[4], None)]
-    target(table).replace_partitions(rows, partitions, {"lakechime.tags": '{"source": "shop"}'})
+    target(table).replace_partitions(rows, partitions)
     expected = [(11, DAYS[0]), (12, DAYS[0]), (13, DAYS[3]), (14, DAYS[4]), (15, None)]
     assert rows_in(spark, table) == [*expected, (3, DAYS[2])]
     assert set(files) < set(table.folder.rglob("*.parquet"))
@@ -81,7 +81,6 @@ def test_partitions_are_swapped_and_only_these_are_changes(
         (DAYS[4], APPEND),
         (None, UPDATE),
     ]
-    assert [one.get("source") for one in tags(events)] == ["shop", None, *["shop"] * 3]
     assert polls.found(lists_all=True) == []
     target(table).replace_partitions(rows.limit(0), partitions[:1])
     assert rows_in(spark, table) == [*expected[2:], (3, DAYS[2])]
@@ -195,7 +194,7 @@ def hive_subscription(
     log = HiveLog(table.metastore.url, table.name)
     by_day = {"keys": ("day",), "partitioned_by": ("day",), "refresh": RefreshMode.PARTITIONS}
     made = make_subscription(
-        spark, table.folder, {"flights": source}, sql=PER_DAY, hive=log, **{**by_day, **fields}
+        spark, table.folder, {"flights": source}, sql=PER_DAY, log=log, **{**by_day, **fields}
     )
     return made, source
 

@@ -40,7 +40,7 @@ def iceberg_subscription(
 
 
 def table_of(subscription: Subscription) -> Table:
-    assert subscription.job.log is not None
+    assert isinstance(subscription.job.log, IcebergLog)
     return IcebergWorld(dict(subscription.job.log.catalog)).catalog.load_table("shop.orders")
 
 
@@ -80,7 +80,7 @@ def test_a_write_that_another_overtook_is_compared_again(
     source.write((1, 10))
     subscription.run()
     log = subscription.job.log
-    assert log is not None
+    assert isinstance(log, IcebergLog)
     target = IcebergTarget(name="orders", log=log, keys=("id",))
     metadata = CommitMetadata(
         consumer=ConsumerId("test", "other"),
@@ -143,7 +143,7 @@ def test_new_columns_are_added_and_a_replaced_table_has_the_columns_of_its_rows(
     assert (replaced.replaced, replaced.schema) == (True, (("id", "bigint"), ("amount", "string")))
     assert subscription.rows == [(number, str(10 * number)) for number in range(1, 6)]
     log = subscription.job.log
-    assert log is not None
+    assert isinstance(log, IcebergLog)
     rows, snapshot = IcebergSource(session, log).read_snapshot(None)
     assert (sorted(map(tuple, rows.collect())), rows.columns) == (
         subscription.rows,
@@ -162,7 +162,7 @@ def test_a_replacement_that_does_not_become_current_changes_nothing_that_readers
     source.write((1, 10))
     subscription.run()
     log = subscription.job.log
-    assert log is not None
+    assert isinstance(log, IcebergLog)
     before = log.newest
     columns = log.widen(pa.schema([("id", pa.int64()), ("amount", pa.string())]), replaces=True)
     assert subscription.rows == [(1, 10, None)]
@@ -236,7 +236,7 @@ def test_the_newest_commit_of_a_consumer_outlives_its_snapshot(
     table.append(pa.table({"id": [5], "amount": [50]}, ORDERS))
     table.maintenance.expire_snapshots().by_ids([table.history()[0].snapshot_id]).commit()
     log = subscription.job.log
-    assert log is not None
+    assert isinstance(log, IcebergLog)
     assert log.committed(CONSUMER, 1) == log.last_committed(CONSUMER) == committed
     source.write((2, 20))
     assert not subscription.run(has_committed=True).replaced

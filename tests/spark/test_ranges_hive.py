@@ -162,7 +162,7 @@ class Target:
             alias="h",
             table=name,
             location="",
-            hive=self.world.log,
+            log=self.world.log,
             events=self.world.events(start.snapshot_id, end.snapshot_id),
             range=self.world.range(start, end),
         )

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from lakechime_dagster.dce.events import Position, SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
 from lakechime_dagster.formats.delta import DeltaLog
+from lakechime_dagster.formats.iceberg import IcebergLog
 from lakechime_dagster.spark.job import InputJob, TableJob, TableResult
 from lakechime_dagster.spark.refresh import refresh
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
@@ -164,7 +165,7 @@ class Subscription:
     @property
     def rows(self) -> list[tuple[Any, ...]]:
         """The target's rows, sorted, read by an engine that did not write them."""
-        if self.job.log is None:
+        if not isinstance(self.job.log, IcebergLog):
             return read_rows(self.job.location)
         catalog = load_catalog("lakechime", **self.job.log.catalog)
         found = catalog.load_table(self.job.log.table).scan().to_arrow()
