@@ -192,8 +192,8 @@ def leased_to_the_newest(engine: Engine, make: Callable[..., Ledger]) -> None:
 class OfTheLastTick(PartitionTrigger):
     """Knows the key of the newest grid point alone."""
 
-    def keys(self, now: dt.datetime, settled: Set[str] = frozenset()) -> list[PartitionKey]:
-        return super().keys(now, settled)[-1:]
+    def keys(self, now: dt.datetime, at_rest: Set[str] = frozenset()) -> list[PartitionKey]:
+        return super().keys(now, at_rest)[-1:]
 
 
 def every_key_fires_once(engine: Engine, make: type[PartitionTrigger]) -> None:

@@ -15,7 +15,6 @@ from lakechime_dagster.runtime.explain import (
     found_execution,
     trigger_summary,
 )
-from lakechime_dagster.runtime.maintenance import restorable_tables
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.reconcile import table_summaries
 from lakechime_dagster.silver.requests import type_tables
@@ -164,11 +163,7 @@ def operation_routes(
         """The tables that are declared, recorded or dropped: what is captured of each, and how far
         that is behind its log, as `lakechime table show` lists them.
         """
-        return {
-            "tables": table_summaries(
-                platform, lake, type_tables(platform, lake), restorable_tables(platform)
-            )
-        }
+        return {"tables": table_summaries(platform, lake, type_tables(platform, lake))}
 
     return router
 

@@ -86,7 +86,6 @@ def show(
     Capture is behind the log by `lag_commits`, of which the oldest was made `lag_seconds` ago; both
     are empty while capture has not begun, and of a Hive table.
     """
-    from lakechime_dagster.runtime.maintenance import restorable_tables
     from lakechime_dagster.runtime.reconcile import table_summaries
     from lakechime_dagster.silver.requests import type_tables
 
@@ -95,12 +94,7 @@ def show(
     lake = lake_or_empty(platform.settings)
     wanted = ours if name is not None and cluster is None else cluster
     documents = table_summaries(
-        platform,
-        lake,
-        type_tables(platform, lake),
-        restorable_tables(platform),
-        name=name,
-        cluster=wanted,
+        platform, lake, type_tables(platform, lake), name=name, cluster=wanted
     )
     for one in documents:
         if one["problem"]:

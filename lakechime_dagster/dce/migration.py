@@ -237,11 +237,8 @@ def noted(engine: Engine, migration: Migration, **changed: Any) -> Migration:
     Raises:
         LakeChimeError: somebody else has gone on with it.
     """
-    key = (migration.cluster, migration.table)
     with writing(engine) as connection:
-        (known,) = _locked(connection, key)
-        if Migration.of(known) != migration:
-            raise _gone_on(migration)
+        (known,) = _opened(connection, migration)
         after = replace(migration, **changed)
         _keep(connection, known, after)
     return after
@@ -258,11 +255,7 @@ def switched(engine: Engine, migration: Migration) -> Migration:
     sides = _sides(migration)
     became = (migration.cluster, name_beside(migration.table, migration.current))
     with writing(engine) as connection:
-        mine, other, freed = _locked(
-            connection, sides[migration.current], sides[migration.other], became
-        )
-        if Migration.of(mine) != migration:
-            raise _gone_on(migration)
+        mine, other, freed = _opened(connection, migration, sides[migration.other], became)
         changed = _changed_since(connection, migration)
         if not migration.copied or any(one.keys for one in changed.values()):
             raise OvertakenError(
@@ -304,11 +297,8 @@ def finished(engine: Engine, migration: Migration) -> None:
     Raises:
         LakeChimeError: somebody else has gone on with it.
     """
-    key = (migration.cluster, migration.table)
     with writing(engine) as connection:
-        (known,) = _locked(connection, key)
-        if Migration.of(known) != migration:
-            raise _gone_on(migration)
+        (known,) = _opened(connection, migration)
         changed_table(connection, known.table_id, migration=None)
 
 
@@ -317,7 +307,6 @@ class Switch:
     """A table became one of another format: what is up to the position is of the old one."""
 
     position: Position
-    ts: int
     from_format: TableFormat
     to_format: TableFormat
     from_uid: TableUid
@@ -357,7 +346,6 @@ def switches_of(connection: Connection, table: TableKey) -> list[Switch]:
     return [
         Switch(
             position=Position(row.tx_id, row.seq),
-            ts=row.switch_ts,
             from_format=FORMATS[row.from_format],
             to_format=FORMATS[row.to_format],
             from_uid=row.from_uid,
@@ -456,8 +444,12 @@ def _keep(connection: Connection, known: TableRow, migration: Migration, **value
     )
 
 
-def _gone_on(migration: Migration) -> LakeChimeError:
-    return LakeChimeError(
-        f"{migration.table}: another command has gone on with its migration; look at it by "
-        f"`lakechime table migrate {migration.table} --dry-run`, and try again"
-    )
+def _opened(connection: Connection, migration: Migration, *further: TableKey) -> list[TableRow]:
+    """The table of a migration that is still as it was seen, and further ones, locked."""
+    found = _locked(connection, (migration.cluster, migration.table), *further)
+    if Migration.of(found[0]) != migration:
+        raise LakeChimeError(
+            f"{migration.table}: another command has gone on with its migration; look at it by "
+            f"`lakechime table migrate {migration.table} --dry-run`, and try again"
+        )
+    return found

@@ -23,6 +23,7 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.queries import TableRow
 from lakechime_dagster.errors import LakeChimeError, TableAbsentError
 from lakechime_dagster.formats.files import has_folder
+from lakechime_dagster.runtime.maintenance import Dropped, restorable_tables
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
 from lakechime_dagster.tables.events import EventTable
@@ -31,7 +32,6 @@ from lakechime_dagster.tables.tables import LakeTable, SourceTable
 
 if TYPE_CHECKING:
     from lakechime_dagster.formats.changes import ChangeLog
-    from lakechime_dagster.runtime.maintenance import Dropped
 
 FIRST_PUSHES = (
     1000  # events looked at for the oldest pushed commit: they are nearly in the order of commits
@@ -170,7 +170,6 @@ def table_summaries(
     platform: Platform,
     lake: Lake,
     types: Mapping[str, str],
-    dropped: "Mapping[str, Dropped]",
     *,
     name: str | None = None,
     cluster: str | None = None,
@@ -178,15 +177,14 @@ def table_summaries(
     """The tables that are declared, recorded in the store or dropped, by name, each as JSON with
     how far capture is behind its log.
 
-    `types` are the event groups of the tables of types, `dropped` what
-    `maintenance.restorable_tables` returns.
-
-    A log that cannot be read is the `problem` of its table.
+    `types` are the event groups of the tables of types. A log that cannot be read is the `problem`
+    of its table.
     """
     ours = platform.settings.cluster
     declared = {(ours, table.name): table for table in lake.tables}
     records = {(record.cluster, record.name): record for record in platform.store.tables()}
-    aside = {(ours, each): one for each, one in dropped.items()}
+    known = platform.store.captured(name)
+    aside = {(ours, each): one for each, one in restorable_tables(platform).items()}
     keys = [
         key
         for key in {*records, *declared, *aside}
@@ -199,7 +197,7 @@ def table_summaries(
         )
         logged = key[0] == ours and found["role"] != "dropped"
         return found | (
-            _of_log(platform, key[1], declared.get(key), records.get(key)) if logged else {}
+            _of_log(platform, key[1], declared.get(key), known.get(key)) if logged else {}
         )
 
     with ThreadPoolExecutor(LOOKS) as pool:
@@ -211,7 +209,7 @@ def _table_summary(
     key: tuple[str, str],
     table: Table | None,
     known: TableRecord | None,
-    dropped: "Dropped | None",
+    dropped: Dropped | None,
     group: str | None,
 ) -> dict[str, Any]:
     """What is declared and recorded of a table."""
@@ -254,7 +252,7 @@ def _table_summary(
 
 
 def _of_log(
-    platform: Platform, name: str, table: Table | None, known: TableRecord | None
+    platform: Platform, name: str, table: Table | None, known: TableRow | None
 ) -> dict[str, Any]:
     """Where the log of a table is, its newest snapshot, and how many commits that change data are
     not captured yet, with the age of the oldest.
@@ -262,23 +260,22 @@ def _of_log(
     declared = None if table is None else (table.format, table.location, table.levels)
     facts: dict[str, Any] = {}
     try:
-        row = platform.store.captured(name).get((platform.settings.cluster, name))
-        logs = (
-            platform.change_logs(name, *declared, known=row) if declared else [platform.log(name)]
+        logs: list[ChangeLog] = (
+            platform.change_logs(name, *declared, known=known) if declared else [platform.log(name)]
         )
         if not logs:
             return facts
         log = logs[0]
         facts["location"] = log.shown_location
         facts["version"] = log.newest
-        if row and row.format and table and row.migration is None and row.format != table.format:
-            now = row.format.lower()
+        is_moving = known is not None and known.migration is not None
+        if table and log.table_format is not TableFormat(table.format) and not is_moving:
+            now = log.table_format.lower()
             facts["problem"] = (
                 f"{name} was migrated to {now}, and is declared as a table of {table.format.lower()}; "
                 f'declare Storage(format="{now}")'
             )
-        own = (known and known.format) or (table and table.format)
-        is_hive = own is TableFormat.HIVE
+        is_hive = log.table_format is TableFormat.HIVE
         if known and known.table_uid and known.seen and not is_hive:
             seen = Seen(name, known.table_uid, known.seen, known.cluster)
             events = log.changes_after(seen).events

@@ -254,13 +254,13 @@ def decide_partition(
     now_ms: int,
     through: Position,
     blocked: str = "",
-    settled: int = 0,
+    at_rest: int = 0,
     accepts: Callable[[Firing], bool] = lambda firing: True,
 ) -> Decision:
     """Fire for each complete key that has not fired, oldest first, and for late changes of fired
     keys and what backfills requested.
 
-    So many more keys are `settled`: they fired, and nothing is to be done for them. What `accepts`
+    So many more keys are `at_rest`: they fired, and nothing is to be done for them. What `accepts`
     says cannot be launched takes no room; it is asked until there is no room left.
     """
     now = from_milliseconds(now_ms)
@@ -295,9 +295,9 @@ def decide_partition(
         for state in (BLOCKED, PENDING)
     )
     expired = [f"{one.key} {one.reason}" for one in lacking if one.state == EXPIRED]
-    done = settled + sum(evidence.fired and not evidence.consumer.open for evidence in keys)
+    done = at_rest + sum(evidence.fired and not evidence.consumer.open for evidence in keys)
     counts = ", ".join(
-        [f"{done} of {settled + len(keys)} keys fired"]
+        [f"{done} of {at_rest + len(keys)} keys fired"]
         + [
             f"{count} {what}"
             for count, what in ((busy, "in flight"), (len(expired), "expired"))

@@ -124,7 +124,8 @@ def present(connection: Connection, rows: Sequence[SubscriptionRow]) -> dict[str
     has_fired = sa.and_(consumer.key != "", consumer.fired, consumer.state == ConsumerState.ACTIVE)
     is_busy = sa.exists(lc_execution.c.execution_id).where(OF_EXECUTION, IS_OPEN)
     rests = sa.and_(has_fired, ~is_busy, ~IS_REQUESTED)
-    for row in connection.execute(sa.select(lc_consumer).where(is_own, ~rests)):
+    goes_on = sa.and_(~rests, consumer.state != ConsumerState.ENDED)
+    for row in connection.execute(sa.select(lc_consumer).where(is_own, goes_on)):
         moments[row.subscription_id].consumers[row.key] = consumer_from(row)
     fired = sa.select(consumer.subscription_id, consumer.key).where(is_own, rests)
     for subscription_id, key in connection.execute(fired):
@@ -669,8 +670,8 @@ class Evaluator:
         )
         for several in slices(sorted(moment.fired & late.keys()), PARAMETERS):
             moment.consumers.update(consumers_of(connection, row.subscription_id, several))
-        consumers, views, settled = moment.consumers, moment.views, moment.fired - late.keys()
-        keys = trigger.keys(now, settled)
+        consumers, views, at_rest = moment.consumers, moment.views, moment.fired - late.keys()
+        keys = trigger.keys(now, at_rest)
         pending, states = _pending(connection, subscription, keys, consumers, through)
         absent = [missing for _, missing in pending if missing is not None]
         unseen = [atom for atom in absent if atom not in states]
@@ -701,7 +702,7 @@ class Evaluator:
             now_ms=moment.now,
             through=through,
             blocked=moment.blocked,
-            settled=len(settled.intersection(trigger.texts(now))),
+            at_rest=len(at_rest.intersection(trigger.texts(now))),
             accepts=lambda firing: (key := subscription.key_of(firing)) is None or accepts(key),
         )
 

@@ -185,11 +185,11 @@ class PartitionTrigger:
             raise InvalidValueError("partition key", text, remedy)
         return text, values
 
-    def keys(self, now: dt.datetime, settled: Set[str] = frozenset()) -> list[PartitionKey]:
+    def keys(self, now: dt.datetime, at_rest: Set[str] = frozenset()) -> list[PartitionKey]:
         """The distinct keys of all ticks up to now, oldest first, without those of these texts."""
         numbers: dict[str, int] = {}
         for number, text in enumerate(self.texts(now)):
-            if text not in settled:
+            if text not in at_rest:
                 numbers.setdefault(text, number)
         return [self.key_at(self.every.point(number)) for number in numbers.values()]
 

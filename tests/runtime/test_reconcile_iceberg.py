@@ -273,8 +273,7 @@ def test_a_table_shows_how_many_snapshots_are_not_captured(
 
     def lags() -> list[object]:
         return [
-            (one["captured_by"], one["lag_commits"])
-            for one in table_summaries(platform, lake, {}, {})
+            (one["captured_by"], one["lag_commits"]) for one in table_summaries(platform, lake, {})
         ]
 
     assert lags() == [(None, None), (None, None)]
