@@ -13,10 +13,11 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import ConsumerConflictError, DeclarationError, TableUnreadableError
 from lakechime_dagster.formats import hive
 from lakechime_dagster.formats.hive import HiveLog
+from lakechime_dagster.spark.commit import commit
 from lakechime_dagster.spark.hive import HiveTarget
 from lakechime_dagster.spark.job import Outcome
 from lakechime_dagster.tables.tables import RefreshMode
-from lakechime_dagster.triggers.consumers import ConsumerId
+from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
 from tests.support.metastore import HiveTable, Metastore, Polls, found
 from tests.support.refreshes import DAYS as FLOWN
 from tests.support.refreshes import Source, Subscription, flights_source, make_subscription
@@ -264,6 +265,20 @@ def test_a_table_that_is_replaced_whole_is_left_alone_while_nothing_differs(
     last = target(table).log.last_committed(subscription.consumer)
     assert last is not None
     assert last.commit_metadata.number == 3
+
+
+def test_a_consumer_of_a_key_that_leaves_no_rows_finds_its_commit(
+    spark: SparkSession, table: HiveTable
+) -> None:
+    written, empty = (
+        target(filled(table, DAYS[0])),
+        spark.sql("SELECT 1L AS id, null AS day LIMIT 0"),
+    )
+    metadata = CommitMetadata(
+        consumer=ConsumerId("test", "subscription", DAY), number=1, attempt=1, end=Checkpoint()
+    )
+    assert commit(spark, written, metadata, lambda: lambda: written.replace_all(empty)) is not None
+    assert rows_in(spark, table) == []
 
 
 CODE = """
