@@ -16,7 +16,7 @@ from lakechime_dagster.runtime.explain import (
     trigger_summary,
 )
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.runtime.reconcile import table_summaries
+from lakechime_dagster.runtime.table_summaries import table_summaries
 from lakechime_dagster.silver.requests import type_tables
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.triggers.consumers import ExecutionState

@@ -86,7 +86,7 @@ def show(
     Capture is behind the log by `lag_commits`, of which the oldest was made `lag_seconds` ago; both
     are empty while capture has not begun, and of a Hive table.
     """
-    from lakechime_dagster.runtime.reconcile import table_summaries
+    from lakechime_dagster.runtime.table_summaries import table_summaries
     from lakechime_dagster.silver.requests import type_tables
 
     platform = open_platform()

@@ -21,7 +21,8 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.formats.iceberg import IcebergLog
 from lakechime_dagster.runtime.platform import Platform, open_platform
-from lakechime_dagster.runtime.reconcile import reconcile, reconcile_table, table_summaries
+from lakechime_dagster.runtime.reconcile import reconcile, reconcile_table
+from lakechime_dagster.runtime.table_summaries import table_summaries
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import SourceTable
