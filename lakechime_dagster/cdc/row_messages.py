@@ -39,8 +39,16 @@ class Part(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What a message says of its rows beside their columns; `database` is that of MySQL, else the
-    schema.
+    """What a message says of its rows beside their columns.
+
+    Attributes:
+        operation: What happened to the rows; `READ` of those that a snapshot read.
+        database: That of MySQL, else the schema.
+        table: The table in it.
+        event_ms: When, by the database, in milliseconds; None where unknown.
+        position: In the database's log, by which changes are ordered; empty where it has none: then
+            the order of the topic decides.
+        snapshot: What kind of snapshot the row was read by; None of a change.
     """
 
     operation: Operation

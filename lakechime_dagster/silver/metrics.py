@@ -1,4 +1,4 @@
-"""Measures of event streams for metrics, from the store alone."""
+"""What metrics show, read from the store alone: event types, groups, consumers and ticks."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
