@@ -19,9 +19,9 @@ if TYPE_CHECKING:
         SqlTableComponent,
         TriggerComponent,
     )
-    from lakechime_dagster.dce.contract import EventQuery
     from lakechime_dagster.dce.events import (
         DataChangeEvent,
+        EventQuery,
         OperationType,
         RegisteredEvent,
         TableFormat,

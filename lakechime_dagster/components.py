@@ -27,8 +27,7 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from typing_extensions import Self
 
-from lakechime_dagster.dce.contract import NamedTable
-from lakechime_dagster.dce.events import WantedTags
+from lakechime_dagster.dce.events import NamedTable, WantedTags
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, needs, shown
 from lakechime_dagster.runtime.names import asset_key

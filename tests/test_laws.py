@@ -19,9 +19,15 @@ from sqlalchemy.engine.url import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakechime_dagster.assets.tables import complete
-from lakechime_dagster.dce.contract import EventQuery, Registration, Seen
 from lakechime_dagster.dce.engine import open_engine, reading, shown_url
-from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId, TableUid
+from lakechime_dagster.dce.events import (
+    DataChangeEvent,
+    EventQuery,
+    Registration,
+    Seen,
+    SnapshotId,
+    TableUid,
+)
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotRange
 from lakechime_dagster.dce.store import DCEStore

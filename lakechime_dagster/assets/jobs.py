@@ -8,8 +8,7 @@ from typing import Any
 
 from lakechime_dagster.cdc.database import schema_reading
 from lakechime_dagster.cdc.job import BronzeJob, CDCJob, format_of
-from lakechime_dagster.dce.contract import PartitionEvents
-from lakechime_dagster.dce.events import Position, SnapshotId, TableFormat
+from lakechime_dagster.dce.events import PartitionEvents, Position, SnapshotId, TableFormat
 from lakechime_dagster.dce.migration import switched_since
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange

@@ -14,10 +14,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from lakechime_dagster.dce.contract import OvertakenError
 from lakechime_dagster.dce.engine import PARAMETERS, now_ms, reading, slices, writing
 from lakechime_dagster.dce.events import (
     DataChangeEvent,
+    OvertakenError,
     Position,
     RegisteredEvent,
     SnapshotId,

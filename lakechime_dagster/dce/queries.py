@@ -38,7 +38,6 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
-from lakechime_dagster.dce.contract import EventQuery, Seen
 from lakechime_dagster.dce.engine import (
     PARAMETERS,
     IsAfter,
@@ -50,9 +49,11 @@ from lakechime_dagster.dce.engine import (
 from lakechime_dagster.dce.events import (
     NUMBER,
     DataChangeEvent,
+    EventQuery,
     OperationType,
     Position,
     RegisteredEvent,
+    Seen,
     SnapshotId,
     TableFormat,
     TableUid,

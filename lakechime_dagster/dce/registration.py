@@ -21,9 +21,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from lakechime_dagster.dce.contract import Registration, Seen
 from lakechime_dagster.dce.engine import StoreNow, TransactionId, among, insert_if_absent, slices
-from lakechime_dagster.dce.events import DataChangeEvent, Position, RegisteredEvent, TableUid
+from lakechime_dagster.dce.events import (
+    DataChangeEvent,
+    Position,
+    RegisteredEvent,
+    Registration,
+    Seen,
+    TableUid,
+)
 from lakechime_dagster.dce.migration import Migration, beside_of, name_beside
 from lakechime_dagster.dce.partitions import (
     PartitionLevels,

@@ -11,23 +11,21 @@ from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random
 
-from lakechime_dagster.dce.contract import (
-    EventQuery,
-    FeedPage,
-    PartitionEvents,
-    Registration,
-    Seen,
-    TableRecord,
-)
 from lakechime_dagster.dce.engine import at_once, high_water, now_ms, reading, writing
 from lakechime_dagster.dce.events import (
     MAX_SEQ,
     DataChangeEvent,
+    EventQuery,
+    FeedPage,
     OperationType,
+    PartitionEvents,
     Position,
     RegisteredEvent,
+    Registration,
+    Seen,
     SnapshotId,
     TableFormat,
+    TableRecord,
     TableUid,
     TagConditions,
 )

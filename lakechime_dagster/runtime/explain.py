@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.events import Position, RegisteredEvent, to_json
+from lakechime_dagster.dce.events import EventQuery, Position, RegisteredEvent, to_json
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.sources import ask, inactive

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.events import TableFormat, version_of
+from lakechime_dagster.dce.events import EventQuery, TableFormat, version_of
 from lakechime_dagster.dce.migration import side_of
 from lakechime_dagster.dce.snapshots import (
     CommitsMissingError,

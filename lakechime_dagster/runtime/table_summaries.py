@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import assert_never
 
-from lakechime_dagster.dce.contract import Seen, TableRecord
-from lakechime_dagster.dce.events import TableFormat
+from lakechime_dagster.dce.events import Seen, TableFormat, TableRecord
 from lakechime_dagster.dce.queries import TableRow
 from lakechime_dagster.errors import LakeChimeError, TableAbsentError
 from lakechime_dagster.formats.files import has_folder

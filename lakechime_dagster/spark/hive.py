@@ -16,8 +16,7 @@ from pyspark.errors import ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from lakechime_dagster.dce.contract import PartitionEvents
-from lakechime_dagster.dce.events import OperationType, Position, SnapshotId
+from lakechime_dagster.dce.events import OperationType, PartitionEvents, Position, SnapshotId
 from lakechime_dagster.dce.partitions import NULL_PARTITION, UNPARTITIONED
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict, own_uid
 from lakechime_dagster.errors import DeclarationError, TableUnreadableError

@@ -12,8 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampType
 
 from lakechime_dagster.compat import datetime_of_iso
-from lakechime_dagster.dce.contract import PartitionEvents
-from lakechime_dagster.dce.events import SnapshotId, TableFormat
+from lakechime_dagster.dce.events import PartitionEvents, SnapshotId, TableFormat
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, Verdict
 from lakechime_dagster.spark.hive import HiveSource
 from lakechime_dagster.spark.iceberg import IcebergSource

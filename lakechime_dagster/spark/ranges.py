@@ -24,8 +24,7 @@ from pyspark.sql.types import (
 )
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.dce.contract import PartitionEvents
-from lakechime_dagster.dce.events import SnapshotId
+from lakechime_dagster.dce.events import PartitionEvents, SnapshotId
 from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.snapshots import (
     CommitsMissingError,

@@ -13,8 +13,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.dce.contract import NamedTable
-from lakechime_dagster.dce.events import TableFormat
+from lakechime_dagster.dce.events import NamedTable, TableFormat
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.tables.maintenance import Maintenance

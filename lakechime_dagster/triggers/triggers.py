@@ -9,8 +9,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.dce.contract import NamedTable
-from lakechime_dagster.dce.events import Position, TagConditions, WantedTags
+from lakechime_dagster.dce.events import NamedTable, Position, TagConditions, WantedTags
 from lakechime_dagster.dce.partitions import MAX_NAME, canonical_json, checked_text
 from lakechime_dagster.errors import DeclarationError, InvalidValueError, shown
 from lakechime_dagster.triggers.conditions import Atom, PartitionCondition, TableName, TagsFrom

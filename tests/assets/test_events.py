@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 
 from lakechime_dagster.assets import events
 from lakechime_dagster.assets.events import breaking_check
-from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.events import EventQuery
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.runtime.platform import open_platform

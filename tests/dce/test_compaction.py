@@ -3,9 +3,8 @@
 import pytest
 from sqlalchemy import Engine, update
 
-from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.engine import writing
-from lakechime_dagster.dce.events import Position
+from lakechime_dagster.dce.events import EventQuery, Position
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import dce_event
 from lakechime_dagster.dce.store import DCEStore

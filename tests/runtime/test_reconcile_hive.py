@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakechime_dagster.dce.contract import Seen
 from lakechime_dagster.dce.engine import memory_engine
-from lakechime_dagster.dce.events import RegisteredEvent, SnapshotId
+from lakechime_dagster.dce.events import RegisteredEvent, Seen, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.formats.changes import Captured

@@ -14,8 +14,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
+from lakechime_dagster.dce.events import DataChangeEvent, EventQuery, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.runtime.names import EXECUTION_TAG, KEY_TAG, LACKS_TAG

@@ -15,9 +15,15 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.dce.contract import EventQuery, PartitionEvents, Seen
 from lakechime_dagster.dce.engine import memory_engine
-from lakechime_dagster.dce.events import Position, SnapshotId, TableUid
+from lakechime_dagster.dce.events import (
+    EventQuery,
+    PartitionEvents,
+    Position,
+    Seen,
+    SnapshotId,
+    TableUid,
+)
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange, Verdict
 from lakechime_dagster.dce.store import DCEStore, partition_events

@@ -4,9 +4,8 @@ same.
 
 import pytest
 
-from lakechime_dagster.dce.contract import EventQuery, Seen
 from lakechime_dagster.dce.engine import reading
-from lakechime_dagster.dce.events import Position, SnapshotId, TableUid
+from lakechime_dagster.dce.events import EventQuery, Position, Seen, SnapshotId, TableUid
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.triggers.conditions import PartitionCondition

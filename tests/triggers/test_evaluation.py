@@ -9,12 +9,12 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.event import listen
 
-from lakechime_dagster.dce.contract import Seen
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import (
     OperationType,
     Position,
     RegisteredEvent,
+    Seen,
     SnapshotId,
     TableFormat,
     TableUid,

@@ -3,8 +3,8 @@
 import pytest
 import sqlalchemy as sa
 
-from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.events import EventQuery
 from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError
 from lakechime_dagster.triggers.consumers import (
     Action,

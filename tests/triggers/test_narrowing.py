@@ -12,9 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
-from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.engine import reading, writing
-from lakechime_dagster.dce.events import OperationType, Position, RegisteredEvent, TagConditions
+from lakechime_dagster.dce.events import (
+    EventQuery,
+    OperationType,
+    Position,
+    RegisteredEvent,
+    TagConditions,
+)
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import metadata
 from lakechime_dagster.triggers.conditions import Atom, PartitionCondition, TableName, TagsFrom

@@ -5,14 +5,16 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from lakechime_dagster.dce.contract import (
+from lakechime_dagster.dce.events import (
     EventQuery,
     OvertakenError,
     PartitionEvents,
     Seen,
+    SnapshotId,
+    TableFormat,
     TableSwitchedError,
+    TableUid,
 )
-from lakechime_dagster.dce.events import SnapshotId, TableFormat, TableUid
 from lakechime_dagster.dce.migration import (
     COPY_TAG,
     Migration,
