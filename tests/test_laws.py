@@ -45,12 +45,16 @@ from lakechime_dagster.spark.job import Counts, Outcome, TableResult
 from lakechime_dagster.spark.ranges import first_version
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.options import Storage
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.ledger import Claim, Ledger
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionKey, PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import (
+    PartitionCondition,
+    PartitionKey,
+    PartitionTrigger,
+    SnapshotTrigger,
+)
 from tests.factories import make_event
 from tests.support.world import World, a_subscription, checkpoint
 

@@ -53,7 +53,7 @@ from lakechime_dagster.tables.lake import Lake, named_types
 from lakechime_dagster.tables.names import Account
 from lakechime_dagster.tables.sources import KafkaTopic
 from lakechime_dagster.tables.tables import SourceTable
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import By
 from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.lineage.service import AskedLineage
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.tables.lake import Lake
-    from lakechime_dagster.triggers.interventions import By
-    from lakechime_dagster.triggers.registry import SubscriptionRow
+    from lakechime_dagster.triggers.registry import By, SubscriptionRow
     from lakechime_dagster.triggers.subscription import Subscription
 
 
@@ -561,7 +560,7 @@ def tags(option: str, pairs: Sequence[str]) -> dict[str, str]:
 
 def by(who: str | None, reason: str) -> "By":
     """Who does something, which is the user of the operating system unless given, and why."""
-    from lakechime_dagster.triggers.interventions import By
+    from lakechime_dagster.triggers.registry import By
 
     with reading_fields({"who": "--who", "reason": "--reason"}):
         return By(who=_user() if who is None else who, reason=reason)

@@ -10,7 +10,6 @@ from lakechime_dagster.dce.events import EventQuery, Position, RegisteredEvent, 
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.sources import ask, inactive
-from lakechime_dagster.triggers.conditions import Atom, TagsFrom
 from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.decision import Decision, LackingKey
 from lakechime_dagster.triggers.interventions import Intervention, Interventions
@@ -18,7 +17,7 @@ from lakechime_dagster.triggers.progress import SubscriptionOverview
 from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionKey, PartitionTrigger
+from lakechime_dagster.triggers.triggers import Atom, PartitionKey, PartitionTrigger, TagsFrom
 
 MOST_KEYS = 100  # of a page
 MOST_EVENTS = 1_000  # of an explanation, oldest first

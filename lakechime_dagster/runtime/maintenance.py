@@ -45,9 +45,9 @@ from lakechime_dagster.tables.maintenance import (
 from lakechime_dagster.tables.names import Account
 from lakechime_dagster.tables.tables import LakeTable
 from lakechime_dagster.triggers.consumers import ConsumerState
-from lakechime_dagster.triggers.interventions import By, Interventions
+from lakechime_dagster.triggers.interventions import Interventions
 from lakechime_dagster.triggers.progress import ConsumerAt, consumers_at
-from lakechime_dagster.triggers.registry import SubscriptionRow
+from lakechime_dagster.triggers.registry import By, SubscriptionRow
 from lakechime_dagster.triggers.schedule import from_milliseconds
 
 if TYPE_CHECKING:

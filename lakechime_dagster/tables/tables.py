@@ -36,8 +36,7 @@ from lakechime_dagster.tables.options import (
     checked_asset,
     checked_storage,
 )
-from lakechime_dagster.triggers.conditions import LevelSpec, PartitionCondition
-from lakechime_dagster.triggers.triggers import Trigger
+from lakechime_dagster.triggers.triggers import LevelSpec, PartitionCondition, Trigger
 
 
 class RefreshMode(StrEnum):

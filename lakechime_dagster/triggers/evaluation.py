@@ -21,7 +21,7 @@ from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.dce.store import head_within, newest_snapshot, without_snapshot
 from lakechime_dagster.errors import ConsumerConflictError, DeclarationError, InvalidValueError
 from lakechime_dagster.triggers import evidence
-from lakechime_dagster.triggers.conditions import Atom
+from lakechime_dagster.triggers.backfills import IS_REQUESTED, consumer_requests
 from lakechime_dagster.triggers.consumers import (
     NO_REQUESTS,
     Action,
@@ -58,7 +58,6 @@ from lakechime_dagster.triggers.registry import (
     execution_from,
     newest_consumer,
 )
-from lakechime_dagster.triggers.requests import IS_REQUESTED, consumer_requests
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.schema import (
     lc_consumer,
@@ -68,6 +67,7 @@ from lakechime_dagster.triggers.schema import (
 )
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import (
+    Atom,
     Late,
     PartitionKey,
     PartitionTrigger,

@@ -33,9 +33,9 @@ from lakechime_dagster.dce.queries import (
     table_ids,
 )
 from lakechime_dagster.dce.schema import HISTORY, dce_event, dce_table, lc_consumer_partition
-from lakechime_dagster.triggers.conditions import Atom, TagsFrom
 from lakechime_dagster.triggers.decision import AtomState, Waiting
 from lakechime_dagster.triggers.schema import lc_consumer, lc_execution
+from lakechime_dagster.triggers.triggers import Atom, TagsFrom
 
 
 def head_at(connection: Connection, time_ms: int) -> Position:

@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from lakechime_dagster.dce.engine import now_ms, reading, writing
-from lakechime_dagster.dce.partitions import checked_text
 from lakechime_dagster.dce.schema import lc_consumer_partition
 from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
+from lakechime_dagster.triggers.backfills import cancel_unclaimed
 from lakechime_dagster.triggers.consumers import (
     Action,
     Cause,
@@ -24,6 +24,7 @@ from lakechime_dagster.triggers.ledger import Claim, Ledger, open_execution
 from lakechime_dagster.triggers.registry import (
     ACTIVE,
     TICK_NOTE_MS,
+    By,
     ConsumerRow,
     SubscriptionRow,
     change,
@@ -32,11 +33,11 @@ from lakechime_dagster.triggers.registry import (
     hold_checkpoints,
     make_consumer,
     nothing_looked,
+    record,
     record_of,
     remember_atoms,
     standing_at,
 )
-from lakechime_dagster.triggers.requests import cancel_unclaimed
 from lakechime_dagster.triggers.schema import (
     lc_attempt,
     lc_consumer,
@@ -49,18 +50,6 @@ from lakechime_dagster.triggers.schema import (
 QUIET_MS = 2 * TICK_NOTE_MS  # a sensor that is at work has noted a tick since
 # where a consumer should stand, found in the transaction that moves it
 CheckpointAt = Callable[[Connection, ConsumerRow], Checkpoint]
-
-
-@dataclass(frozen=True, kw_only=True)
-class By:
-    """Who does something and why; both are kept."""
-
-    who: str
-    reason: str
-
-    def __post_init__(self) -> None:
-        checked_text("who", self.who, limit=128)
-        checked_text("reason", self.reason, limit=1000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -401,31 +390,4 @@ def _drop(connection: Connection, subscription: SubscriptionRow) -> None:
         subscription.subscription_id,
         forgotten_ts=now_ms(connection),
         **unset,
-    )
-
-
-def record(
-    connection: Connection,
-    subscription: SubscriptionRow,
-    action: Action,
-    by: By,
-    before: dict[str, Any],
-    after: dict[str, Any],
-    *,
-    consumer_key: str | None = None,
-    execution_id: str | None = None,
-) -> None:
-    """Keep what somebody did to a subscription, in the transaction that does it."""
-    connection.execute(
-        sa.insert(lc_intervention).values(
-            ts=now_ms(connection),
-            who=by.who,
-            action=action,
-            subscription_id=subscription.subscription_id,
-            consumer_key=consumer_key,
-            execution_id=execution_id,
-            reason=by.reason,
-            before=before,
-            after=after,
-        )
     )

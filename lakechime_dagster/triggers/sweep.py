@@ -13,10 +13,10 @@ from lakechime_dagster.dce.queries import TableKey, is_after, is_through
 from lakechime_dagster.dce.schema import dce_event, dce_table
 from lakechime_dagster.dce.store import head_within
 from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.triggers.backfills import subscriptions_with_requests
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.evaluation import Accepts, Evaluator
 from lakechime_dagster.triggers.registry import SUBSCRIPTIONS, SubscriptionRow, subscription_from
-from lakechime_dagster.triggers.requests import subscriptions_with_requests
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.schema import lc_intervention, lc_subscription
 from lakechime_dagster.triggers.subscription import Subscription

@@ -30,7 +30,7 @@ from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.events import Contract, GroupOptions, event_group, event_stream
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import By
 from lakechime_dagster.triggers.schema import lc_attempt
 from tests.assets.test_table import Location
 from tests.support.event_types import committed

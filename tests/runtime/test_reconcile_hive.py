@@ -21,11 +21,10 @@ from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.reconcile import reconcile, reconcile_table
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import SourceTable
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.ledger import events_of
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger
+from lakechime_dagster.triggers.triggers import PartitionCondition, PartitionTrigger
 from tests.support.metastore import HiveTable, Metastore
 from tests.support.world import World
 

@@ -21,7 +21,7 @@ from lakechime_dagster.triggers.consumers import (
     FileOffsets,
     SourceOffsets,
 )
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import By
 from lakechime_dagster.triggers.schedule import every
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep

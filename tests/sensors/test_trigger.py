@@ -23,10 +23,15 @@ from lakechime_dagster.runtime.resource import LakeChimeResource, declared_subsc
 from lakechime_dagster.runtime.sources import replay
 from lakechime_dagster.sensors.tick import DagsterRuns, end_dead_run
 from lakechime_dagster.sensors.trigger import deadline_sensor, lakechime_sensor
-from lakechime_dagster.triggers.conditions import PartitionCondition
-from lakechime_dagster.triggers.interventions import By, Interventions
+from lakechime_dagster.triggers.interventions import Interventions
+from lakechime_dagster.triggers.registry import By
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger, StartFrom
+from lakechime_dagster.triggers.triggers import (
+    PartitionCondition,
+    PartitionTrigger,
+    SnapshotTrigger,
+    StartFrom,
+)
 from tests.support.tables import rows, write
 
 SOURCE, TARGET = "bronze.orders", "silver.orders"

@@ -24,7 +24,6 @@ from lakechime_dagster.dce.schema import dce_event, metadata
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.dce.store import partition_events
 from lakechime_dagster.errors import StoreUnreachableError
-from lakechime_dagster.triggers.conditions import PartitionCondition, TableName
 from lakechime_dagster.triggers.consumers import Cause, CommitMetadata, Committed, Execution
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.evaluation import Evaluator, newer
@@ -34,7 +33,12 @@ from lakechime_dagster.triggers.retention import needs
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import (
+    PartitionCondition,
+    PartitionTrigger,
+    SnapshotTrigger,
+    TableName,
+)
 from tests.support.stores import fresh_memory
 from tests.support.world import World, a_subscription, checkpoint, committed, one
 

@@ -22,7 +22,6 @@ from lakechime_dagster.dce.events import (
 )
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import metadata
-from lakechime_dagster.triggers.conditions import Atom, PartitionCondition, TableName, TagsFrom
 from lakechime_dagster.triggers.consumers import Checkpoint, Execution
 from lakechime_dagster.triggers.decision import (
     AtomState,
@@ -39,7 +38,14 @@ from lakechime_dagster.triggers.retention import expire, needed_after
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.sweep import Sweep
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import (
+    Atom,
+    PartitionCondition,
+    PartitionTrigger,
+    SnapshotTrigger,
+    TableName,
+    TagsFrom,
+)
 from tests.dce.strategies import texts
 from tests.support.stores import fresh_memory
 from tests.support.world import World, nothing_committed

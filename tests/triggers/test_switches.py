@@ -31,11 +31,14 @@ from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.snapshots import SnapshotRange
 from lakechime_dagster.dce.store import partition_events
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import (
+    PartitionCondition,
+    PartitionTrigger,
+    SnapshotTrigger,
+)
 from tests.support.world import World, a_subscription, one
 
 NAME = "bronze.orders"
