@@ -5,21 +5,23 @@ two dialects spell differently.
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from sqlalchemy import (
     ARRAY,
+    JSON,
     URL,
     BigInteger,
     Boolean,
     Column,
     ColumnElement,
     Connection,
+    Dialect,
     Engine,
     Integer,
     Table,
@@ -36,7 +38,8 @@ from sqlalchemy.exc import ArgumentError, DisconnectionError, NoSuchModuleError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 from sqlalchemy.sql.functions import FunctionElement
-from sqlalchemy.types import TypeEngine
+from sqlalchemy.types import TypeDecorator, TypeEngine
+from typing_extensions import Self
 
 from lakechime_dagster.dce.events import fit_texts
 from lakechime_dagster.errors import (
@@ -312,6 +315,33 @@ def _reason(error: BaseException) -> str:
 
 # SQLite counts rows in plain INTEGER columns only
 BIG = BigInteger().with_variant(Integer(), "sqlite")
+
+
+class HasJson(Protocol):
+    """What can be written as JSON, and read from it."""
+
+    def to_json(self) -> dict[str, Any]: ...
+    @classmethod
+    def from_json(cls, wire: Mapping[str, Any]) -> Self: ...
+
+
+class AsJson(TypeDecorator[Any]):
+    """A column of values of a class as JSON."""
+
+    impl = JSON
+    cache_ok = True
+
+    def __init__(self, kind: type[HasJson]) -> None:
+        super().__init__(none_as_null=True)
+        self.kind = kind
+
+    def process_bind_param(self, value: HasJson | None, dialect: Dialect) -> Any:
+        return None if value is None else value.to_json()
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> HasJson | None:
+        return None if value is None else self.kind.from_json(value)
+
+
 EVERYTHING = 2**63 - 1  # the bound of a database in which commit order is number order
 
 
