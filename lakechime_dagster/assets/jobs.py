@@ -12,7 +12,6 @@ from lakechime_dagster.dce.events import PartitionEvents, Position, SnapshotId, 
 from lakechime_dagster.dce.migration import switched_since
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
-from lakechime_dagster.dce.store import partition_events
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.names import asset_name
 from lakechime_dagster.settings import in_project
@@ -30,6 +29,7 @@ from lakechime_dagster.tables.lake import Lake, QueryLog, Target, reading_name
 from lakechime_dagster.tables.options import Read, ReadMode
 from lakechime_dagster.tables.sources import JsonLines, MessageTable, TableRows
 from lakechime_dagster.tables.tables import LakeTable, RefreshMode
+from lakechime_dagster.triggers.evidence import partition_events
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 

@@ -13,10 +13,9 @@ from lakechime_dagster.runtime.platform import Platform, ask_target
 from lakechime_dagster.runtime.sources import ask, block
 from lakechime_dagster.triggers.consumers import Cause, ConsumerState, Execution
 from lakechime_dagster.triggers.decision import Decision
-from lakechime_dagster.triggers.evaluation import Accepts
+from lakechime_dagster.triggers.evaluation import Accepts, Sweep
 from lakechime_dagster.triggers.registry import TICK_NOTE_MS, SubscriptionRow
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.sweep import Sweep
 
 if TYPE_CHECKING:
     from lakechime_dagster.runtime.platform import FormatLog

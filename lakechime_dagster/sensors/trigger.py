@@ -22,7 +22,7 @@ from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigge
 
 if TYPE_CHECKING:
     from lakechime_dagster.sensors.tick import OpenInstance, PolledAt
-    from lakechime_dagster.triggers.sweep import Sweep
+    from lakechime_dagster.triggers.evaluation import Sweep
 
 AssetJob = Any  # what `dg.define_asset_job` returns; its class has no public name
 DEADLINE_SECONDS = 30
@@ -358,7 +358,7 @@ def _sensor(
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         from lakechime_dagster.runtime.platform import open_platform
         from lakechime_dagster.sensors.tick import DagsterRuns, instance_of, run_tick
-        from lakechime_dagster.triggers.sweep import Sweep
+        from lakechime_dagster.triggers.evaluation import Sweep
 
         try:
             instance, repository = instance_of(context), context.repository_def

@@ -456,6 +456,12 @@ class Execution:
         return self.state is ExecutionState.OPEN and self.attempt == attempt
 
     @property
+    def named(self) -> str:
+        """What sentences call it."""
+        key = f" for {self.consumer.key}" if self.consumer.key else ""
+        return f"execution {self.number}{key}"
+
+    @property
     def run_key(self) -> str:
         """Dagster's deduplication key: one run per attempt."""
         return f"{self.execution_id}:{self.attempt}"

@@ -1,5 +1,5 @@
-"""Evidence: what due triggers need of the event history, narrowed by SQL to the events that can
-matter.
+"""What triggers need of the event history, narrowed by SQL to the events that can matter: what fires
+them, and up to which snapshots of tables an execution reads.
 """
 
 import datetime as dt
@@ -8,33 +8,54 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 from sqlalchemy.dialects.postgresql import JSONB
 
-from lakechime_dagster.dce.engine import PARAMETERS, IsAfter, VisibleBelow, among, slices
-from lakechime_dagster.dce.events import NO_CONDITIONS, Position, TagConditions
+from lakechime_dagster.dce.engine import PARAMETERS, IsAfter, VisibleBelow, among, reading, slices
+from lakechime_dagster.dce.events import (
+    NO_CONDITIONS,
+    OperationType,
+    PartitionEvents,
+    Position,
+    SnapshotId,
+    TableFormat,
+    TableUid,
+    TagConditions,
+    version_of,
+)
+from lakechime_dagster.dce.migration import Switch, switches_of
 from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.queries import (
+    FORMAT_CODES,
+    FORMATS,
+    OPERATIONS,
     TableKey,
     changes_data,
     compares,
+    delta_version,
     fits,
     for_the_first_time,
     is_after,
     is_delete,
     is_drop,
     is_dropped,
+    is_new,
     is_through,
     meets,
     table_ids,
 )
 from lakechime_dagster.dce.schema import HISTORY, dce_event, dce_table, lc_consumer_partition
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
+from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.triggers.consumers import Checkpoint
 from lakechime_dagster.triggers.decision import AtomState, Waiting
 from lakechime_dagster.triggers.schema import lc_consumer, lc_execution
+from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import Atom, TagsFrom
 
 
@@ -482,3 +503,231 @@ def _late_in(
         )
         .group_by(lc_consumer.c.key)
     )
+
+
+def sources_through(
+    connection: Connection,
+    subscription: Subscription,
+    checkpoint: Checkpoint,
+    after: Position,
+    through: Position,
+) -> dict[str, SnapshotCheckpoint]:
+    """Per source the snapshot to read up to: the newest that the trigger's tags vouch for, else
+    where the consumer stands; of a Hive table only where the subscription reads it. Of a table
+    that was migrated it is one of the side that its name stood for at `through`, by default that
+    of the switch.
+    """
+    sources: dict[str, SnapshotCheckpoint] = {}
+    wanted = {} if subscription.is_partitioned else dict(subscription.wanted)
+    for table, key in subscription.sources.items():
+        stands = checkpoint.sources.get(table)
+        tags = wanted.get(key, NO_CONDITIONS)
+        since = after if stands is not None else Position.ORIGIN
+        switches = switches_of(connection, key)
+        switch = next((one for one in reversed(switches) if one.position <= through), None)
+        later = next((one.from_uid for one in switches if one.position > through), None)
+        if switch is not None:
+            since = max(since, switch.position)
+        found = newest_snapshot(connection, key, tags, since, through, later)
+        if found is None and switch is not None and not _knows(stands, after, switch):
+            found = switch.checkpoint, switch.to_format
+        if found is not None and found[1] is TableFormat.HIVE and table not in subscription.reads:
+            found = None
+        chosen = stands if found is None else newer(stands, *found)
+        if chosen is not None:
+            sources[table] = chosen
+    return sources
+
+
+def newest_snapshot(
+    connection: Connection,
+    table: TableKey,
+    tags: TagConditions,
+    checkpoint: Position,
+    through: Position,
+    uid: TableUid | None = None,
+) -> tuple[SnapshotCheckpoint, TableFormat] | None:
+    """The newest snapshot of a table in (checkpoint, through] that the tags vouch for, with its
+    format, or None; of the table as it is now, or of that with a uid.
+
+    An event with the tags vouches for its own snapshot; a marker or amendment that brings them for
+    all that was registered before it, also before the checkpoint: what nobody vouched for was not
+    read then. Registration may come in any order: Delta versions are compared as numbers; of other
+    formats a snapshot that is the predecessor of another is not the newest, then their times decide.
+    A Hive table has no snapshots: the position of an event stands for one.
+    """
+    found = table_ids(connection, [table])
+    if table not in found:
+        return None
+    table_id, current = found[table]
+    uid = uid or current
+    mark = _newest_mark(connection, table_id, tags, checkpoint, through) if tags else None
+
+    def is_vouched(event: sa.FromClause) -> sa.ColumnElement[bool]:
+        if not tags:
+            return is_after(checkpoint, event)
+        brings = is_new(connection.dialect.name, tags, event)
+        return sa.or_(
+            sa.and_(is_after(checkpoint, event), brings),
+            sa.false() if mark is None else is_through(mark, event),
+        )
+
+    known = sa.union_all(
+        *(
+            sa.select(event.c.table_format, event.c.tx_id, event.c.seq)
+            .add_columns(
+                delta_version(event).label("version"),
+                *(
+                    sa.case((sa.not_(_is_hive(event)), event.c[name])).label(name)
+                    for name in ("snapshot_id", "prev_snapshot_id", "snapshot_ts")
+                ),
+            )
+            .where(*_of_table(event, table_id, uid, through), is_vouched(event))
+            for event in HISTORY
+        )
+    ).cte()
+    followed = sa.select(known.c.prev_snapshot_id).where(known.c.prev_snapshot_id.is_not(None))
+    newest_first = [
+        known.c.version.desc().nulls_last(),
+        sa.case((known.c.snapshot_id.in_(followed), 1), else_=0),
+        known.c.snapshot_ts.desc().nulls_last(),
+        known.c.tx_id.desc(),
+        known.c.seq.desc(),
+    ]
+    row = connection.execute(sa.select(known).order_by(*newest_first).limit(1)).one_or_none()
+    if row is None:
+        return None
+    snapshot = SnapshotId(row.snapshot_id or str(Position(row.tx_id, row.seq)))
+    return SnapshotCheckpoint(table_uid=uid, snapshot_id=snapshot), FORMATS[row.table_format]
+
+
+def partition_events(
+    engine: Engine, table: TableKey, uid: TableUid | None, start: Position, end: Position
+) -> PartitionEvents:
+    """What the events of a table with this uid, or with that of a side that it was migrated from or
+    to, say of its partitions up to a position, whatever their tags: those of the range `start`,
+    exclusive, to `end`, inclusive, and the partitions that were named before.
+    """
+    before = set[str]()
+    changed: dict[str, frozenset[OperationType]] = {}
+    with reading(engine) as connection:
+        ids = table_ids(connection, [table])
+        switches = switches_of(connection, table)
+        uids = {uid, *(of for one in switches for of in (one.from_uid, one.to_uid))}
+        for event, of in itertools.product(HISTORY if ids else (), uids):
+            is_within = sa.case((is_after(start, event), 1), else_=0).label("is_within")
+            named = (
+                sa.select(event.c.partition_key, event.c.operation_type, is_within)
+                .where(*_of_table(event, ids[table][0], of, end))
+                .distinct()
+            )
+            for row in connection.execute(named):
+                key, operation = row.partition_key, OPERATIONS[row.operation_type]
+                if row.is_within:
+                    changed[key] = changed.get(key, frozenset()) | {operation}
+                else:
+                    before.add(key)
+    return PartitionEvents(before=frozenset(before), changed=changed)
+
+
+def without_snapshot(
+    connection: Connection, tables: Sequence[TableKey], through: Position
+) -> list[str]:
+    """The tables of which no snapshot is known yet, so that nothing can read them."""
+    ids = table_ids(connection, tables)
+    return [
+        table[1]
+        for table in tables
+        if table not in ids
+        or not (_has_snapshot(connection, *ids[table], through) or switches_of(connection, table))
+    ]
+
+
+def _has_snapshot(
+    connection: Connection, table_id: int, uid: TableUid | None, through: Position
+) -> bool:
+    there = [
+        sa.exists(sa.select(1).where(*_of_table(event, table_id, uid, through)))
+        for event in HISTORY
+    ]
+    return bool(connection.execute(sa.select(sa.or_(*there))).scalar())
+
+
+def _of_table(
+    event: sa.FromClause, table_id: int, uid: TableUid | None, through: Position
+) -> list[sa.ColumnElement[bool]]:
+    """That an event names a snapshot of the table as it is now, not of one that had its name
+    before, or changes data of a Hive table, which has none.
+    """
+    same_table = event.c.table_uid == uid if uid else event.c.table_uid.is_(None)
+    is_snapshot = sa.case(
+        (_is_hive(event), event.c.amends_seq.is_(None)), else_=event.c.snapshot_id.is_not(None)
+    )
+    return [event.c.table_id == table_id, is_through(through, event), is_snapshot, same_table]
+
+
+def _is_hive(event: sa.FromClause) -> sa.ColumnElement[bool]:
+    return event.c.table_format == FORMAT_CODES[TableFormat.HIVE]
+
+
+def _newest_mark(
+    connection: Connection,
+    table_id: int,
+    tags: TagConditions,
+    checkpoint: Position,
+    through: Position,
+) -> Position | None:
+    """The newest marker or amendment in (checkpoint, through] that brings the tags."""
+    marks = sa.union_all(
+        *(
+            sa.select(event.c.tx_id, event.c.seq)
+            .where(
+                event.c.table_id == table_id,
+                is_after(checkpoint, event),
+                is_through(through, event),
+            )
+            .where(is_new(connection.dialect.name, tags, event), sa.not_(changes_data(event)))
+            for event in HISTORY
+        )
+    ).subquery()
+    row = connection.execute(
+        sa.select(marks).order_by(marks.c.tx_id.desc(), marks.c.seq.desc()).limit(1)
+    ).one_or_none()
+    return Position(row.tx_id, row.seq) if row else None
+
+
+def _knows(stands: SnapshotCheckpoint | None, position: Position, switch: Switch) -> bool:
+    """Whether a consumer that has consumed all up to a position stands where a switch led, or past
+    it.
+    """
+    is_there = stands is not None and stands.table_uid == switch.to_uid
+    return is_there and position >= switch.position
+
+
+def newer(
+    stands: SnapshotCheckpoint | None, found: SnapshotCheckpoint, table_format: TableFormat
+) -> SnapshotCheckpoint:
+    """The later of a consumer's checkpoint in a table and the snapshot found after it, of this
+    format.
+
+    Another table uid is always later, an older Delta version never is, nor an older position, which
+    stands for a snapshot of a Hive table; the ids of Iceberg say nothing of their order, so that
+    what was registered after the checkpoint is later.
+    """
+    if stands is None or (
+        stands.table_uid != found.table_uid
+        and stands.table_uid is not None
+        and found.table_uid is not None
+    ):
+        return found
+    old, new = (_order(stands.snapshot_id, table_format), _order(found.snapshot_id, table_format))
+    return stands if old is not None and new is not None and new < old else found
+
+
+def _order(snapshot: SnapshotId | None, table_format: TableFormat) -> Position | None:
+    """By what snapshots of a table are compared; None where they have no order."""
+    if table_format is TableFormat.HIVE:
+        with suppress(InvalidValueError):
+            return Position.parse(snapshot or "")
+    version = version_of(snapshot) if table_format is TableFormat.DELTA else None
+    return None if version is None else Position(0, version)

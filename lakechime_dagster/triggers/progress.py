@@ -1,8 +1,10 @@
-"""Progress of consumers: lag, overview, and the history that they still need."""
+"""Progress of consumers: lag, overview, how they stood at a past time, and the history that they
+still need.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,18 +15,32 @@ from lakechime_dagster.dce.events import Position
 from lakechime_dagster.dce.queries import changes_data, is_after, is_visible
 from lakechime_dagster.dce.schema import HISTORY, dce_table
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
-from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerId, ConsumerState, source_name
+from lakechime_dagster.triggers.consumers import (
+    Action,
+    Checkpoint,
+    ConsumerId,
+    ConsumerState,
+    source_name,
+)
+from lakechime_dagster.triggers.evaluation import Moment
+from lakechime_dagster.triggers.evidence import head_at
 from lakechime_dagster.triggers.ledger import Ledger
 from lakechime_dagster.triggers.registry import (
     EXECUTIONS,
     IS_OPEN,
     SUBSCRIPTIONS,
+    ConsumerRow,
     SubscriptionRow,
     consumers_of,
     execution_from,
     subscription_from,
 )
-from lakechime_dagster.triggers.schema import lc_consumer, lc_subscription
+from lakechime_dagster.triggers.schema import (
+    lc_consumer,
+    lc_execution,
+    lc_intervention,
+    lc_subscription,
+)
 
 MESSAGES = "messages"  # topics or files outside of the lake
 
@@ -222,4 +238,123 @@ def _consumers(
             read=checkpoint.sources.get(table),
             pinned=execution.end.sources.get(table) if execution else None,
             open_since=execution.claimed_ts if execution else None,
+        )
+
+
+def moment_at(engine: Engine, row: SubscriptionRow, at_ms: int) -> Moment:
+    """A subscription as it stood at a past time in milliseconds, as far as that is kept: not of
+    which attempt an execution was then, nor whether a consumer was BLOCKED.
+    """
+    with reading(engine) as connection:
+        return Moment(
+            subscription=row.name,
+            now=at_ms,
+            through=head_at(connection, at_ms),
+            blocked=_paused_at(connection, row, at_ms),
+            consumers=_consumers_at(connection, row, at_ms),
+            opened=_opened_at(connection, row, at_ms),
+        )
+
+
+@dataclass(frozen=True)
+class _Move:
+    """A consumer went from one checkpoint to another, by completing an execution or by a person."""
+
+    ts: int
+    key: str
+    before: Checkpoint
+    after: Checkpoint
+
+
+def _paused_at(connection: Connection, row: SubscriptionRow, at_ms: int) -> str:
+    """A sentence when the subscription was paused then."""
+    query = (
+        sa.select(lc_intervention.c.action, lc_intervention.c.reason)
+        .where(
+            lc_intervention.c.subscription_id == row.subscription_id,
+            lc_intervention.c.ts <= at_ms,
+            lc_intervention.c.action.in_([Action.PAUSE, Action.RESUME]),
+        )
+        .order_by(lc_intervention.c.intervention_id.desc())
+        .limit(1)
+    )
+    newest = connection.execute(query).one_or_none()
+    return (
+        f"paused: {newest.reason}" if newest is not None and newest.action == Action.PAUSE else ""
+    )
+
+
+def _consumers_at(
+    connection: Connection, row: SubscriptionRow, at_ms: int
+) -> dict[str, ConsumerRow]:
+    """The consumers that were there then: their checkpoints, and whether they had fired."""
+    executions = [
+        execution_from(one)
+        for one in connection.execute(
+            EXECUTIONS.where(lc_consumer.c.subscription_id == row.subscription_id)
+        )
+    ]
+    completed = [
+        _Move(one.completed_ts, one.consumer.key, one.start, one.end)
+        for one in executions
+        if one.completed_ts is not None
+    ]
+    moves = sorted([*completed, *_seeks(connection, row)], key=lambda move: move.ts)
+    numbers = Counter(move.key for move in completed)
+    consumers: dict[str, ConsumerRow] = {}
+    for key, consumer in consumers_of(connection, row.subscription_id).items():
+        if consumer.created_ts > at_ms:
+            continue
+        own = [move for move in moves if move.key == key]
+        checkpoint = next((move.before for move in own if move.ts > at_ms), consumer.checkpoint)
+        put_back = max(
+            (
+                move.ts
+                for move in own
+                if move.ts <= at_ms and move.after.position < move.before.position
+            ),
+            default=-1,
+        )
+        # one rebuilt from its target has completed executions that the ledger lost: it had fired
+        # when it was made
+        fired_ts = [consumer.created_ts] if consumer.completed > numbers[key] else []
+        fired_ts += [
+            one.claimed_ts
+            for one in executions
+            if one.consumer.key == key and one.claimed_ts <= at_ms
+        ]
+        fired = max(fired_ts, default=-1) > put_back
+        consumers[key] = replace(
+            consumer,
+            checkpoint=checkpoint,
+            fired=fired,
+            state=ConsumerState.ACTIVE,
+            state_reason="",
+        )
+    return consumers
+
+
+def _opened_at(connection: Connection, row: SubscriptionRow, at_ms: int) -> dict[str, str]:
+    """A sentence about the execution that was open then, by consumer."""
+    query = EXECUTIONS.where(
+        lc_consumer.c.subscription_id == row.subscription_id,
+        lc_execution.c.claimed_ts <= at_ms,
+        sa.or_(lc_execution.c.completed_ts.is_(None), lc_execution.c.completed_ts > at_ms),
+    )
+    opened = [execution_from(execution) for execution in connection.execute(query)]
+    return {one.consumer.key: f"{one.named} was open" for one in opened}
+
+
+def _seeks(connection: Connection, row: SubscriptionRow) -> Iterator[_Move]:
+    """Where people put consumers."""
+    query = sa.select(lc_intervention).where(
+        lc_intervention.c.subscription_id == row.subscription_id,
+        lc_intervention.c.action == Action.SEEK,
+    )
+    for one in connection.execute(query.order_by(lc_intervention.c.intervention_id)):
+        yield _Move(
+            one.ts,
+            one.consumer_key,
+            Checkpoint.from_json(one.before["checkpoint"]),
+            Checkpoint.from_json(one.after["checkpoint"]),
         )

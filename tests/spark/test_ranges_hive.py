@@ -26,7 +26,7 @@ from lakechime_dagster.dce.events import (
 )
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange, Verdict
-from lakechime_dagster.dce.store import DCEStore, partition_events
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.formats.hive import HiveLog
 from lakechime_dagster.spark.hive import HiveSource
@@ -35,6 +35,7 @@ from lakechime_dagster.spark.ranges import RangeRead
 from lakechime_dagster.spark.refresh import refresh
 from lakechime_dagster.tables.tables import RefreshMode
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
+from lakechime_dagster.triggers.evidence import partition_events
 from tests.support.metastore import HiveTable, Metastore
 from tests.support.refreshes import open_log, read_rows
 

@@ -22,17 +22,16 @@ from lakechime_dagster.dce.events import (
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import dce_event, metadata
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
-from lakechime_dagster.dce.store import partition_events
 from lakechime_dagster.errors import StoreUnreachableError
 from lakechime_dagster.triggers.consumers import Cause, CommitMetadata, Committed, Execution
 from lakechime_dagster.triggers.decision import Decision
-from lakechime_dagster.triggers.evaluation import Evaluator, newer
+from lakechime_dagster.triggers.evaluation import Evaluator, Sweep
+from lakechime_dagster.triggers.evidence import newer, partition_events
 from lakechime_dagster.triggers.ledger import events_of
 from lakechime_dagster.triggers.progress import consumers_at, overview
 from lakechime_dagster.triggers.retention import needs
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import (
     PartitionCondition,
     PartitionTrigger,
@@ -716,7 +715,7 @@ def test_a_grid_point_that_came_is_not_forgotten_when_its_evaluation_fails(
     rests = {"hourly": Decision(trigger="hourly", fires=False, reasons=("nothing new",))}
     with monkeypatch.context() as patched:
         patched.setattr(
-            "lakechime_dagster.triggers.sweep.from_milliseconds", lambda milliseconds: before
+            "lakechime_dagster.triggers.evaluation.from_milliseconds", lambda milliseconds: before
         )
         patched.setattr(Evaluator, "evaluate_all", lambda *_: rests)
         assert sweep.decisions() == {}

@@ -32,12 +32,12 @@ from lakechime_dagster.triggers.decision import (
     decide_partition,
     decide_snapshot,
 )
+from lakechime_dagster.triggers.evaluation import Sweep
 from lakechime_dagster.triggers.evidence import Question, waiting_events
 from lakechime_dagster.triggers.registry import ConsumerRow
 from lakechime_dagster.triggers.retention import expire, needed_after
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import (
     Atom,
     PartitionCondition,

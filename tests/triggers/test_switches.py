@@ -29,9 +29,9 @@ from lakechime_dagster.dce.migration import (
 )
 from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.snapshots import SnapshotRange
-from lakechime_dagster.dce.store import partition_events
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.triggers.consumers import Execution
+from lakechime_dagster.triggers.evidence import partition_events
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import (
