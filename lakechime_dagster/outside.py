@@ -14,7 +14,7 @@ from lakechime_dagster.assets.external import outside_specs
 from lakechime_dagster.lineage.external import look_outside
 from lakechime_dagster.runtime.resource import lake_of_definitions
 from lakechime_dagster.settings import Settings, lake_name, load_settings, own_definitions
-from lakechime_dagster.tables.load import find_lake
+from lakechime_dagster.tables.lake import find_lake
 
 logger = logging.getLogger(__name__)
 

@@ -179,7 +179,7 @@ def dev(
         stack.enter_context(_only_one(settings.home))
         own = own_definitions(settings)
         if own is None and lake_name(settings) is None and not (folder / MARKER).is_file():
-            from lakechime_dagster.tables.load import NO_LAKE
+            from lakechime_dagster.tables.lake import NO_LAKE
 
             raise LakeChimeError(NO_LAKE)
         is_demo = own is None and lake_name(settings) == DEMO_LAKE

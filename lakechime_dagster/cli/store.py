@@ -69,8 +69,8 @@ def expire(
 
     A trigger that is no longer declared needs its events until `lakechime trigger forget`.
     """
-    from lakechime_dagster.triggers.retention import expire as expired
-    from lakechime_dagster.triggers.retention import needed_after, needs
+    from lakechime_dagster.triggers.progress import expire as expired
+    from lakechime_dagster.triggers.progress import needed_after, needs
 
     platform = open_platform(dry_run=dry_run)
     before_ms = common.past_milliseconds("--before", before, platform.store.now())

@@ -29,8 +29,7 @@ from lakechime_dagster.spark.ranges import (
     net_changes,
     touched,
 )
-from lakechime_dagster.spark.session import column, comparable_row, is_comparable
-from lakechime_dagster.spark.sql import grouped_by
+from lakechime_dagster.spark.session import column, comparable_row, grouped_by, is_comparable
 from lakechime_dagster.tables.options import ReadMode
 from lakechime_dagster.tables.tables import RefreshMode
 from lakechime_dagster.triggers.consumers import Committed, Span, first_day_after

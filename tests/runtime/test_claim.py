@@ -6,7 +6,7 @@ import pytest
 
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import NotFoundError
-from lakechime_dagster.runtime.claim import adopted
+from lakechime_dagster.runtime.execution import adopted
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import NothingNewError
 from lakechime_dagster.triggers.consumers import Execution

@@ -16,8 +16,7 @@ from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError, InvalidValueError
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.events import owner_of
-from lakechime_dagster.tables.lake import Lake, find_cycle, topological
-from lakechime_dagster.tables.load import load_lake
+from lakechime_dagster.tables.lake import Lake, find_cycle, load_lake, topological
 from lakechime_dagster.tables.names import Account
 from lakechime_dagster.tables.options import Maintenance, Storage
 from lakechime_dagster.tables.tables import LakeTable, SourceTable

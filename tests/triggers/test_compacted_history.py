@@ -10,8 +10,7 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.triggers.evaluation import Sweep
 from lakechime_dagster.triggers.ledger import events_of
-from lakechime_dagster.triggers.progress import consumer_lags
-from lakechime_dagster.triggers.retention import expire, needs
+from lakechime_dagster.triggers.progress import consumer_lags, expire, needs
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import (

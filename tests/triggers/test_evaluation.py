@@ -28,8 +28,7 @@ from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.evaluation import Evaluator, Sweep
 from lakechime_dagster.triggers.evidence import newer, partition_events
 from lakechime_dagster.triggers.ledger import events_of
-from lakechime_dagster.triggers.progress import consumers_at, overview
-from lakechime_dagster.triggers.retention import needs
+from lakechime_dagster.triggers.progress import consumers_at, needs, overview
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import (

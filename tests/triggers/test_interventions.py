@@ -15,9 +15,8 @@ from lakechime_dagster.triggers.consumers import (
 )
 from lakechime_dagster.triggers.interventions import CheckpointAt
 from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS
-from lakechime_dagster.triggers.progress import consumers_at, overview
+from lakechime_dagster.triggers.progress import consumers_at, needs, overview
 from lakechime_dagster.triggers.registry import TICK_NOTE_MS, By, SubscriptionRow
-from lakechime_dagster.triggers.retention import needs
 from lakechime_dagster.triggers.schema import lc_subscription
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import StartFrom

@@ -34,8 +34,8 @@ from lakechime_dagster.triggers.decision import (
 )
 from lakechime_dagster.triggers.evaluation import Sweep
 from lakechime_dagster.triggers.evidence import Question, waiting_events
+from lakechime_dagster.triggers.progress import expire, needed_after
 from lakechime_dagster.triggers.registry import ConsumerRow
-from lakechime_dagster.triggers.retention import expire, needed_after
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import (
