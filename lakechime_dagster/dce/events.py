@@ -17,7 +17,6 @@ from typing_extensions import Self
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.partitions import (
-    PartitionLevels,
     PartitionValue,
     canonical_json,
     checked_milliseconds,
@@ -677,20 +676,3 @@ class FeedPage:
 
     events: tuple[RegisteredEvent, ...]
     through: Position
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableRecord:
-    """What the store knows of a table; `dropped_ts` is when it was dropped last, be it there again
-    or not, `format` the one that it was migrated to.
-    """
-
-    name: str
-    cluster: str
-    levels: PartitionLevels
-    table_uid: TableUid | None
-    seen: SnapshotId | None
-    last_event_ts: int | None
-    events: int
-    dropped_ts: int | None
-    format: TableFormat | None = None

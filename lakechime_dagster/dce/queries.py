@@ -163,7 +163,9 @@ CHUNK = 200  # tables per statement
 
 @dataclass(frozen=True, kw_only=True)
 class TableRow:
-    """A table as the store knows it."""
+    """A table as the store knows it; `dropped_ts` is when it was dropped last, be it there again or
+    not. Its events are counted where that is asked for.
+    """
 
     table_id: int
     cluster: str
@@ -175,6 +177,8 @@ class TableRow:
     dropped_ts: int | None
     format: TableFormat | None = None  # that triggers read, of a table that was migrated
     migration: Mapping[str, Any] | None = None
+    events: int = 0
+    last_event_ts: int | None = None
 
     @property
     def key(self) -> TableKey:

@@ -47,7 +47,6 @@ from lakechime_dagster.dce.events import (
     RegisteredEvent,
     Registration,
     Seen,
-    TableRecord,
     TableUid,
 )
 from lakechime_dagster.dce.migration import Migration, beside_of, name_beside
@@ -671,10 +670,10 @@ class DCEStore:
         with reading(self.engine) as connection:
             return {row.key: row for row in tables_by_id(connection, name).values()}
 
-    def table(self, name: str, cluster: str = "") -> TableRecord | None:
-        """What the store knows of a table, or None for one it does not know."""
+    def table(self, name: str, cluster: str = "") -> TableRow | None:
+        """A table with its events counted, or None for one that the store does not know."""
         with reading(self.engine) as connection:
-            records = _records(connection, name, cluster)
+            records = _counted(connection, name, cluster)
         return records[0] if records else None
 
     def listing(
@@ -686,10 +685,10 @@ class DCEStore:
         with reading(self.engine) as connection:
             return listing_of(connection, (cluster, table), keys)
 
-    def tables(self) -> list[TableRecord]:
-        """All tables by cluster and name."""
+    def tables(self) -> list[TableRow]:
+        """All tables by cluster and name, with their events counted."""
         with reading(self.engine) as connection:
-            return _records(connection)
+            return _counted(connection)
 
     def _write(self, work: Callable[[Connection], Result]) -> Result:
         for attempt in Retrying(
@@ -717,9 +716,9 @@ def _declared(connection: Connection, key: TableKey, levels: PartitionLevels) ->
     return changed_table(connection, table.table_id, levels=levels)
 
 
-def _records(
+def _counted(
     connection: Connection, name: str | None = None, cluster: str | None = None
-) -> list[TableRecord]:
+) -> list[TableRow]:
     tables = tables_by_id(connection, name, cluster)
     events = Counter[int]()
     last_ts: dict[int, int] = {}
@@ -733,16 +732,6 @@ def _records(
             events[row.table_id] += row.events
             last_ts[row.table_id] = max(row.last, last_ts.get(row.table_id, row.last))
     return [
-        TableRecord(
-            name=table.name,
-            cluster=table.cluster,
-            levels=table.levels,
-            table_uid=table.table_uid,
-            seen=table.seen,
-            last_event_ts=last_ts.get(table_id),
-            events=events[table_id],
-            dropped_ts=table.dropped_ts,
-            format=table.format,
-        )
+        replace(table, events=events[table_id], last_event_ts=last_ts.get(table_id))
         for table_id, table in tables.items()
     ]

@@ -387,12 +387,10 @@ def ends_of_blocked(
     """
     if subscription.source is not None:
         return {}
-    consumers = platform.ledger.consumers(row)
+    # without those of replays, which end where they end
+    consumers = platform.ledger.consumers(row, row.own_keys)
     return {
         key: platform.evaluator.end_of(subscription, row, consumer)
         for key, consumer in consumers.items()
         if consumer.state is ConsumerState.BLOCKED
-        and (
-            subscription.is_partitioned or not key
-        )  # others are of replays, which end where they end
     }

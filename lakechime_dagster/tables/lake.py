@@ -563,14 +563,6 @@ def _check_inputs(tables: Mapping[str, Table]) -> None:
                         field,
                         f"reads {name}, which is not in the lake{_meant(name, tables, table.name)}",
                     )
-        is_whole = table.refresh in (RefreshMode.PARTITIONS, RefreshMode.FULL)
-        if table.format is TableFormat.HIVE and not is_whole:
-            raise DeclarationError(
-                table.name,
-                "refresh",
-                f"is {table.refresh}, and of a Hive table only whole partitions are replaced; use "
-                f"partitions or full, or the format delta or iceberg",
-            )
 
 
 def _check_trigger(table: LakeTable, tables: Mapping[str, Table]) -> None:

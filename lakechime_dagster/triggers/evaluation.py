@@ -176,13 +176,13 @@ class Evaluator:
             InvalidValueError: for a new subscription that starts from a time in the future.
         """
         return self.ledger.ensure_subscription(
-            subscription, lambda connection: self._start(connection, subscription)
+            subscription, lambda connection: _start(connection, subscription)
         )
 
     def start_of(self, subscription: Subscription) -> Checkpoint:
         """Where the subscription would start, were it activated now."""
         with reading(self.engine) as connection:
-            return self._start(connection, subscription)
+            return _start(connection, subscription)
 
     def checkpoint_at(self, subscription: Subscription, where: StartFrom) -> CheckpointAt:
         """How to find the checkpoint of a point in the past, or of now, in the transaction that
@@ -190,7 +190,7 @@ class Evaluator:
 
         It raises InvalidValueError for a position or a time that the store has not reached yet.
         """
-        return lambda connection, consumer: self._past(connection, subscription, where)
+        return lambda connection, consumer: _checkpoint(connection, subscription, where, "time")
 
     def between(
         self, subscription: Subscription, start: StartFrom, end: StartFrom
@@ -200,8 +200,8 @@ class Evaluator:
         """
         with reading(self.engine) as connection:
             return (
-                self._past(connection, subscription, start),
-                self._past(connection, subscription, end),
+                _checkpoint(connection, subscription, start, "time"),
+                _checkpoint(connection, subscription, end, "time"),
             )
 
     def moment(self, row: SubscriptionRow) -> Moment:
@@ -570,54 +570,40 @@ class Evaluator:
             accepts=lambda firing: (key := subscription.key_of(firing)) is None or accepts(key),
         )
 
-    def _past(
-        self, connection: Connection, subscription: Subscription, where: StartFrom
-    ) -> Checkpoint:
-        head = head_within(connection)
-        if where.position is not None and where.position > head:
-            raise InvalidValueError(
-                "position",
-                where.where,
-                f"the store has reached {head} only; give a position up to that, or now",
-            )
-        _check_past(connection, "time", where)
-        return self._checkpoint(connection, subscription, where)
 
-    def _start(self, connection: Connection, subscription: Subscription) -> Checkpoint:
-        _check_past(connection, "start_from", subscription.trigger.start_from)
-        return self._checkpoint(connection, subscription, subscription.trigger.start_from)
-
-    def _checkpoint(
-        self, connection: Connection, subscription: Subscription, where: StartFrom
-    ) -> Checkpoint:
-        """The checkpoint before whatever was registered from that point on."""
-        head = head_within(connection)
-        if where.where == "now":
-            position = head
-        elif where.position is not None:
-            position = min(where.position, head)
-        else:
-            position = evidence.checkpoint_before(connection, where.time_ms, head)
-        if position == Position.ORIGIN:
-            return Checkpoint()
-        return Checkpoint(
-            position=position,
-            sources=evidence.sources_through(
-                connection, subscription, Checkpoint(), Position.ORIGIN, position
-            ),
-        )
+def _start(connection: Connection, subscription: Subscription) -> Checkpoint:
+    """Where a subscription starts that is activated now."""
+    return _checkpoint(connection, subscription, subscription.trigger.start_from, "start_from")
 
 
-def _check_past(connection: Connection, field: str, where: StartFrom) -> None:
-    """Refuse a time in the future by the store's clock: nobody knows the position that will be the
-    newest then.
+def _checkpoint(
+    connection: Connection, subscription: Subscription, where: StartFrom, field: str
+) -> Checkpoint:
+    """The checkpoint before whatever was registered from a point on.
+
+    Raises:
+        InvalidValueError: for a position, or a time by the store's clock, that the store has not
+            reached: nobody knows the position that will be the newest then.
     """
-    if where.where != "now" and where.position is None and where.time_ms > now_ms(connection):
-        raise InvalidValueError(
-            field,
-            where.where,
-            "lies in the future; give `now` or a time that has passed, or wait until it has",
-        )
+    head = head_within(connection)
+    if where.where == "now":
+        position = head
+    elif where.position is not None:
+        position = where.position
+        if position > head:
+            remedy = f"the store has reached {head} only; give a position up to that, or now"
+            raise InvalidValueError("position", where.where, remedy)
+    elif where.time_ms > now_ms(connection):
+        remedy = "lies in the future; give `now` or a time that has passed, or wait until it has"
+        raise InvalidValueError(field, where.where, remedy)
+    else:
+        position = evidence.checkpoint_before(connection, where.time_ms, head)
+    if position == Position.ORIGIN:
+        return Checkpoint()
+    sources = evidence.sources_through(
+        connection, subscription, Checkpoint(), Position.ORIGIN, position
+    )
+    return Checkpoint(position=position, sources=sources)
 
 
 def _questions(subscription: Subscription, since: Position) -> list[evidence.Question]:
@@ -751,7 +737,7 @@ class Sweep:
         """
         if not self.subscriptions:
             return {}
-        if self._is_replaced():
+        if self._is_put_back():
             self._begin()
         found: dict[str, Decision] = {}
         with reading(self.evaluator.engine) as connection:
@@ -779,7 +765,7 @@ class Sweep:
         """
         found = self._known()
         if self.refused or any(
-            name not in found or found[name].subscription_id != row.subscription_id
+            name not in found or found[name].activated_ts != row.activated_ts
             for name, row in self.rows.items()
         ):
             self._begin()
@@ -811,21 +797,12 @@ class Sweep:
         self.evaluator.looked_through(resting, self._through)
         self.rows |= {row.name: replace(row, looked=self._through) for row in resting}
 
-    def _is_replaced(self) -> bool:
-        """Whether the store was created again, or put back to what it was, since the last
+    def _is_put_back(self) -> bool:
+        """Whether the store was put back to what it was, or created again, since the last
         evaluation.
         """
-        if self._through is None or not self.rows:
-            return False
-        first = next(iter(self.rows.values()))
-        same = sa.select(sa.literal(1)).where(
-            lc_subscription.c.subscription_id == first.subscription_id,
-            lc_subscription.c.activated_ts == first.activated_ts,
-        )
         with reading(self.evaluator.engine) as connection:
-            return (
-                head_within(connection) < self._through or connection.execute(same).scalar() is None
-            )
+            return self._through is not None and head_within(connection) < self._through
 
     def _changed(self, connection: Connection, now: int, through: Position) -> list[str]:
         """The subscriptions that may not rest any longer."""

@@ -257,14 +257,11 @@ class Interventions:
         dry_run: bool = False,
     ) -> list[tuple[ConsumerRow, Checkpoint]]:
         hold_checkpoints(connection)
-        if key is None and not subscription.is_partitioned:
-            key = ""  # others are of replays
-        consumers = consumers_of(
-            connection, subscription.subscription_id, None if key is None else [key], lock=True
-        )
-        if not consumers and key is not None:
+        keys = subscription.own_keys if key is None else [key]
+        consumers = consumers_of(connection, subscription.subscription_id, keys, lock=True)
+        if not consumers and keys is not None:
             raise NotFoundError(
-                f"{subscription.name} has no consumer {key!r}; `lakechime trigger show "
+                f"{subscription.name} has no consumer {keys[0]!r}; `lakechime trigger show "
                 f"{subscription.name}` lists its consumers"
             )
         busy = self.ledger.open_consumers(connection, subscription)

@@ -64,6 +64,11 @@ class SubscriptionRow:
         return all(getattr(self, name) == value for name, value in declared(subscription).items())
 
     @property
+    def own_keys(self) -> list[str] | None:
+        """The keys of its consumers but for those of replays; None for any key, as of partitions."""
+        return None if self.is_partitioned else [""]
+
+    @property
     def table_names(self) -> frozenset[str]:
         """The names of its tables, in whatever cluster they are."""
         return frozenset(

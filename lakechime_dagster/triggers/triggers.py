@@ -626,18 +626,9 @@ class SnapshotTrigger:
         """This trigger on tables, where it names none itself."""
         if self.tables:
             return self
-        return SnapshotTrigger(
-            tuple(tables),
-            self.every,
-            tags=self.tags,
-            wait_after_last=self.wait_after_last,
-            max_wait=self.max_wait,
-            start_from=self.start_from.where,
-            changed=self.changed,
-            max_commits=self.max_commits,
-            max_partitions=self.max_partitions,
-            min_time_between=self.min_time_between,
-        )
+        given = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        given |= {"tables": tuple(tables), "start_from": given["start_from"].where}
+        return SnapshotTrigger(**{name: one for name, one in given.items() if name != "watched"})
 
     def __str__(self) -> str:
         joined = {"any": " or ", "all": " and "}.get(str(self.changed), ", ")
