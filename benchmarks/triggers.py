@@ -17,11 +17,10 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from benchmarks._lines import Line, at_most, show
-from lakechime_dagster.dce.engine import open_engine, reading, slices, writing
+from lakechime_dagster.dce.engine import open_engine, reading, slices, upgrade, writing
 from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.store import DCEStore, head_within
-from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.sensors.trigger import MAX_REQUESTS
 from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerState
 from lakechime_dagster.triggers.evaluation import Evaluator, Sweep

@@ -41,8 +41,8 @@ from lakechime_dagster.dce.events import (
     TableFormat,
     version_of,
 )
-from lakechime_dagster.dce.migration import switched_since
 from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.dce.queries import switched_since
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
 from lakechime_dagster.errors import (
     ConsumerConflictError,

@@ -459,8 +459,7 @@ def _stop_on_signals() -> threading.Event:
 
 
 def _prepare_store(settings: Settings) -> None:
-    from lakechime_dagster.dce.engine import open_engine
-    from lakechime_dagster.dce.upgrade import upgrade
+    from lakechime_dagster.dce.engine import open_engine, upgrade
 
     upgrade(open_engine(settings.store_url))
     note(

@@ -413,7 +413,8 @@ def register_batch(
         return Registration(), tables
     tx_id, now = connection.execute(select(TransactionId(), StoreNow())).one()
     numbers = reserved(connection, len(incoming))
-    migrations = [found for table in tables.values() if (found := Migration.of(table))]
+    migrated = [table for table in tables.values() if table.migration is not None]
+    migrations = [found for table in migrated if (found := Migration.of(table))]
     copied = [at for migration in migrations for at in migration.copied.values()]
     if copied and Position(tx_id, numbers[0]) <= max(copied):
         raise StaleTransactionError
@@ -439,6 +440,8 @@ def _by_sides(
     repeated: dict[int, DataChangeEvent] = {}
     for place, event in enumerate(events):
         table = tables[event.cluster, event.table]
+        if table.format is None:  # it was never migrated
+            continue
         if name := beside_of(event, table):
             found[place] = replace(event, table=name)
         elif table.format is event.table_format and not event.is_marker:

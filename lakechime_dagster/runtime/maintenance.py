@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakechime_dagster.dce.events import EventQuery, TableFormat, version_of
-from lakechime_dagster.dce.migration import side_of
+from lakechime_dagster.dce.queries import side_of
 from lakechime_dagster.dce.snapshots import (
     CommitsMissingError,
     SnapshotCheckpoint,

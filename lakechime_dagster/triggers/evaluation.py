@@ -9,8 +9,7 @@ from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.engine import PARAMETERS, among, now_ms, reading, slices, writing
 from lakechime_dagster.dce.events import Position
-from lakechime_dagster.dce.migration import switches_of
-from lakechime_dagster.dce.queries import TableKey, is_after, is_through
+from lakechime_dagster.dce.queries import TableKey, is_after, is_through, switches_of
 from lakechime_dagster.dce.schema import dce_event, dce_table
 from lakechime_dagster.dce.store import head_within
 from lakechime_dagster.errors import ConsumerConflictError, DeclarationError, InvalidValueError

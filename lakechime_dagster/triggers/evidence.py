@@ -28,12 +28,12 @@ from lakechime_dagster.dce.events import (
     TagConditions,
     version_of,
 )
-from lakechime_dagster.dce.migration import Switch, switches_of
 from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.queries import (
     FORMAT_CODES,
     FORMATS,
     OPERATIONS,
+    Switch,
     TableKey,
     changes_data,
     compares,
@@ -47,6 +47,7 @@ from lakechime_dagster.dce.queries import (
     is_new,
     is_through,
     meets,
+    switches_of,
     table_ids,
 )
 from lakechime_dagster.dce.schema import HISTORY, dce_event, dce_table, lc_consumer_partition

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakechime_dagster.dce.engine import memory_engine
+from lakechime_dagster.dce.engine import memory_engine, upgrade
 from lakechime_dagster.dce.events import RegisteredEvent, Seen, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.formats.changes import Captured
 from lakechime_dagster.formats.hive import HiveLog
 from lakechime_dagster.runtime.platform import Platform, open_platform

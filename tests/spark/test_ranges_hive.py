@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.dce.engine import memory_engine
+from lakechime_dagster.dce.engine import memory_engine, upgrade
 from lakechime_dagster.dce.events import (
     EventQuery,
     PartitionEvents,
@@ -27,7 +27,6 @@ from lakechime_dagster.dce.events import (
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange, Verdict
 from lakechime_dagster.dce.store import DCEStore
-from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.formats.hive import HiveLog
 from lakechime_dagster.spark.hive import HiveSource
 from lakechime_dagster.spark.job import InputJob, TableJob, TableResult

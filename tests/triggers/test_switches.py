@@ -23,11 +23,10 @@ from lakechime_dagster.dce.migration import (
     finished,
     name_beside,
     noted,
-    side_of,
     switched,
-    switched_since,
 )
 from lakechime_dagster.dce.partitions import UNPARTITIONED
+from lakechime_dagster.dce.queries import side_of, switched_since
 from lakechime_dagster.dce.snapshots import SnapshotRange
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.triggers.consumers import Execution
