@@ -1,6 +1,4 @@
-"""What Dagster shows of an execution: metadata of the materialisation, why it ran, what it read and
-changed, its column lineage; and checks of its table.
-"""
+"""What Dagster shows of an execution: its metadata, its column lineage, and the checks of its table."""
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,4 @@
-"""Computed tables and their sources as assets, and what a run of one asks of Spark; the
-subscription of any table that the lake writes.
-"""
+"""Computed tables and their sources as assets, their subscriptions, and what a run asks of Spark."""
 
 import inspect
 import warnings

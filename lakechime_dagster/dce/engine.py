@@ -104,15 +104,18 @@ def is_file_missing(engine: Engine) -> bool:
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
-    """A transaction that writes: committed at the end, rolled back by an error.
+def writing(engine: Engine, *, keep: bool = True) -> Iterator[Connection]:
+    """A transaction that writes: committed at the end, rolled back by an error, and always where
+    nothing is to be kept.
 
     SQLite takes its one write lock at the start; PostgreSQL is in READ COMMITTED.
     """
     with engine.connect() as connection:
         connection.execution_options(**{_MODE: "write"})
-        with connection.begin():
+        with connection.begin() as transaction:
             yield connection
+            if not keep:
+                transaction.rollback()
 
 
 @contextmanager

@@ -4,7 +4,6 @@ import heapq
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -537,10 +536,6 @@ def _plan(
 Result = TypeVar("Result")
 
 
-class _UndoneError(Exception):
-    """The transaction is to be rolled back."""
-
-
 def _lost_a_race(error: BaseException) -> bool:
     """Whether the transaction was ended to break a deadlock or a conflict, or began too early;
     trying again is the answer.
@@ -604,12 +599,10 @@ class DCEStore:
         Raises:
             InvalidValueError: what `register` would raise.
         """
-        registration = Registration()
-        with suppress(_UndoneError), writing(self.engine) as connection:
+        with writing(self.engine, keep=False) as connection:
             for key, levels in (declared or {}).items():
                 _declared(connection, key, levels)
             registration, _ = register_batch(connection, events, seen)
-            raise _UndoneError
         return registration
 
     def fetch(self, query: EventQuery) -> list[RegisteredEvent]:

@@ -26,6 +26,7 @@ from pyspark.sql.types import (
     MapType,
     NumericType,
     StringType,
+    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -192,6 +193,24 @@ def local_rows(
         f"VALUES {', '.join(lines or [nothing])} AS t({', '.join(quoted(name) for name in names)})"
     )
     return found if lines else found.limit(0)
+
+
+def typed_rows(
+    spark: SparkSession, fields: Sequence[StructField], rows: Sequence[Sequence[object]]
+) -> DataFrame:
+    """Rows of values, or of texts of them, in the types of columns; null what is no value there."""
+    names = [one.name for one in fields]
+    texts = [
+        [
+            None if one is None else str(one).lower() if isinstance(one, bool) else str(one)
+            for one in row
+        ]
+        for row in rows
+    ]
+    found = local_rows(spark, names, [StringType()] * len(names), texts)
+    return found.select(
+        *[column(one.name).try_cast(one.dataType).alias(one.name) for one in fields]
+    )
 
 
 def plain(value: Column, kind: DataType) -> Column:

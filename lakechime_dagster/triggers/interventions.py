@@ -139,10 +139,9 @@ class Interventions:
             ConsumerConflictError: when a consumer has an open execution: complete, skip or wait for
                 it first.
         """
-        with writing(self.ledger.engine) as connection:
-            moved = self._move(connection, subscription, key, checkpoint_at, dry_run=dry_run)
-            if not dry_run:
-                _record_seeks(connection, subscription, by, moved)
+        with writing(self.ledger.engine, keep=not dry_run) as connection:
+            moved = self._move(connection, subscription, key, checkpoint_at)
+            _record_seeks(connection, subscription, by, moved)
             return moved
 
     def replay(
@@ -216,7 +215,7 @@ class Interventions:
             ConsumerConflictError: when it has an open execution, or its sensor is at work, which
                 would activate it again.
         """
-        with writing(self.ledger.engine) as connection:
+        with writing(self.ledger.engine, keep=not dry_run) as connection:
             current = self.ledger.subscription_in(connection, subscription.name)
             consumers = list(consumers_of(connection, current.subscription_id, lock=True).values())
             if self.ledger.open_consumers(connection, current):
@@ -229,11 +228,9 @@ class Interventions:
                     f"minutes ago; remove the trigger "
                     "from the code or stop its sensor, and try again later"
                 )
-            if not dry_run:
-                record(
-                    connection, current, Action.FORGET, by, {"checkpoints": _wire(consumers)}, {}
-                )
-                _drop(connection, current)
+            before = {"checkpoints": [[one.key, one.checkpoint.to_json()] for one in consumers]}
+            record(connection, current, Action.FORGET, by, before, {})
+            _drop(connection, current)
             return consumers
 
     def history(self, subscription: SubscriptionRow, limit: int = 100) -> list[Intervention]:
@@ -253,8 +250,6 @@ class Interventions:
         subscription: SubscriptionRow,
         key: str | None,
         checkpoint_at: CheckpointAt,
-        *,
-        dry_run: bool = False,
     ) -> list[tuple[ConsumerRow, Checkpoint]]:
         hold_checkpoints(connection)
         keys = subscription.own_keys if key is None else [key]
@@ -274,19 +269,18 @@ class Interventions:
                 )
             checkpoint = checkpoint_at(connection, consumer)
             moved.append((consumer, checkpoint))
-            if not dry_run:
-                fired = consumer.fired and checkpoint.position >= consumer.checkpoint.position
-                change(
-                    connection,
-                    lc_consumer,
-                    consumer.consumer_id,
-                    fired=fired,
-                    **standing_at(checkpoint),
-                    **ACTIVE,
-                )
-                if not fired:
-                    remember_atoms(connection, consumer.consumer_id, ())
-        if moved and not dry_run:
+            fired = consumer.fired and checkpoint.position >= consumer.checkpoint.position
+            change(
+                connection,
+                lc_consumer,
+                consumer.consumer_id,
+                fired=fired,
+                **standing_at(checkpoint),
+                **ACTIVE,
+            )
+            if not fired:
+                remember_atoms(connection, consumer.consumer_id, ())
+        if moved:
             change(
                 connection,
                 lc_subscription,
@@ -362,10 +356,6 @@ def _record_seeks(
             {"checkpoint": checkpoint.to_json()},
             consumer_key=consumer.key,
         )
-
-
-def _wire(consumers: Iterable[ConsumerRow]) -> list[list[Any]]:
-    return [[consumer.key, consumer.checkpoint.to_json()] for consumer in consumers]
 
 
 def _drop(connection: Connection, subscription: SubscriptionRow) -> None:
