@@ -424,21 +424,16 @@ def fits(
     if not conditions:
         return true()
     if dialect == "sqlite":
-        return meets(event, literal(conditions.to_text()))
+        return func.lakechime_fit(event.c.tags, conditions.to_text(), type_=Boolean)
     equal = type_coerce(event.c.tags, JSONB).contains(dict(conditions.equal))
     return (
-        and_(equal, compares(event, literal(conditions.compared, JSONB)))
+        and_(equal, _compares(event, literal(conditions.compared, JSONB)))
         if conditions.compared
         else equal
     )
 
 
-def meets(event: FromClause, conditions: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Whether the tags of the event meet conditions in the text that they have, on SQLite."""
-    return func.lakechime_fit(event.c.tags, conditions, type_=Boolean)
-
-
-def compares(event: FromClause, compared: ColumnElement[Any]) -> ColumnElement[bool]:
+def _compares(event: FromClause, compared: ColumnElement[Any]) -> ColumnElement[bool]:
     """Whether the tags of the event meet what `TagConditions.compared` says, on PostgreSQL."""
     kinds: dict[str, TypeEngine[Any]] = {"key": Text(), "operator": Text(), "values": JSONB()}
     wanted = (

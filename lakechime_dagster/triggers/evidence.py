@@ -36,17 +36,14 @@ from lakechime_dagster.dce.queries import (
     Switch,
     TableKey,
     changes_data,
-    compares,
     delta_version,
     fits,
-    for_the_first_time,
     is_after,
     is_delete,
     is_drop,
     is_dropped,
     is_new,
     is_through,
-    meets,
     switches_of,
     table_ids,
 )
@@ -140,9 +137,6 @@ def last_claims(
     return {row.subscription_id: row.claimed_ts for row in found}
 
 
-NOTHING = NO_CONDITIONS.to_text()
-
-
 @dataclass(frozen=True)
 class Question:
     """What waits of a table after a position for who asked for these tags."""
@@ -161,16 +155,20 @@ def waiting_events(
 
     Where an event without tags meets the conditions only changes of data match: a marker says
     nothing to who did not ask for its tags. An amendment of an event that met them before says
-    nothing new. However many questions there are, they are a few statements.
+    nothing new. However many questions there are, they are a few statements for each of the
+    conditions.
     """
     ids = table_ids(connection, list({question.table for question in questions}))
-    known = [
-        (number, ids[one.table][0], one) for number, one in enumerate(questions) if one.table in ids
-    ]
+    alike: dict[TagConditions, list[tuple[int, ...]]] = {}
+    for number, one in enumerate(questions):
+        if one.table in ids:
+            asked = (number, ids[one.table][0], one.after.tx_id, one.after.seq)
+            alike.setdefault(one.tags, []).append(asked)
     rows: dict[int, list[sa.Row[Any]]] = {}
-    for chunk, event in itertools.product(slices(known, PARAMETERS), HISTORY):
-        for row in connection.execute(_counting(connection, event, chunk, through)):
-            rows.setdefault(row.number, []).append(row)
+    for tags, several in alike.items():
+        for chunk, event in itertools.product(slices(several, PARAMETERS), HISTORY):
+            for row in connection.execute(_counting(connection, event, tags, chunk, through)):
+                rows.setdefault(row.number, []).append(row)
     return [
         _waiting_of(question, rows.get(number, ())) for number, question in enumerate(questions)
     ]
@@ -179,78 +177,39 @@ def waiting_events(
 def _counting(
     connection: Connection,
     event: sa.FromClause,
-    asked: Sequence[tuple[int, int, Question]],
+    tags: TagConditions,
+    asked: Sequence[tuple[int, ...]],
     through: Position,
 ) -> sa.Select[Any]:
-    """Events that each question asks for, by its number and by whether they match."""
-    dialect = connection.dialect.name
-    if dialect == "postgresql":
-        kinds = {
-            "number": sa.Integer,
-            "table_id": sa.BigInteger,
-            "tx": sa.BigInteger,
-            "seq": sa.BigInteger,
-            "asks": sa.Boolean,
-            "equal": JSONB,
-            "compared": JSONB,
-        }
-        records = [dict(zip(kinds, _record(dialect, *one), strict=True)) for one in asked]
-        function = sa.func.jsonb_to_recordset(
-            sa.cast(sa.literal(json.dumps(records), sa.Text), JSONB)
-        )
-        names = [sa.column(name, kind) for name, kind in kinds.items()]
-        number, table_id, tx, seq, asks, equal, compared = (
-            function.table_valued(*names).render_derived(name="asked", with_types=True).c
-        )
-
-        demands_nothing = sa.and_(equal == sa.cast(sa.literal("{}"), JSONB), compared.is_(None))
-
-        def fit(event: sa.FromClause) -> sa.ColumnElement[bool]:
-            is_equal = sa.cast(event.c.tags, JSONB).contains(equal)
-            return sa.and_(is_equal, sa.or_(compared.is_(None), compares(event, compared)))
+    """Events that several questions for the same tags ask for, each given by its number, table and
+    position: by the number and by whether they match.
+    """
+    is_postgres = connection.dialect.name == "postgresql"
+    given = sa.literal(json.dumps(asked), sa.Text)
+    if is_postgres:
+        kind = JSONB()
+        elements = sa.func.jsonb_array_elements(sa.cast(given, kind))
+        value = elements.table_valued(sa.column("value", kind), name="asked").c.value
+        numbers = (sa.cast(value[index].astext, sa.BigInteger) for index in range(4))
     else:
-        value = (
-            sa.func.json_each(json.dumps([_record(dialect, *one) for one in asked]))
-            .table_valued("value", name="asked")
-            .c.value
-        )
-        number, table_id, tx, seq, asks, conditions = (
-            sa.func.json_extract(value, f"$[{index}]") for index in range(6)
-        )
-
-        demands_nothing = conditions == NOTHING
-
-        def fit(event: sa.FromClause) -> sa.ColumnElement[bool]:
-            return meets(event, conditions)
-
-    is_asked = sa.and_(IsAfter(event.c.tx_id, event.c.seq, tx, seq), is_through(through, event))
-    # as a CASE, since SQLite evaluates both sides of an AND
-    matches = sa.case(
-        (asks, for_the_first_time(fit, event)),
-        (sa.not_(changes_data(event)), sa.false()),
-        (demands_nothing, sa.true()),
-        else_=fit(event),
-    ).label("matches")
+        value = sa.func.json_each(given).table_valued("value", name="asked").c.value
+        numbers = (sa.func.json_extract(value, f"$[{index}]") for index in range(4))
+    number, table_id, tx, seq = numbers
+    matches = is_new(connection.dialect.name, tags, event).label("matches")
     first, last = (
         sa.func.min(event.c.event_ts).label("first_ts"),
         sa.func.max(event.c.event_ts).label("last_ts"),
     )
     counts = sa.select(matches, sa.func.count().label("events"), first, last).where(
-        event.c.table_id == table_id, is_asked
+        event.c.table_id == table_id,
+        IsAfter(event.c.tx_id, event.c.seq, tx, seq),
+        is_through(through, event),
     )
-    if dialect == "postgresql":
+    if is_postgres:
         # a plain join would read all events where there are not many
         per_question = counts.group_by(matches).lateral("found")
         return sa.select(number.label("number"), *per_question.c)
     return counts.add_columns(number.label("number")).group_by(matches, number)
-
-
-def _record(dialect: str, number: int, table_id: int, question: Question) -> tuple[Any, ...]:
-    tags, after = question.tags, question.after
-    conditions = (
-        (dict(tags.equal), tags.compared or None) if dialect == "postgresql" else (tags.to_text(),)
-    )
-    return number, table_id, after.tx_id, after.seq, not tags.fit({}), *conditions
 
 
 def through_bounds(
