@@ -21,7 +21,7 @@ from lakechime_dagster.dce.engine import open_engine, reading, slices, upgrade, 
 from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.store import DCEStore, head_within
-from lakechime_dagster.sensors.trigger import MAX_REQUESTS
+from lakechime_dagster.sensors.tick import MAX_REQUESTS
 from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerState
 from lakechime_dagster.triggers.evaluation import Evaluator, Sweep
 from lakechime_dagster.triggers.ledger import Ledger

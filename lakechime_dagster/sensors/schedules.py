@@ -31,7 +31,7 @@ from lakechime_dagster.runtime.names import (
     verify_check_key,
 )
 from lakechime_dagster.runtime.platform import Platform, open_platform
-from lakechime_dagster.sensors.trigger import FAILED, instance_of
+from lakechime_dagster.sensors.tick import FAILED, instance_of
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.tables.cdc import CDCTable
 from lakechime_dagster.tables.databases import UNDECLARED

@@ -14,7 +14,7 @@ from lakechime_dagster.cdc.spark_remembered import Seen
 from lakechime_dagster.cli.common import subscription_declared
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.runtime.execution import RunningExecution, kept
-from lakechime_dagster.sensors.trigger import Tick
+from lakechime_dagster.sensors.tick import Tick
 from lakechime_dagster.tables.cdc import CHANGES, STATE
 from lakechime_dagster.tables.databases import Canal, Dms, Maxwell, Monitor
 from lakechime_dagster.tables.databases import Database as SourceTable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lakechime_dagster.assets import cdc, tables
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.runtime import execution as running_module
-from lakechime_dagster.sensors import trigger as trigger_module
+from lakechime_dagster.sensors import tick as tick_module
 from lakechime_dagster.tables.cdc import CDCMerge, CDCTable, cdc_table
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.declare import spark_table
@@ -65,7 +65,7 @@ def install() -> None:
     seconds.
     """
     ledger_module.LEASE_MS = int(12_000 * PATIENCE)
-    trigger_module.UNBEGUN_MS = int(20_000 * PATIENCE)
+    tick_module.UNBEGUN_MS = int(20_000 * PATIENCE)
     ledger_module.BACKOFF_MS = (0, 500, 1_000, 2_000, 2_000)
     ledger_module.MAX_ATTEMPTS = int(os.environ.get("LAKECHIME_TEST_ATTEMPTS", "5"))
     running_module.RENEW_SECONDS = 2.0

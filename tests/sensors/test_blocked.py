@@ -12,7 +12,7 @@ from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.runtime.execution import RunningExecution, kept
 from lakechime_dagster.runtime.explain import explain
 from lakechime_dagster.runtime.platform import Platform, ends_of_blocked
-from lakechime_dagster.sensors.trigger import Tick
+from lakechime_dagster.sensors.tick import Tick
 from lakechime_dagster.triggers.consumers import ConsumerState, Execution
 from lakechime_dagster.triggers.progress import overview
 from lakechime_dagster.triggers.registry import By

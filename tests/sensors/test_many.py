@@ -13,14 +13,8 @@ import sqlalchemy as sa
 from lakechime_dagster.dce.engine import TransactionId, writing
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.sensors.trigger import (
-    MAX_REQUESTS,
-    Launch,
-    RunFact,
-    Tick,
-    many_sensor,
-    run_tick,
-)
+from lakechime_dagster.sensors.tick import MAX_REQUESTS, RunFact, Tick, run_tick
+from lakechime_dagster.sensors.trigger import Launch, many_sensor
 from lakechime_dagster.silver.requests import event_requests, requested_of_stream
 from lakechime_dagster.silver.results import RequestDone, RequestKind
 from lakechime_dagster.triggers.consumers import Execution

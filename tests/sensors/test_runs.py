@@ -15,7 +15,7 @@ from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Read
 from lakechime_dagster.lineage.recording import keep_reads
 from lakechime_dagster.sensors.schedules import outside_sensor
-from lakechime_dagster.sensors.trigger import instance_of
+from lakechime_dagster.sensors.tick import instance_of
 from tests.cli.weather_lake import lake
 from tests.support.cli import Cli
 

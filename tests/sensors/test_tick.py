@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.sensors.trigger import UNBEGUN_MS, RunFact
+from lakechime_dagster.sensors.tick import UNBEGUN_MS, RunFact
 from lakechime_dagster.triggers.consumers import CommitMetadata, Execution
 from lakechime_dagster.triggers.registry import By
 from lakechime_dagster.triggers.schedule import every, tick

@@ -13,7 +13,7 @@ from lakechime_dagster.runtime.execution import adopted
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import NothingNewError
 from lakechime_dagster.runtime.sources import checkpoint_at
-from lakechime_dagster.sensors.trigger import PolledAt, Tick, run_tick
+from lakechime_dagster.sensors.tick import PolledAt, Tick, run_tick
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.consumers import (
     ConsumerState,

@@ -21,7 +21,8 @@ from lakechime_dagster.runtime.names import EXECUTION_TAG, KEY_TAG, LACKS_TAG
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.resource import LakeChimeResource, declared_subscriptions
 from lakechime_dagster.runtime.sources import replay
-from lakechime_dagster.sensors.trigger import DagsterRuns, deadline_sensor, lakechime_sensor
+from lakechime_dagster.sensors.tick import DagsterRuns
+from lakechime_dagster.sensors.trigger import deadline_sensor, lakechime_sensor
 from lakechime_dagster.triggers.interventions import Interventions
 from lakechime_dagster.triggers.registry import By
 from lakechime_dagster.triggers.schedule import every, tick

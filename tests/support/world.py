@@ -14,7 +14,7 @@ from lakechime_dagster.dce.schema import dce_event
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.sensors.trigger import PolledAt, Runs, Tick, run_tick
+from lakechime_dagster.sensors.tick import PolledAt, Runs, Tick, run_tick
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers.consumers import (
     Checkpoint,

@@ -167,9 +167,8 @@ def hive_table(refresh: str, **storage: Any) -> LakeTable:
 
 
 def test_a_hive_table_that_whole_partitions_cannot_keep_up_to_date_is_refused() -> None:
-    computed = hive_table("rows")
     with pytest.raises(DeclarationError, match="refresh: is rows, and of a Hive table only whole"):
-        Lake("shop", [ORDERS, computed])
+        hive_table("rows")
     with pytest.raises(DeclarationError, match="maintenance: has no effect on a table of Hive"):
         hive_table("full", maintenance=Maintenance())
 
