@@ -14,8 +14,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks._lines import Line, at_least, at_most, show
-from lakechime_dagster.dce.engine import open_engine
-from lakechime_dagster.dce.upgrade import upgrade
+from lakechime_dagster.dce.engine import open_engine, upgrade
 from lakechime_dagster.lineage.answers import nodes_of, reached_tables
 from lakechime_dagster.lineage.flat import table_pairs
 from lakechime_dagster.lineage.graph import Part

@@ -25,7 +25,7 @@ from sqlalchemy import Engine, insert
 from sqlalchemy.engine.url import make_url
 
 from benchmarks._lines import Line, at_least, show
-from lakechime_dagster.dce.engine import open_engine
+from lakechime_dagster.dce.engine import open_engine, upgrade
 from lakechime_dagster.dce.events import (
     DataChangeEvent,
     Position,
@@ -37,7 +37,6 @@ from lakechime_dagster.dce.events import (
 from lakechime_dagster.dce.queries import row_of
 from lakechime_dagster.dce.schema import dce_event
 from lakechime_dagster.dce.store import DCEStore
-from lakechime_dagster.dce.upgrade import upgrade
 from tests.support.postgres import find_binaries, started
 
 BATCH = 1000

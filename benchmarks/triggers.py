@@ -17,22 +17,24 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from benchmarks._lines import Line, at_most, show
-from lakechime_dagster.dce.engine import open_engine, reading, slices, writing
+from lakechime_dagster.dce.engine import open_engine, reading, slices, upgrade, writing
 from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.store import DCEStore, head_within
-from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.sensors.tick import MAX_REQUESTS
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerState
-from lakechime_dagster.triggers.evaluation import Evaluator
+from lakechime_dagster.triggers.evaluation import Evaluator, Sweep
 from lakechime_dagster.triggers.ledger import Ledger
 from lakechime_dagster.triggers.registry import standing_at
 from lakechime_dagster.triggers.schedule import every, from_milliseconds, tick
 from lakechime_dagster.triggers.schema import lc_consumer, lc_subscription
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.sweep import Sweep
-from lakechime_dagster.triggers.triggers import PartitionKey, PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import (
+    PartitionCondition,
+    PartitionKey,
+    PartitionTrigger,
+    SnapshotTrigger,
+)
 from tests.support.postgres import find_binaries, started
 
 TABLES = 20_000

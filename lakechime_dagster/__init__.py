@@ -19,9 +19,9 @@ if TYPE_CHECKING:
         SqlTableComponent,
         TriggerComponent,
     )
-    from lakechime_dagster.dce.contract import EventQuery
     from lakechime_dagster.dce.events import (
         DataChangeEvent,
+        EventQuery,
         OperationType,
         RegisteredEvent,
         TableFormat,
@@ -64,9 +64,13 @@ if TYPE_CHECKING:
     from lakechime_dagster.tables.options import Asset, Storage, personal
     from lakechime_dagster.tables.sources import JsonLines, KafkaTopic, TableRows
     from lakechime_dagster.tables.tables import LakeTable, SourceTable
-    from lakechime_dagster.triggers.conditions import PartitionCondition, TableName
     from lakechime_dagster.triggers.schedule import Schedule, every, hours_of, tick
-    from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+    from lakechime_dagster.triggers.triggers import (
+        PartitionCondition,
+        PartitionTrigger,
+        SnapshotTrigger,
+        TableName,
+    )
 
 __all__ = [
     "LAKECHIME",
@@ -154,7 +158,7 @@ _MODULES = {
     "Dms": "tables.databases",
     "Drift": "tables.cdc",
     "EventGroup": "tables.events",
-    "EventQuery": "dce.contract",
+    "EventQuery": "dce.events",
     "EventStream": "tables.events",
     "EventStreamComponent": "components",
     "GroupOptions": "tables.events",
@@ -172,7 +176,7 @@ _MODULES = {
     "Monitor": "tables.databases",
     "NothingNewError": "runtime.resource",
     "OperationType": "dce.events",
-    "PartitionCondition": "triggers.conditions",
+    "PartitionCondition": "triggers.triggers",
     "PartitionTrigger": "triggers.triggers",
     "QueryLog": "tables.lake",
     "RegisteredEvent": "dce.events",
@@ -186,7 +190,7 @@ _MODULES = {
     "SqlTableComponent": "components",
     "Storage": "tables.options",
     "TableFormat": "dce.events",
-    "TableName": "triggers.conditions",
+    "TableName": "triggers.triggers",
     "TableRows": "tables.sources",
     "TriggerComponent": "components",
     "build_definitions": "definitions",

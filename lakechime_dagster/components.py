@@ -27,8 +27,7 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from typing_extensions import Self
 
-from lakechime_dagster.dce.contract import NamedTable
-from lakechime_dagster.dce.events import WantedTags
+from lakechime_dagster.dce.events import NamedTable, WantedTags
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, needs, shown
 from lakechime_dagster.runtime.names import asset_key
@@ -46,9 +45,9 @@ from lakechime_dagster.tables.events import (
 from lakechime_dagster.tables.lake import Lake, QueryLog
 from lakechime_dagster.tables.options import Personal, Storage, personal
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import HOURS
 from lakechime_dagster.triggers.schedule import HoursOf, Schedule, Tick, every, hours_of, tick
+from lakechime_dagster.triggers.triggers import PartitionCondition
 
 Declared = SourceTable | LakeTable | CDCTable | EventStream | EventGroup
 Levels = Mapping[str, Mapping[str, str]]  # by table the types of its partition levels

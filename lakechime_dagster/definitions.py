@@ -8,24 +8,23 @@ import dagster as dg
 from typing_extensions import assert_never
 
 from lakechime_dagster.assets.cdc import bronze_asset, cdc_asset, cdc_tables, monitor_checks
-from lakechime_dagster.assets.checks import check_specs
 from lakechime_dagster.assets.events import (
     event_asset,
     failed_group_asset,
     failed_group_sensor,
     group_asset,
     group_check_specs,
+    group_subscription,
     type_check_specs,
     type_specs,
     types_key,
     verify_check,
 )
-from lakechime_dagster.assets.jobs import group_subscription, log_subscription, subscription_of
-from lakechime_dagster.assets.lineage import query_log_asset
+from lakechime_dagster.assets.lineage import log_subscription, query_log_asset
 from lakechime_dagster.assets.maintenance import maintenance_asset
 from lakechime_dagster.assets.partitions import partitions_of, planned_deps
-from lakechime_dagster.assets.report import linked
-from lakechime_dagster.assets.tables import source_asset, table_asset
+from lakechime_dagster.assets.report import check_specs, linked
+from lakechime_dagster.assets.tables import source_asset, subscription_of, table_asset
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.lineage.manifest import Manifest, manifest_in
 from lakechime_dagster.runtime.maintenance import policy_of
@@ -39,9 +38,9 @@ from lakechime_dagster.runtime.names import (
 )
 from lakechime_dagster.runtime.resource import LAKECHIME, declare_lake, declare_subscription
 from lakechime_dagster.runtime.spark import SPARK
-from lakechime_dagster.sensors.alarms import alarms_sensor
 from lakechime_dagster.sensors.events import events_sensor
 from lakechime_dagster.sensors.schedules import (
+    alarms_sensor,
     maintenance_sensor,
     monitors_sensor,
     outside_sensor,
@@ -56,10 +55,10 @@ from lakechime_dagster.tables.lake import (
     Table,
     Target,
     foreign_sources,
+    load_lake,
     named_types,
     reading_name,
 )
-from lakechime_dagster.tables.load import load_lake
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
 from lakechime_dagster.triggers.subscription import Subscription
 

@@ -326,7 +326,7 @@ def of_settings(model: type[BaseSettings]) -> Iterator[tuple[str, str, str]]:
 def metadata_keys() -> str:
     """What runs, assets and checks show in the Dagster UI."""
     parts = [table(("tag", "meaning"), list(tags()))]
-    for path in sorted((PACKAGE / "assets").glob("*.py")):
+    for path in (*sorted((PACKAGE / "assets").glob("*.py")), PACKAGE / "outside.py"):
         module = ast.parse(path.read_text(encoding="utf-8"))
         if keys := sorted(keys_of(module)):
             about_module = (ast.get_docstring(module) or path.stem).splitlines()[0]

@@ -39,9 +39,13 @@ from lakechime_dagster.tables.names import Account
 from lakechime_dagster.tables.options import Asset, Storage, personal
 from lakechime_dagster.tables.sources import JsonLines, KafkaTopic, TableRows
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
-from lakechime_dagster.triggers.conditions import PartitionCondition, TableName
 from lakechime_dagster.triggers.schedule import every, hours_of, tick
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import (
+    PartitionCondition,
+    PartitionTrigger,
+    SnapshotTrigger,
+    TableName,
+)
 
 SOURCE = """
 name: bronze.orders

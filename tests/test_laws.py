@@ -19,9 +19,15 @@ from sqlalchemy.engine.url import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakechime_dagster.assets.tables import complete
-from lakechime_dagster.dce.contract import EventQuery, Registration, Seen
 from lakechime_dagster.dce.engine import open_engine, reading, shown_url
-from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId, TableUid
+from lakechime_dagster.dce.events import (
+    DataChangeEvent,
+    EventQuery,
+    Registration,
+    Seen,
+    SnapshotId,
+    TableUid,
+)
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotRange
 from lakechime_dagster.dce.store import DCEStore
@@ -39,12 +45,16 @@ from lakechime_dagster.spark.job import Counts, Outcome, TableResult
 from lakechime_dagster.spark.ranges import first_version
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.options import Storage
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.ledger import Claim, Ledger
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionKey, PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import (
+    PartitionCondition,
+    PartitionKey,
+    PartitionTrigger,
+    SnapshotTrigger,
+)
 from tests.factories import make_event
 from tests.support.world import World, a_subscription, checkpoint
 

@@ -20,11 +20,12 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from lakechime_dagster.dce.contract import EventQuery, Registration
 from lakechime_dagster.dce.events import (
     DataChangeEvent,
+    EventQuery,
     Position,
     RegisteredEvent,
+    Registration,
     from_json,
     to_json,
 )

@@ -11,9 +11,9 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from lakechime_dagster.api.app import body_of, json_of
-from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.events import (
     DataChangeEvent,
+    EventQuery,
     Position,
     RegisteredEvent,
     Tags,

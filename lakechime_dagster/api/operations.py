@@ -20,9 +20,9 @@ from lakechime_dagster.runtime.table_summaries import table_summaries
 from lakechime_dagster.silver.requests import type_tables
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.triggers.consumers import ExecutionState
-from lakechime_dagster.triggers.interventions import By, Interventions
+from lakechime_dagster.triggers.interventions import Interventions
 from lakechime_dagster.triggers.progress import SubscriptionOverview, overview
-from lakechime_dagster.triggers.registry import SubscriptionRow
+from lakechime_dagster.triggers.registry import By, SubscriptionRow
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import StartFrom
 

@@ -13,7 +13,7 @@ from lakechime_dagster.dce.engine import insert_if_absent, now_ms, reading, writ
 from lakechime_dagster.dce.partitions import checked_text
 from lakechime_dagster.dce.schema import DOCUMENT, metadata
 from lakechime_dagster.errors import InvalidValueError, NotFoundError
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import By
 
 token_table = sa.Table(
     "lc_api_token",

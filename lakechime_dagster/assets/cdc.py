@@ -7,11 +7,10 @@ from typing import Any
 
 import dagster as dg
 
-from lakechime_dagster.assets.jobs import bronze_job_of, cdc_job_of
 from lakechime_dagster.assets.tables import KINDS as KINDS_OF
-from lakechime_dagster.assets.tables import attempting_asset, declared
+from lakechime_dagster.assets.tables import attempting_asset, declared, fed, tried, written_by
 from lakechime_dagster.cdc.compare import LAKE_LACKS, Monitored, key_shown
-from lakechime_dagster.cdc.database import check_source_queries
+from lakechime_dagster.cdc.database import check_source_queries, schema_reading
 from lakechime_dagster.cdc.job import BronzeJob, CDCJob, format_of
 from lakechime_dagster.cdc.monitor import Counted, KeepingUp, Lacking, beyond
 from lakechime_dagster.errors import DeclarationError
@@ -26,8 +25,9 @@ from lakechime_dagster.runtime.names import (
 )
 from lakechime_dagster.runtime.resource import LakeChimeResource
 from lakechime_dagster.runtime.spark import ON_SPARK, SparkAttempt, SparkResource, account_confs
-from lakechime_dagster.tables.cdc import CHANGES, STATE, BronzeTable, CDCTable
-from lakechime_dagster.tables.databases import UNDECLARED, Limits
+from lakechime_dagster.spark.job import InputJob
+from lakechime_dagster.tables.cdc import CHANGES, STATE, BronzeTable, CDCTable, Drift
+from lakechime_dagster.tables.databases import UNDECLARED, Limits, all_read_deletion_vectors
 from lakechime_dagster.tables.events import EventTable
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.names import Account, folded
@@ -380,3 +380,40 @@ def _table(head: Sequence[str], rows: Mapping[str, Sequence[object]]) -> dg.Meta
 def _cell(value: object) -> str:
     text = f"{value:,.0f}" if isinstance(value, float) else str(value)
     return text.replace("|", "\\|").replace("\n", " ")
+
+
+def bronze_job_of(lake: Lake, table: BronzeTable, running: RunningExecution) -> BronzeJob:
+    """What one execution asks of Spark for a table of messages; its range is between the
+    checkpoints of its claim.
+    """
+    return BronzeJob(**fed(lake, table, running), format=format_of(table))
+
+
+def cdc_job_of(table: CDCTable, running: RunningExecution) -> CDCJob:
+    """What one execution asks of Spark for a table that follows a database, which is read here for
+    its columns.
+    """
+    bronze = table.bronze
+    end = running.execution.end.sources.get(bronze.name)
+    return CDCJob(
+        name=table.name,
+        location=running.platform.location(table.name, table.location),
+        bronze=InputJob(
+            alias="changes",
+            table=bronze.name,
+            location=running.platform.location(bronze.name, bronze.location),
+            range=running.ranges.get(bronze.name),
+            pinned=end.snapshot_id if end is not None else None,
+        ),
+        format=format_of(bronze),
+        merge=table.merge,
+        names=table.names,
+        cluster_by=table.cluster_by,
+        personal=tuple(table.personal),
+        has_deletion_vectors=all_read_deletion_vectors(table.storage.readers),
+        reading=schema_reading(bronze, running.platform.settings, os.environ),
+        on_drift=Drift(table.schema.on_drift),
+        comment=table.description,
+        **written_by(table, running),
+        **tried(running),
+    )

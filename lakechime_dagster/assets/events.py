@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from lakechime_dagster.assets.cdc import inputs_outside
-from lakechime_dagster.assets.jobs import event_job_of, group_job_of, groups_beside
 from lakechime_dagster.assets.report import nothing_new, page_link
-from lakechime_dagster.assets.tables import attempting_asset, declared
+from lakechime_dagster.assets.tables import attempting_asset, declared, fed
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage.declared import record_types
 from lakechime_dagster.runtime.execution import RunningExecution
-from lakechime_dagster.runtime.names import EACH_EVENT_ONCE, asset_key, dagster_name, op_name
+from lakechime_dagster.runtime.names import (
+    EACH_EVENT_ONCE,
+    asset_key,
+    asset_name,
+    dagster_name,
+    op_name,
+)
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.runtime.spark import (
@@ -33,6 +38,7 @@ from lakechime_dagster.silver.requests import (
     completed_until,
     event_requests,
     event_types,
+    requested_of_group,
     types_of,
 )
 from lakechime_dagster.silver.results import (
@@ -53,7 +59,7 @@ from lakechime_dagster.tables.lake import Lake, named_types
 from lakechime_dagster.tables.names import Account
 from lakechime_dagster.tables.sources import KafkaTopic
 from lakechime_dagster.tables.tables import SourceTable
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import By
 from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -769,4 +775,54 @@ def _examples(one: Verified, fault: Fault) -> str:
         dict.fromkeys(
             f"{each.source} {each.pointer}".strip() for each in one.examples if each.fault is fault
         )
+    )
+
+
+def group_subscription(group: EventGroup, cluster: str = "") -> Subscription:
+    """The subscription of a group; it writes many tables, each of which says what is in it."""
+    return Subscription(
+        name=group.name,
+        trigger=group.trigger,
+        reads=group.trigger.tables,
+        asset_keys=(asset_name(group.name),),
+        cluster=cluster,
+        requests=requested_of_group(group.name),
+    )
+
+
+def event_job_of(lake: Lake, table: EventTable, running: RunningExecution) -> EventJob:
+    """What one execution asks of Spark for a stream's table; its range is between the checkpoints
+    of its claim.
+    """
+    request = event_requests(running.platform).open(table.name)
+    return EventJob(
+        **fed(lake, table, running),
+        type_field=table.type_field,
+        producer_field=table.producer_field,
+        classes=str(running.platform.settings.home / "classes"),
+        reprocess=None if request is None else request.request_id,
+    )
+
+
+def groups_beside(lake: Lake, group: EventGroup) -> tuple[EventGroup, ...]:
+    """The groups of its stream, it among them."""
+    return tuple(one for one in lake.groups if one.stream == group.stream)
+
+
+def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> GroupJob:
+    """What one execution asks of Spark for a group: its stream's table up to the end of the
+    claim.
+    """
+    bronze = group.stream.table
+    replays = event_requests(running.platform).open_of_group(group.name)
+    return GroupJob(
+        group=group,
+        groups=groups_beside(lake, group),
+        bronze=running.platform.location(bronze.name, bronze.location),
+        end=running.execution.end.sources[bronze.name],
+        warehouse=running.platform.warehouse,
+        deployment=running.execution.consumer.deployment,
+        execution_id=running.execution.execution_id,
+        attempt=running.execution.attempt,
+        replays=replays,
     )

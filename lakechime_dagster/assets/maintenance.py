@@ -5,6 +5,7 @@ from typing import Any
 
 import dagster as dg
 
+from lakechime_dagster.assets.report import cell
 from lakechime_dagster.runtime.maintenance import Kept, policy_of, remove_expired
 from lakechime_dagster.runtime.names import asset_key, maintenance_name, pool_of
 from lakechime_dagster.runtime.resource import LakeChimeResource
@@ -98,8 +99,6 @@ def _table(rows: Sequence[tuple[str, Action, str]]) -> dg.MetadataValue:
             f"{action.bytes:,}",
             why,
         )
-        lines.append(
-            "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
-        )
+        lines.append("| " + " | ".join(map(cell, cells)) + " |")
     left = [f"\nand {len(rows) - MAX_SHOWN} more"] if len(rows) > MAX_SHOWN else []
     return dg.MetadataValue.md("\n".join([*lines, *left]))

@@ -16,10 +16,9 @@ from lakechime_dagster.lineage.manifest import FILE, Manifest
 from lakechime_dagster.runtime.names import asset_key, op_name
 from lakechime_dagster.tables.lake import Lake, Table, Target, find_cycle, writer_of
 from lakechime_dagster.tables.tables import LakeTable, RefreshMode, SourceTable
-from lakechime_dagster.triggers.conditions import LevelSpec, PartitionCondition
 from lakechime_dagster.triggers.schedule import OFFSET, HoursOf, Schedule, Tick
 from lakechime_dagster.triggers.subscription import is_hourly, partition_of
-from lakechime_dagster.triggers.triggers import PartitionTrigger
+from lakechime_dagster.triggers.triggers import LevelSpec, PartitionCondition, PartitionTrigger
 
 HOUR_FORMAT = "%Y-%m-%d-%H"
 

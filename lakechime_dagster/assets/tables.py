@@ -1,4 +1,4 @@
-"""Computed tables and their sources as assets."""
+"""Computed tables and their sources as assets, their subscriptions, and what a run asks of Spark."""
 
 import inspect
 import warnings
@@ -6,20 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 
-from lakechime_dagster.assets.checks import (
-    check_levels,
-    check_results,
-    check_specs,
-    inputs_declared,
-    needs_watermark,
-    personal_results,
-    personal_specs,
-)
-from lakechime_dagster.assets.jobs import job_of
 from lakechime_dagster.assets.partitions import (
     check_inputs,
     input_deps,
@@ -28,8 +18,30 @@ from lakechime_dagster.assets.partitions import (
     shared_with,
     with_signature,
 )
-from lakechime_dagster.assets.report import Report, combined, nothing_new, page_link, report_of
-from lakechime_dagster.dce.events import TableFormat, version_of
+from lakechime_dagster.assets.report import (
+    Report,
+    check_levels,
+    check_results,
+    check_specs,
+    combined,
+    inputs_declared,
+    needs_watermark,
+    nothing_new,
+    page_link,
+    personal_results,
+    personal_specs,
+    report_of,
+)
+from lakechime_dagster.dce.events import (
+    PartitionEvents,
+    Position,
+    SnapshotId,
+    TableFormat,
+    version_of,
+)
+from lakechime_dagster.dce.partitions import PartitionLevels
+from lakechime_dagster.dce.queries import switched_since
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
 from lakechime_dagster.errors import (
     ConsumerConflictError,
     MessagesUnreadableError,
@@ -41,21 +53,26 @@ from lakechime_dagster.lineage.recording import LineageToKeep
 from lakechime_dagster.lineage.runs import observer, record_lineage, seen_lineage, written_beside
 from lakechime_dagster.lineage.schema_check import check_fits
 from lakechime_dagster.runtime.execution import RunningExecution
-from lakechime_dagster.runtime.names import asset_key, pool_of
+from lakechime_dagster.runtime.names import asset_key, asset_name, pool_of
 from lakechime_dagster.runtime.platform import markers_of
 from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.runtime.sources import opened
 from lakechime_dagster.runtime.spark import SparkAttempt, SparkResource
-from lakechime_dagster.spark.job import Executed, Outcome, TableResult
+from lakechime_dagster.settings import in_project
+from lakechime_dagster.silver.requests import requested_of_stream
+from lakechime_dagster.spark.job import Executed, InputJob, Outcome, TableJob, TableResult
+from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
+from lakechime_dagster.tables.databases import has_positions
+from lakechime_dagster.tables.events import EventTable
 from lakechime_dagster.tables.lake import Lake, Target
-from lakechime_dagster.tables.tables import LakeTable, SourceTable
+from lakechime_dagster.tables.options import Read, ReadMode
+from lakechime_dagster.tables.sources import JsonLines, MessageTable, TableRows
+from lakechime_dagster.tables.tables import LakeTable, RefreshMode, SourceTable
 from lakechime_dagster.triggers.consumers import COMPLETE
+from lakechime_dagster.triggers.evidence import partition_events
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
-
-if TYPE_CHECKING:
-    pass
-
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
 Attempt = Callable[[SparkResource, RunningExecution, Callable[[str], None]], SparkAttempt]
 
@@ -374,3 +391,187 @@ def source_asset(lake: Lake, table: SourceTable) -> dg.AssetSpec:
     return dg.AssetSpec(
         **{**given, **table.dagster, "metadata": {**metadata, **table.dagster.get("metadata", {})}}
     )
+
+
+def subscription_of(table: Target, cluster: str = "") -> Subscription:
+    """The subscription of a table that the lake writes; one without a trigger has consumers all the
+    same, for runs that a person launches.
+    """
+    return Subscription(
+        name=table.name,
+        trigger=table.trigger or SnapshotTrigger(table.inputs),
+        reads=table.inputs,
+        target=table.name,
+        target_format=TableFormat(table.format),
+        target_levels=table.levels
+        if isinstance(table.trigger, PartitionTrigger)
+        else PartitionLevels(),
+        asset_keys=(asset_name(table.name),),
+        cluster=cluster,
+        location=table.location,
+        source=table.source
+        if isinstance(table, MessageTable) and not isinstance(table.source, TableRows)
+        else None,
+        is_ordered_by_position=isinstance(table, BronzeTable) and has_positions(table.envelope),
+        is_stream=isinstance(table, EventTable),
+        requests=requested_of_stream(table.name) if isinstance(table, EventTable) else None,
+    )
+
+
+def job_of(
+    lake: Lake, table: LakeTable, running: RunningExecution, injected: Mapping[str, Any]
+) -> TableJob:
+    """What one execution asks of Spark: the ranges of its claim, by declaration, with locations."""
+    inputs = [_input(lake, table, alias, read, running) for alias, read in table.reads.items()]
+    inputs += [
+        _rejoined(lake, table, read, running)
+        for read in table.reads.values()
+        if _needs_input(table, read)
+    ]
+    return TableJob(
+        name=table.name,
+        location=running.platform.location(table.name, table.location),
+        inputs=tuple(inputs),
+        keys=table.keys,
+        partitioned_by=table.levels.names,
+        refresh=RefreshMode.FULL if not table.inputs else table.refresh,
+        compute=_with_injected(table.compute, injected),
+        sql=table.sql,
+        partitions=running.fired_partitions,
+        expect=table.expect,
+        watermark=table.watermark,
+        personal=tuple(table.personal),
+        comment=table.description,
+        ordered=running.ordered,
+        **written_by(table, running),
+        **tried(running),
+    )
+
+
+def written_by(table: LakeTable | CDCTable, running: RunningExecution) -> dict[str, Any]:
+    """By what a table is written that is no Delta table."""
+    if table.format is TableFormat.DELTA:
+        return {}
+    log = running.platform.log_of(table.name, table.format, levels=table.levels)
+    return {"log": log, "write_mode": table.storage.write_mode}
+
+
+def fed(lake: Lake, table: MessageTable, running: RunningExecution) -> dict[str, Any]:
+    """What is asked of Spark for any table that holds what a source brings, between the checkpoints
+    of the claim.
+    """
+    folder = ""
+    if isinstance(table.source, JsonLines):
+        folder = str(in_project(table.source.folder))
+    elif isinstance(table.source, TableRows):
+        folder = running.platform.location(
+            table.source.name, lake.table(table.source.name).location
+        )
+    return {
+        "name": table.name,
+        "location": running.platform.location(table.name, table.location),
+        "source": table.source,
+        "folder": folder,
+        "comment": table.description,
+        **tried(running),
+    }
+
+
+def tried(running: RunningExecution) -> dict[str, Any]:
+    """From where an attempt goes on, and whether it may leave no commit."""
+    return {
+        "start": running.execution.start,
+        "may_complete_empty": running.execution.attempt == 1,
+        "has_committed": running.platform.ledger.has_committed(running.execution),
+    }
+
+
+def _input(
+    lake: Lake, table: LakeTable, alias: str, read: Read, running: RunningExecution
+) -> InputJob:
+    source, platform = lake.table(read.table), running.platform
+    end = running.execution.end.sources.get(read.table)
+    range_ = (
+        running.ranges.get(read.table)
+        if read.is_changing or _is_rejoined(table, read.table)
+        else None
+    )
+    rejoin = next(
+        (name for name, other in table.reads.items() if other.table == read.rejoin), read.rejoin
+    )
+    uid = end.table_uid if end is not None else None
+    its_format = platform.format_of(read.table, source.format, uid)
+    events, switched = _partition_events(read.table, its_format, end, range_, running)
+    return InputJob(
+        alias=alias,
+        table=read.table,
+        location=platform.location(read.table, source.location),
+        log=platform.log_of(read.table, its_format, source.location, source.levels),
+        events=events,
+        switched=platform.levels_of(source.name, source.levels).names if switched else None,
+        mode=read.mode,
+        range=range_,
+        pinned=SnapshotId(end.snapshot_id)
+        if end is not None and end.snapshot_id is not None
+        else None,
+        key_columns=table.key_columns.get(read.table, {}),
+        keys=source.keys if isinstance(source, LakeTable) else (),
+        rejoin=rejoin,
+        on=read.on,
+    )
+
+
+def _partition_events(
+    name: str,
+    its_format: TableFormat,
+    end: SnapshotCheckpoint | None,
+    range_: SnapshotRange | None,
+    running: RunningExecution,
+) -> tuple[PartitionEvents | None, bool]:
+    """What the events of a table say of its partitions in a range, or up to where it is pinned, where
+    that is a Hive table or became one of another format in the range, and whether it did.
+    """
+    if end is None or end.snapshot_id is None:
+        return None, False
+    engine, key = running.platform.store.engine, (running.platform.settings.cluster, name)
+    start = switched_since(engine, key, range_) if range_ is not None else None
+    switched = start is not None
+    if its_format is not TableFormat.HIVE and not switched:
+        return None, False
+    if start is None and range_ is not None and range_.start and not range_.is_recreated:
+        start = Position.parse(range_.start)
+    is_hive = its_format is TableFormat.HIVE
+    through = Position.parse(end.snapshot_id) if is_hive else running.execution.end.position
+    events = partition_events(engine, key, end.table_uid, start or Position.ORIGIN, through)
+    return events, switched
+
+
+def _is_rejoined(table: LakeTable, name: str) -> bool:
+    return any(read.rejoin == name for read in table.reads.values())
+
+
+def _needs_input(table: LakeTable, read: Read) -> bool:
+    """Whether a rejoined table is no input of its own, so that its changes must be brought
+    along.
+    """
+    return read.rejoin is not None and all(
+        other.table != read.rejoin for other in table.reads.values()
+    )
+
+
+def _rejoined(lake: Lake, table: LakeTable, read: Read, running: RunningExecution) -> InputJob:
+    assert read.rejoin is not None
+    whole = Read(table=read.rejoin, mode=ReadMode.SNAPSHOT)
+    return _input(lake, table, read.rejoin, whole, running)
+
+
+def _with_injected(
+    compute: Callable[..., Any] | None, injected: Mapping[str, Any]
+) -> Callable[..., Any] | None:
+    if compute is None or not injected:
+        return compute
+
+    def with_injected(**frames: Any) -> Any:
+        return compute(**frames, **injected)
+
+    return with_injected

@@ -33,8 +33,8 @@ from lakechime_dagster.tables.cdc import STATE, CDCTable
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.names import DELETED_AT
 from lakechime_dagster.triggers.consumers import ConsumerId, ConsumerState, Execution
-from lakechime_dagster.triggers.interventions import By, Interventions
-from lakechime_dagster.triggers.registry import ConsumerRow
+from lakechime_dagster.triggers.interventions import Interventions
+from lakechime_dagster.triggers.registry import By, ConsumerRow
 from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.lineage.service import AskedLineage
     from lakechime_dagster.runtime.platform import Platform
     from lakechime_dagster.tables.lake import Lake
-    from lakechime_dagster.triggers.interventions import By
-    from lakechime_dagster.triggers.registry import SubscriptionRow
+    from lakechime_dagster.triggers.registry import By, SubscriptionRow
     from lakechime_dagster.triggers.subscription import Subscription
 
 
@@ -76,7 +75,9 @@ def declared_subscriptions(
     settings = load_settings()
     if own := own_definitions(settings):
         return _loaded(f"the definitions of {own}", lambda: _subscriptions_of_definitions(own))
-    from lakechime_dagster.assets.jobs import group_subscription, log_subscription, subscription_of
+    from lakechime_dagster.assets.events import group_subscription
+    from lakechime_dagster.assets.lineage import log_subscription
+    from lakechime_dagster.assets.tables import subscription_of
 
     lake = declared_lake(settings)
     tables = [table for table in lake.targets if manual or table.trigger is not None]
@@ -114,7 +115,7 @@ def declared_lake(settings: Settings) -> "Lake":
     Raises:
         LakeChimeError: there is none, or it cannot be loaded.
     """
-    from lakechime_dagster.tables.load import find_lake
+    from lakechime_dagster.tables.lake import find_lake
 
     own, name = own_definitions(settings), lake_name(settings)
     return _loaded(
@@ -561,7 +562,7 @@ def tags(option: str, pairs: Sequence[str]) -> dict[str, str]:
 
 def by(who: str | None, reason: str) -> "By":
     """Who does something, which is the user of the operating system unless given, and why."""
-    from lakechime_dagster.triggers.interventions import By
+    from lakechime_dagster.triggers.registry import By
 
     with reading_fields({"who": "--who", "reason": "--reason"}):
         return By(who=_user() if who is None else who, reason=reason)

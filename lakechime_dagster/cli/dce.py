@@ -28,11 +28,12 @@ from lakechime_dagster.cli.common import (
     when,
     would_be,
 )
-from lakechime_dagster.dce.contract import EventQuery, Registration
 from lakechime_dagster.dce.events import (
     DataChangeEvent,
+    EventQuery,
     Position,
     RegisteredEvent,
+    Registration,
     Tags,
     from_json,
     to_json,

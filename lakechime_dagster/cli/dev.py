@@ -179,7 +179,7 @@ def dev(
         stack.enter_context(_only_one(settings.home))
         own = own_definitions(settings)
         if own is None and lake_name(settings) is None and not (folder / MARKER).is_file():
-            from lakechime_dagster.tables.load import NO_LAKE
+            from lakechime_dagster.tables.lake import NO_LAKE
 
             raise LakeChimeError(NO_LAKE)
         is_demo = own is None and lake_name(settings) == DEMO_LAKE
@@ -459,8 +459,7 @@ def _stop_on_signals() -> threading.Event:
 
 
 def _prepare_store(settings: Settings) -> None:
-    from lakechime_dagster.dce.engine import open_engine
-    from lakechime_dagster.dce.upgrade import upgrade
+    from lakechime_dagster.dce.engine import open_engine, upgrade
 
     upgrade(open_engine(settings.store_url))
     note(

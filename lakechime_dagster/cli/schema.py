@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lakechime_dagster.silver.schema import Column, TypeCheckpoint
     from lakechime_dagster.silver.service import Streamed
     from lakechime_dagster.tables.events import EventGroup
-    from lakechime_dagster.triggers.interventions import By
+    from lakechime_dagster.triggers.registry import By
 
 app = typer.Typer(
     name="schema", help="Event streams: show their types and what was refused, replay, verify."

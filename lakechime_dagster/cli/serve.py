@@ -47,7 +47,7 @@ def serve(
         from lakechime_dagster.api.lineage_page import lineage_page
         from lakechime_dagster.api.operations import operation_routes
         from lakechime_dagster.api.tokens import Tokens
-    from lakechime_dagster.dce.upgrade import check
+    from lakechime_dagster.dce.engine import check_version
     from lakechime_dagster.lineage.ingest import LineageIngest
     from lakechime_dagster.lineage.service import AskedLineage
     from lakechime_dagster.silver.metrics import measures
@@ -67,7 +67,7 @@ def serve(
         token=token,
         tokens=tokens,
         is_public=not is_loopback(host),
-        is_ready=lambda: check(platform.store.engine),
+        is_ready=lambda: check_version(platform.store.engine),
         rate=platform.settings.api_rate,
         routers=(
             page,

@@ -23,7 +23,7 @@ def status(as_json: Json = False) -> None:
     """Show the store, the lake, the warm driver, and per trigger what waits, is open or is
     blocked.
     """
-    from lakechime_dagster.dce.upgrade import newest_version
+    from lakechime_dagster.dce.engine import newest_version
     from lakechime_dagster.triggers.progress import overview
 
     platform = open_platform()

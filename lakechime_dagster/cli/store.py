@@ -29,9 +29,8 @@ def upgrade(dry_run: DryRun = False, as_json: Json = False) -> None:
     """Create the store's tables, or bring them to this version; many processes may do so at once. A
     dry run shows the versions.
     """
-    from lakechime_dagster.dce.engine import open_engine
-    from lakechime_dagster.dce.upgrade import current_version, newest_version
-    from lakechime_dagster.dce.upgrade import upgrade as upgraded
+    from lakechime_dagster.dce.engine import current_version, newest_version, open_engine
+    from lakechime_dagster.dce.engine import upgrade as upgraded
 
     settings = load_settings()
     engine = open_engine(settings.store_url)
@@ -69,8 +68,8 @@ def expire(
 
     A trigger that is no longer declared needs its events until `lakechime trigger forget`.
     """
-    from lakechime_dagster.triggers.retention import expire as expired
-    from lakechime_dagster.triggers.retention import needed_after, needs
+    from lakechime_dagster.triggers.progress import expire as expired
+    from lakechime_dagster.triggers.progress import needed_after, needs
 
     platform = open_platform(dry_run=dry_run)
     before_ms = common.past_milliseconds("--before", before, platform.store.now())

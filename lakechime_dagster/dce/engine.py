@@ -1,32 +1,37 @@
-"""Connections to the store on SQLite and PostgreSQL: reading and writing transactions, and what the
-two dialects spell differently.
+"""Connections to the store on SQLite and PostgreSQL: reading and writing transactions, what the two
+dialects spell differently, and the version of the store's tables.
 """
 
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from sqlalchemy import (
     ARRAY,
+    JSON,
     URL,
     BigInteger,
     Boolean,
     Column,
     ColumnElement,
     Connection,
+    Dialect,
     Engine,
     Integer,
+    MetaData,
     Table,
     any_,
     bindparam,
     create_engine,
     event,
+    func,
+    inspect,
     select,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -36,7 +41,8 @@ from sqlalchemy.exc import ArgumentError, DisconnectionError, NoSuchModuleError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 from sqlalchemy.sql.functions import FunctionElement
-from sqlalchemy.types import TypeEngine
+from sqlalchemy.types import TypeDecorator, TypeEngine
+from typing_extensions import Self
 
 from lakechime_dagster.dce.events import fit_texts
 from lakechime_dagster.errors import (
@@ -98,15 +104,18 @@ def is_file_missing(engine: Engine) -> bool:
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
-    """A transaction that writes: committed at the end, rolled back by an error.
+def writing(engine: Engine, *, keep: bool = True) -> Iterator[Connection]:
+    """A transaction that writes: committed at the end, rolled back by an error, and always where
+    nothing is to be kept.
 
     SQLite takes its one write lock at the start; PostgreSQL is in READ COMMITTED.
     """
     with engine.connect() as connection:
         connection.execution_options(**{_MODE: "write"})
-        with connection.begin():
+        with connection.begin() as transaction:
             yield connection
+            if not keep:
+                transaction.rollback()
 
 
 @contextmanager
@@ -312,6 +321,33 @@ def _reason(error: BaseException) -> str:
 
 # SQLite counts rows in plain INTEGER columns only
 BIG = BigInteger().with_variant(Integer(), "sqlite")
+
+
+class HasJson(Protocol):
+    """What can be written as JSON, and read from it."""
+
+    def to_json(self) -> dict[str, Any]: ...
+    @classmethod
+    def from_json(cls, wire: Mapping[str, Any]) -> Self: ...
+
+
+class AsJson(TypeDecorator[Any]):
+    """A column of values of a class as JSON."""
+
+    impl = JSON
+    cache_ok = True
+
+    def __init__(self, kind: type[HasJson]) -> None:
+        super().__init__(none_as_null=True)
+        self.kind = kind
+
+    def process_bind_param(self, value: HasJson | None, dialect: Dialect) -> Any:
+        return None if value is None else value.to_json()
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> HasJson | None:
+        return None if value is None else self.kind.from_json(value)
+
+
 EVERYTHING = 2**63 - 1  # the bound of a database in which commit order is number order
 
 
@@ -460,3 +496,93 @@ PARAMETERS = 5_000  # of one statement
 def slices(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
     """The items in their order, so many at a time; the last ones may be fewer."""
     return (items[start : start + size] for start in range(0, len(items), size))
+
+
+VERSION_TABLE = "lakechime_alembic_version"  # Dagster owns `alembic_version` in its database
+_LOCK = 0x1A6E_C41E  # PostgreSQL's advisory lock of those who upgrade; any number that is ours
+
+
+def upgrade(engine: Engine) -> str:
+    """Bring the store to this version; its number. Any number of processes may do so at once: one
+    does it, all return.
+
+    Raises:
+        StoreVersionError: for a store that a newer version wrote.
+    """
+    with writing(engine) as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+        current = _version_of(connection)
+        _refuse_newer(engine, current)
+        if current != newest_version():
+            _migrate(connection)
+    return newest_version()
+
+
+def check_version(engine: Engine) -> str:
+    """The version of a store that this version can use.
+
+    Raises:
+        StoreVersionError: for a store of a newer version, or one that needs an upgrade.
+        StoreUnreachableError: for one that cannot be opened.
+    """
+    current = current_version(engine)
+    _refuse_newer(engine, current)
+    if current != newest_version():
+        found = f"has version {current}" if current else "has no tables yet"
+        raise StoreVersionError(
+            f"The DCE store {shown_url(engine.url)} {found}, this program needs "
+            f"{newest_version()}; run `lakechime store upgrade`."
+        )
+    return newest_version()
+
+
+def current_version(engine: Engine) -> str | None:
+    """The version of a store as it is; None before its first upgrade, also where not even its file
+    is there, which stays so.
+    """
+    if is_file_missing(engine):
+        return None
+    with reading(engine) as connection:
+        return _version_of(connection)
+
+
+def _version_of(connection: Connection) -> str | None:
+    """The version of the store's tables; None before the first upgrade."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    table = Table(VERSION_TABLE, MetaData(), autoload_with=connection)
+    return connection.execute(select(table.c.version_num)).scalar()
+
+
+def newest_version() -> str:
+    """The newest version that this program knows."""
+    return max(_known_versions())
+
+
+def _migrate(connection: Connection) -> None:
+    # a fifth of a second that no process should pay whose store is up to date
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", _folder().as_posix().replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def _known_versions() -> list[str]:
+    return [path.name.split("_")[0] for path in (_folder() / "versions").glob("[0-9]*.py")]
+
+
+def _folder() -> Path:
+    return Path(__file__).parent.parent / "migrations"
+
+
+def _refuse_newer(engine: Engine, current: str | None) -> None:
+    if current is not None and current not in _known_versions():
+        raise StoreVersionError(
+            f"The DCE store {shown_url(engine.url)} has version {current}, written by a newer "
+            f"program than this one, which "
+            f"knows {newest_version()}; update lakechime-dagster."
+        )

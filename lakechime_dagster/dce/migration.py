@@ -14,20 +14,18 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from lakechime_dagster.dce.contract import OvertakenError
 from lakechime_dagster.dce.engine import PARAMETERS, now_ms, reading, slices, writing
 from lakechime_dagster.dce.events import (
     DataChangeEvent,
+    OvertakenError,
     Position,
     RegisteredEvent,
-    SnapshotId,
     TableFormat,
     TableUid,
 )
 from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.queries import (
     FORMAT_CODES,
-    FORMATS,
     TableKey,
     TableRow,
     changed_table,
@@ -40,8 +38,8 @@ from lakechime_dagster.dce.queries import (
     locked_whole,
     select_events,
 )
-from lakechime_dagster.dce.schema import HISTORY, dce_listing, dce_switch, dce_table
-from lakechime_dagster.dce.snapshots import VERDICT_TAG, SnapshotCheckpoint, SnapshotRange
+from lakechime_dagster.dce.schema import HISTORY, dce_listing, dce_switch
+from lakechime_dagster.dce.snapshots import VERDICT_TAG
 from lakechime_dagster.errors import LakeChimeError
 
 COPY_TAG = "lakechime/migration"  # of the events of what a copy wrote: `Migration.copy`
@@ -302,23 +300,6 @@ def finished(engine: Engine, migration: Migration) -> None:
         changed_table(connection, known.table_id, migration=None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Switch:
-    """A table became one of another format: what is up to the position is of the old one."""
-
-    position: Position
-    from_format: TableFormat
-    to_format: TableFormat
-    from_uid: TableUid
-    to_uid: TableUid
-    to_snapshot: SnapshotId
-
-    @property
-    def checkpoint(self) -> SnapshotCheckpoint:
-        """What a consumer has read that had read all before it."""
-        return SnapshotCheckpoint(table_uid=self.to_uid, snapshot_id=self.to_snapshot)
-
-
 def tags_beside(engine: Engine, migration: Migration, keys: Keys) -> dict[str, RegisteredEvent]:
     """By partition the newest event beside the table of each of these."""
     found: dict[str, RegisteredEvent] = {}
@@ -333,85 +314,6 @@ def tags_beside(engine: Engine, migration: Migration, keys: Keys) -> dict[str, R
                 newest = found.setdefault(one.canonical, one)
                 found[one.canonical] = max(newest, one, key=lambda each: each.position)
     return found
-
-
-def switches_of(connection: Connection, table: TableKey) -> list[Switch]:
-    """The switches of a table, oldest first."""
-    query = (
-        sa.select(dce_switch)
-        .join(dce_table, dce_table.c.table_id == dce_switch.c.table_id)
-        .where(dce_table.c.cluster == table[0], dce_table.c.name == table[1])
-        .order_by(dce_switch.c.switch_id)
-    )
-    return [
-        Switch(
-            position=Position(row.tx_id, row.seq),
-            from_format=FORMATS[row.from_format],
-            to_format=FORMATS[row.to_format],
-            from_uid=row.from_uid,
-            to_uid=row.to_uid,
-            to_snapshot=row.to_snapshot,
-        )
-        for row in connection.execute(query)
-    ]
-
-
-def side_of(engine: Engine, table: TableKey, uid: TableUid | None = None) -> TableFormat | None:
-    """The format of a table with this uid, by default of the one that its name stands for; None where
-    it was never migrated.
-    """
-    with reading(engine) as connection:
-        known = known_tables(connection, [table]).get(table)
-        for one in switches_of(connection, table) if uid else ():
-            if uid in (one.from_uid, one.to_uid):
-                return one.from_format if uid == one.from_uid else one.to_format
-    return known.format if known else None
-
-
-def switched_since(engine: Engine, table: TableKey, range_: SnapshotRange) -> Position | None:
-    """The position of the start of a range in which a table became one of another format; None where
-    it did not, or not in steps that lead from the start to the end.
-    """
-    if range_.start is None:
-        return None
-    start = SnapshotCheckpoint(table_uid=range_.start_uid, snapshot_id=range_.start)
-    with reading(engine) as connection:
-        if not (switches := switches_of(connection, table)):
-            return None
-        reached = [at for at, one in enumerate(switches, 1) if one.checkpoint == start]
-        if reached:
-            position, later = switches[reached[-1] - 1].position, switches[reached[-1] :]
-        else:
-            is_hive = any(
-                TableFormat.HIVE is of and start.table_uid == uid
-                for one in switches
-                for of, uid in ((one.from_format, one.from_uid), (one.to_format, one.to_uid))
-            )
-            position = (
-                Position.parse(range_.start) if is_hive else _registered(connection, table, start)
-            )
-            later = [one for one in switches if one.position >= position]
-    uid = start.table_uid or (later[0].from_uid if later else None)
-    for one in later:
-        if one.from_uid != uid:
-            return None
-        uid = one.to_uid
-    return position if later and uid == range_.table_uid else None
-
-
-def _registered(connection: Connection, table: TableKey, at: SnapshotCheckpoint) -> Position:
-    """The position of the first event of a snapshot; that before all where it has none."""
-    (known,) = known_tables(connection, [table]).values()
-    found: list[Position] = []
-    for event in HISTORY:
-        named = sa.select(event.c.tx_id, event.c.seq).where(
-            event.c.table_id == known.table_id,
-            event.c.snapshot_id == at.snapshot_id,
-            event.c.table_uid == at.table_uid,
-            event.c.amends_seq.is_(None),
-        )
-        found += [Position(*row) for row in connection.execute(named)]
-    return min(found, default=Position.ORIGIN)
 
 
 def _newest(connection: Connection, table_id: int) -> Position:

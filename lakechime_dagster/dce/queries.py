@@ -6,11 +6,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import sqlalchemy as sa
 from sqlalchemy import (
     BigInteger,
     Boolean,
     ColumnElement,
     Connection,
+    Engine,
     FromClause,
     Numeric,
     Row,
@@ -38,21 +40,23 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
-from lakechime_dagster.dce.contract import EventQuery, Seen
 from lakechime_dagster.dce.engine import (
     PARAMETERS,
     IsAfter,
     IsThrough,
     VisibleBelow,
     insert_if_absent,
+    reading,
     slices,
 )
 from lakechime_dagster.dce.events import (
     NUMBER,
     DataChangeEvent,
+    EventQuery,
     OperationType,
     Position,
     RegisteredEvent,
+    Seen,
     SnapshotId,
     TableFormat,
     TableUid,
@@ -70,7 +74,8 @@ from lakechime_dagster.dce.partitions import (
     canonical_partition,
     checked_partition,
 )
-from lakechime_dagster.dce.schema import HISTORY, dce_event, dce_listing, dce_table
+from lakechime_dagster.dce.schema import HISTORY, dce_event, dce_listing, dce_switch, dce_table
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
 
 FORMAT_CODES = {TableFormat.HIVE: 1, TableFormat.ICEBERG: 2, TableFormat.DELTA: 3}
 OPERATION_CODES = {OperationType.APPEND: 1, OperationType.DELETE: 2, OperationType.UPDATE: 3}
@@ -162,7 +167,9 @@ CHUNK = 200  # tables per statement
 
 @dataclass(frozen=True, kw_only=True)
 class TableRow:
-    """A table as the store knows it."""
+    """A table as the store knows it; `dropped_ts` is when it was dropped last, be it there again or
+    not. Its events are counted where that is asked for.
+    """
 
     table_id: int
     cluster: str
@@ -174,6 +181,8 @@ class TableRow:
     dropped_ts: int | None
     format: TableFormat | None = None  # that triggers read, of a table that was migrated
     migration: Mapping[str, Any] | None = None
+    events: int = 0
+    last_event_ts: int | None = None
 
     @property
     def key(self) -> TableKey:
@@ -415,21 +424,16 @@ def fits(
     if not conditions:
         return true()
     if dialect == "sqlite":
-        return meets(event, literal(conditions.to_text()))
+        return func.lakechime_fit(event.c.tags, conditions.to_text(), type_=Boolean)
     equal = type_coerce(event.c.tags, JSONB).contains(dict(conditions.equal))
     return (
-        and_(equal, compares(event, literal(conditions.compared, JSONB)))
+        and_(equal, _compares(event, literal(conditions.compared, JSONB)))
         if conditions.compared
         else equal
     )
 
 
-def meets(event: FromClause, conditions: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Whether the tags of the event meet conditions in the text that they have, on SQLite."""
-    return func.lakechime_fit(event.c.tags, conditions, type_=Boolean)
-
-
-def compares(event: FromClause, compared: ColumnElement[Any]) -> ColumnElement[bool]:
+def _compares(event: FromClause, compared: ColumnElement[Any]) -> ColumnElement[bool]:
     """Whether the tags of the event meet what `TagConditions.compared` says, on PostgreSQL."""
     kinds: dict[str, TypeEngine[Any]] = {"key": Text(), "operator": Text(), "values": JSONB()}
     wanted = (
@@ -542,3 +546,99 @@ def _numbers(position: Position) -> tuple[ColumnElement[int], ColumnElement[int]
         literal(position.tx_id, dce_event.c.tx_id.type),
         literal(position.seq, dce_event.c.seq.type),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch:
+    """A table became one of another format: what is up to the position is of the old one."""
+
+    position: Position
+    from_format: TableFormat
+    to_format: TableFormat
+    from_uid: TableUid
+    to_uid: TableUid
+    to_snapshot: SnapshotId
+
+    @property
+    def checkpoint(self) -> SnapshotCheckpoint:
+        """What a consumer has read that had read all before it."""
+        return SnapshotCheckpoint(table_uid=self.to_uid, snapshot_id=self.to_snapshot)
+
+
+def switches_of(connection: Connection, table: TableKey) -> list[Switch]:
+    """The switches of a table, oldest first."""
+    query = (
+        sa.select(dce_switch)
+        .join(dce_table, dce_table.c.table_id == dce_switch.c.table_id)
+        .where(dce_table.c.cluster == table[0], dce_table.c.name == table[1])
+        .order_by(dce_switch.c.switch_id)
+    )
+    return [
+        Switch(
+            position=Position(row.tx_id, row.seq),
+            from_format=FORMATS[row.from_format],
+            to_format=FORMATS[row.to_format],
+            from_uid=row.from_uid,
+            to_uid=row.to_uid,
+            to_snapshot=row.to_snapshot,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def side_of(engine: Engine, table: TableKey, uid: TableUid | None = None) -> TableFormat | None:
+    """The format of a table with this uid, by default of the one that its name stands for; None where
+    it was never migrated.
+    """
+    with reading(engine) as connection:
+        known = known_tables(connection, [table]).get(table)
+        for one in switches_of(connection, table) if uid else ():
+            if uid in (one.from_uid, one.to_uid):
+                return one.from_format if uid == one.from_uid else one.to_format
+    return known.format if known else None
+
+
+def switched_since(engine: Engine, table: TableKey, range_: SnapshotRange) -> Position | None:
+    """The position of the start of a range in which a table became one of another format; None where
+    it did not, or not in steps that lead from the start to the end.
+    """
+    if range_.start is None:
+        return None
+    start = SnapshotCheckpoint(table_uid=range_.start_uid, snapshot_id=range_.start)
+    with reading(engine) as connection:
+        if not (switches := switches_of(connection, table)):
+            return None
+        reached = [at for at, one in enumerate(switches, 1) if one.checkpoint == start]
+        if reached:
+            position, later = switches[reached[-1] - 1].position, switches[reached[-1] :]
+        else:
+            is_hive = any(
+                TableFormat.HIVE is of and start.table_uid == uid
+                for one in switches
+                for of, uid in ((one.from_format, one.from_uid), (one.to_format, one.to_uid))
+            )
+            position = (
+                Position.parse(range_.start) if is_hive else _registered(connection, table, start)
+            )
+            later = [one for one in switches if one.position >= position]
+    uid = start.table_uid or (later[0].from_uid if later else None)
+    for one in later:
+        if one.from_uid != uid:
+            return None
+        uid = one.to_uid
+    return position if later and uid == range_.table_uid else None
+
+
+def _registered(connection: Connection, table: TableKey, at: SnapshotCheckpoint) -> Position:
+    """The position of the first event of a snapshot; that before all where it has none."""
+    (known,) = known_tables(connection, [table]).values()
+    found: list[Position] = []
+    for event in HISTORY:
+        named = sa.select(event.c.tx_id, event.c.seq).where(
+            event.c.table_id == known.table_id,
+            event.c.snapshot_id == at.snapshot_id,
+            event.c.table_uid == at.table_uid,
+            event.c.amends_seq.is_(None),
+        )
+        found += [Position(*row) for row in connection.execute(named)]
+    return min(found, default=Position.ORIGIN)

@@ -19,9 +19,12 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Asset, Storage
 from lakechime_dagster.tables.sources import JsonLines, KafkaTopic
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import (
+    PartitionCondition,
+    PartitionTrigger,
+    SnapshotTrigger,
+)
 
 if TYPE_CHECKING:
     from dagster import AssetExecutionContext

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from lakechime_dagster.dce.contract import Seen
-from lakechime_dagster.dce.events import DataChangeEvent, Tags
+from lakechime_dagster.dce.events import DataChangeEvent, Seen, Tags
 from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.demo.airport import file_of
 from lakechime_dagster.demo.data import FIRST_DAY, FLEET_TYPES, HOURS

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from lakechime_dagster.dce.contract import Seen
 from lakechime_dagster.dce.events import (
     DataChangeEvent,
     OperationType,
+    Seen,
     SnapshotId,
     TableFormat,
     TableUid,

@@ -18,10 +18,10 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 
 from lakechime_dagster.compat import UTC
-from lakechime_dagster.dce.contract import Seen
 from lakechime_dagster.dce.events import (
     DataChangeEvent,
     OperationType,
+    Seen,
     SnapshotId,
     TableFormat,
     TableUid,

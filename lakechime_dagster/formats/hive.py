@@ -30,10 +30,10 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
-from lakechime_dagster.dce.contract import Seen
 from lakechime_dagster.dce.events import (
     DataChangeEvent,
     OperationType,
+    Seen,
     SnapshotId,
     TableFormat,
     TableUid,

@@ -54,10 +54,10 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from lakechime_dagster.dce.contract import Seen
 from lakechime_dagster.dce.events import (
     DataChangeEvent,
     OperationType,
+    Seen,
     SnapshotId,
     TableFormat,
     TableUid,

@@ -36,7 +36,7 @@ from lakechime_dagster.silver.schema import personal_leaves
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.names import folded
 from lakechime_dagster.tables.options import CATEGORY
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import By
 
 LEAST = 5  # values, below which a share says nothing
 MAX_PATHS = 5_000  # that are looked at

@@ -23,7 +23,7 @@ from lakechime_dagster.lineage.network import Certainty
 from lakechime_dagster.lineage.service import AskedLineage
 from lakechime_dagster.runtime.alarms import NotSentError, problems_of, send_to
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import By
 
 
 def notifications(platform: Platform) -> Notifications:

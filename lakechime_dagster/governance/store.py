@@ -17,7 +17,7 @@ from lakechime_dagster.errors import LakeChimeError, NotFoundError
 from lakechime_dagster.governance.changes import Change, ChangeState
 from lakechime_dagster.governance.tags import Decision
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import By
 
 LEASE_MS = 300_000  # of a claimed message; sending one takes seconds
 

@@ -27,7 +27,7 @@ from lakechime_dagster.triggers.consumers import (
     Span,
     first_day_after,
 )
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import By
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import PartitionKey, PartitionTrigger

@@ -14,9 +14,8 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from lakechime_dagster.dce.engine import open_engine, reading
+from lakechime_dagster.dce.engine import check_version, open_engine, reading
 from lakechime_dagster.dce.store import DCEStore
-from lakechime_dagster.dce.upgrade import check
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage import schema
 from lakechime_dagster.lineage.columns import ACTIVE_MS, RECIPIENT_MS, Consumer, ConsumerKind
@@ -137,7 +136,7 @@ def look_outside(settings: Settings, lake: Lake, most: int = MOST) -> Looked:
     """
     engine = open_engine(settings.store_url)
     try:
-        check(engine)
+        check_version(engine)
         now = DCEStore(engine).now()
         names = {table.name for table in lake.tables} | {group.name for group in lake.groups}
         return Looked(

@@ -17,8 +17,8 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.names import folded
 from lakechime_dagster.tables.tables import LakeTable, code_digest
 from lakechime_dagster.triggers.consumers import Checkpoint, ConsumerState
-from lakechime_dagster.triggers.interventions import By, Interventions
-from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
+from lakechime_dagster.triggers.interventions import Interventions
+from lakechime_dagster.triggers.registry import By, ConsumerRow, SubscriptionRow
 from lakechime_dagster.triggers.subscription import Subscription
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from lakechime_dagster.errors import DeclarationError, LakeChimeError, PlanUnreadableError
 from lakechime_dagster.spark.driver import activate
 from lakechime_dagster.spark.job import Executed, Seen
-from lakechime_dagster.spark.sql import kept_in_jvm, sql_over
+from lakechime_dagster.spark.session import kept_in_jvm, sql_over
 
 SOURCES = ("PlanDump", "PlanListener")  # each compiled with those before it
 PART = 7_000  # characters: py4j stalls for 44 ms on a text of more than some 8,000

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from lakechime_dagster.dce.upgrade import VERSION_TABLE
+from lakechime_dagster.dce.engine import VERSION_TABLE
 
 context.configure(connection=context.config.attributes["connection"], version_table=VERSION_TABLE)
 with context.begin_transaction():

@@ -6,20 +6,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.events import Position, RegisteredEvent, to_json
+from lakechime_dagster.dce.events import EventQuery, Position, RegisteredEvent, to_json
 from lakechime_dagster.errors import LakeChimeError, NotFoundError
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.sources import ask, inactive
-from lakechime_dagster.triggers.conditions import Atom, TagsFrom
 from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.decision import Decision, LackingKey
+from lakechime_dagster.triggers.evaluation import Moment
 from lakechime_dagster.triggers.interventions import Intervention, Interventions
-from lakechime_dagster.triggers.progress import SubscriptionOverview
+from lakechime_dagster.triggers.progress import SubscriptionOverview, moment_at
 from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionKey, PartitionTrigger
+from lakechime_dagster.triggers.triggers import Atom, PartitionKey, PartitionTrigger, TagsFrom
 
 MOST_KEYS = 100  # of a page
 MOST_EVENTS = 1_000  # of an explanation, oldest first
@@ -35,14 +34,13 @@ def explain(platform: Platform, subscription: Subscription, at_ms: int | None = 
     """
     known = platform.ledger.subscription(subscription.name)
     row = known or inactive(platform, subscription)
-    decision = _decided(platform, subscription, row, at_ms)
-    decision = (
-        platform.evaluator.with_requests(subscription, row, decision) if at_ms is None else decision
-    )
+    if at_ms is None:
+        moment = platform.evaluator.moment(row)
+        decision = _decided_now(platform, subscription, row, moment)
+    else:
+        moment = moment_at(platform.store.engine, row, at_ms)
+        decision = _decided_at(platform, subscription, row, moment)
     reasons = decision.reasons if known else (*decision.reasons, NOT_ACTIVE)
-    if at_ms is None and (silence := _silence(row, platform.store.now())):
-        reasons = (*reasons, silence)
-    moment = platform.evaluator.moment(row, at_ms)
     consumers = moment.consumers
     if isinstance(subscription.trigger, PartitionTrigger):
         fired = moment.fired | {key for key, consumer in consumers.items() if consumer.fired}
@@ -50,7 +48,7 @@ def explain(platform: Platform, subscription: Subscription, at_ms: int | None = 
         found = _of_keys(
             platform,
             subscription,
-            keys or _oldest_missing(platform, subscription.trigger, fired, at_ms),
+            keys or subscription.trigger.keys(from_milliseconds(moment.now), fired)[:1],
             decision.through,
         )
     else:
@@ -60,13 +58,25 @@ def explain(platform: Platform, subscription: Subscription, at_ms: int | None = 
     return replace(decision, reasons=reasons, events=events)
 
 
-def _decided(
-    platform: Platform, subscription: Subscription, row: SubscriptionRow, at_ms: int | None
+def _decided_now(
+    platform: Platform, subscription: Subscription, row: SubscriptionRow, moment: Moment
+) -> Decision:
+    evaluator = platform.evaluator
+    if subscription.source is None:
+        decision = evaluator.evaluate(subscription, row, moment)
+        held_back = "" if decision.fires else evaluator.held_back_events()
+    else:
+        decision, held_back = ask(platform, subscription, row).decision, ""
+    decision = evaluator.with_requests(subscription, row, decision)
+    hindrances = filter(None, (held_back, _silence(row, moment.now)))
+    return replace(decision, reasons=(*decision.reasons, *hindrances))
+
+
+def _decided_at(
+    platform: Platform, subscription: Subscription, row: SubscriptionRow, moment: Moment
 ) -> Decision:
     if subscription.source is None:
-        return platform.evaluator.evaluate(subscription, row, at_ms=at_ms)
-    if at_ms is None:
-        return ask(platform, subscription, row).decision
+        return platform.evaluator.evaluate(subscription, row, moment)
     return Decision(
         trigger=subscription.name,
         fires=False,
@@ -100,13 +110,6 @@ def _of_tables(
             limit=MOST_EVENTS,
         )
         yield from platform.store.fetch(query)
-
-
-def _oldest_missing(
-    platform: Platform, trigger: PartitionTrigger, fired: set[str], at_ms: int | None
-) -> list[PartitionKey]:
-    now = platform.store.now() if at_ms is None else at_ms
-    return trigger.keys(from_milliseconds(now), fired)[:1]
 
 
 def _of_keys(

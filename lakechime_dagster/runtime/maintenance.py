@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.events import TableFormat, version_of
-from lakechime_dagster.dce.migration import side_of
+from lakechime_dagster.dce.events import EventQuery, TableFormat, version_of
+from lakechime_dagster.dce.queries import side_of
 from lakechime_dagster.dce.snapshots import (
     CommitsMissingError,
     SnapshotCheckpoint,
@@ -46,9 +45,9 @@ from lakechime_dagster.tables.maintenance import (
 from lakechime_dagster.tables.names import Account
 from lakechime_dagster.tables.tables import LakeTable
 from lakechime_dagster.triggers.consumers import ConsumerState
-from lakechime_dagster.triggers.interventions import By, Interventions
+from lakechime_dagster.triggers.interventions import Interventions
 from lakechime_dagster.triggers.progress import ConsumerAt, consumers_at
-from lakechime_dagster.triggers.registry import SubscriptionRow
+from lakechime_dagster.triggers.registry import By, SubscriptionRow
 from lakechime_dagster.triggers.schedule import from_milliseconds
 
 if TYPE_CHECKING:

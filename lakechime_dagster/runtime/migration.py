@@ -12,9 +12,8 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from lakechime_dagster.dce.contract import OvertakenError
 from lakechime_dagster.dce.engine import reading
-from lakechime_dagster.dce.events import DataChangeEvent, TableFormat
+from lakechime_dagster.dce.events import DataChangeEvent, OvertakenError, TableFormat
 from lakechime_dagster.dce.migration import (
     COPY_TAG,
     Changed,

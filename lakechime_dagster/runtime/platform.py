@@ -9,13 +9,18 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.dce.engine import memory_engine, open_engine
+from lakechime_dagster.dce.engine import (
+    check_version,
+    current_version,
+    memory_engine,
+    open_engine,
+    upgrade,
+)
 from lakechime_dagster.dce.events import DataChangeEvent, TableFormat, TableUid, Tags
-from lakechime_dagster.dce.migration import Migration, side_of
+from lakechime_dagster.dce.migration import Migration
 from lakechime_dagster.dce.partitions import PartitionLevels, canonical_partition
-from lakechime_dagster.dce.queries import TableRow
+from lakechime_dagster.dce.queries import TableRow, side_of
 from lakechime_dagster.dce.store import DCEStore
-from lakechime_dagster.dce.upgrade import check, current_version, upgrade
 from lakechime_dagster.errors import (
     StoreUnreachableError,
     StoreVersionError,
@@ -332,7 +337,7 @@ def open_dry_platform() -> Platform:
     engine = open_engine(settings.store_url)
     if current_version(engine) is None:
         return Platform(settings, *_parts(_empty_store(), settings.deployment))
-    check(engine)
+    check_version(engine)
     return Platform(settings, *_parts(DCEStore(engine), settings.deployment))
 
 
@@ -387,12 +392,10 @@ def ends_of_blocked(
     """
     if subscription.source is not None:
         return {}
-    consumers = platform.ledger.consumers(row)
+    # without those of replays, which end where they end
+    consumers = platform.ledger.consumers(row, row.own_keys)
     return {
         key: platform.evaluator.end_of(subscription, row, consumer)
         for key, consumer in consumers.items()
         if consumer.state is ConsumerState.BLOCKED
-        and (
-            subscription.is_partitioned or not key
-        )  # others are of replays, which end where they end
     }

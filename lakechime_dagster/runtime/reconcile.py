@@ -5,14 +5,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.dce.contract import (
+from lakechime_dagster.dce.events import (
     EventQuery,
     OvertakenError,
+    RegisteredEvent,
     Registration,
     Seen,
+    SnapshotId,
     TableSwitchedError,
 )
-from lakechime_dagster.dce.events import RegisteredEvent, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.queries import TableRow
 from lakechime_dagster.errors import LakeChimeError, TableAbsentError

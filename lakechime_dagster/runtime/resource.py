@@ -110,8 +110,7 @@ class LakeChimeResource(dg.ConfigurableResource):
             NotFoundError: no tick of the schedule up to now has the partition.
             ConsumerConflictError: another run is at it; the message names it.
         """
-        from lakechime_dagster.runtime.claim import begun
-        from lakechime_dagster.runtime.execution import RunningExecution, kept
+        from lakechime_dagster.runtime.execution import RunningExecution, begun, kept
 
         platform = self.platform()
         found, execution = begun(platform, context, subscription, partition)

@@ -23,9 +23,9 @@ from lakechime_dagster.triggers.consumers import (
     SourceLag,
 )
 from lakechime_dagster.triggers.decision import ConsumerView, Decision, Firing, source_rests
-from lakechime_dagster.triggers.interventions import By, CheckpointAt, Interventions
+from lakechime_dagster.triggers.interventions import CheckpointAt, Interventions
 from lakechime_dagster.triggers.ledger import events_of
-from lakechime_dagster.triggers.registry import ConsumerRow, SubscriptionRow, declared
+from lakechime_dagster.triggers.registry import By, ConsumerRow, SubscriptionRow, declared
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import assert_never
 
-from lakechime_dagster.dce.contract import Seen, TableRecord
-from lakechime_dagster.dce.events import TableFormat
+from lakechime_dagster.dce.events import Seen, TableFormat
 from lakechime_dagster.dce.queries import TableRow
 from lakechime_dagster.errors import LakeChimeError, TableAbsentError
 from lakechime_dagster.formats.files import has_folder
@@ -40,8 +39,7 @@ def table_summaries(
     """
     ours = platform.settings.cluster
     declared = {(ours, table.name): table for table in lake.tables}
-    records = {(record.cluster, record.name): record for record in platform.store.tables()}
-    known = platform.store.captured(name)
+    records = {record.key: record for record in platform.store.tables()}
     aside = {(ours, each): one for each, one in restorable_tables(platform).items()}
     keys = [
         key
@@ -55,7 +53,7 @@ def table_summaries(
         )
         logged = key[0] == ours and found["role"] != "dropped"
         return found | (
-            _of_log(platform, key[1], declared.get(key), known.get(key)) if logged else {}
+            _of_log(platform, key[1], declared.get(key), records.get(key)) if logged else {}
         )
 
     with ThreadPoolExecutor(LOOKS) as pool:
@@ -66,7 +64,7 @@ def _table_summary(
     platform: Platform,
     key: tuple[str, str],
     table: Table | None,
-    known: TableRecord | None,
+    known: TableRow | None,
     dropped: Dropped | None,
     group: str | None,
 ) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import dagster as dg
 
@@ -13,27 +13,11 @@ from lakechime_dagster.runtime.platform import Platform, ask_target
 from lakechime_dagster.runtime.sources import ask, block
 from lakechime_dagster.triggers.consumers import Cause, ConsumerState, Execution
 from lakechime_dagster.triggers.decision import Decision
-from lakechime_dagster.triggers.evaluation import Accepts
+from lakechime_dagster.triggers.evaluation import Accepts, Sweep
 from lakechime_dagster.triggers.registry import TICK_NOTE_MS, SubscriptionRow
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.sweep import Sweep
 
-if TYPE_CHECKING:
-    from lakechime_dagster.runtime.platform import FormatLog
-
-
-def end_dead_run(instance: dg.DagsterInstance, run_id: str, reason: str) -> None:
-    """Report a run failed whose process is gone; one that has ended is left alone.
-
-    Dagster's own monitoring does not find it: its default launcher has no health check.
-    `report_run_failed` is not part of its public interface; this function is the only one that
-    knows it.
-    """
-    run = instance.get_run_by_id(run_id)
-    if run is not None and not run.is_finished:
-        instance.report_run_failed(run, reason)
-
-
+OpenInstance = Callable[[], dg.DagsterInstance]  # opened by the first call
 MAX_REQUESTS = 100  # a tick; creating a run costs Dagster about 0.1 CPU seconds
 # by subscription, when its source was polled last; kept by a process, whose first tick polls at
 # once
@@ -118,7 +102,10 @@ def run_tick(
     opened = platform.ledger.open_executions(*rows.values())
     for execution in opened:
         name = execution.consumer.subscription
-        launch, sentence = attended(platform, subscriptions[name], rows[name], execution, runs)
+        try:
+            launch, sentence = attend(platform, subscriptions[name], rows[name], execution, runs)
+        except LakeChimeError as error:  # such as of a target that cannot be read: the others go on
+            launch, sentence = None, str(error)
         launches += [launch] if launch else []
         sentences += [sentence] if sentence else []
     launches = launches[:MAX_REQUESTS]  # the rest is requested by the next tick
@@ -239,36 +226,17 @@ def claim(
     return claimed, first
 
 
-def attended(
-    platform: Platform,
-    subscription: Subscription,
-    row: SubscriptionRow,
-    execution: Execution,
-    runs: Runs,
-) -> tuple[Execution | None, str]:
-    """Attend to an open execution; one that cannot be attended to, such as one whose target cannot
-    be read, hinders no other.
-    """
-    try:
-        return attend(
-            platform, subscription, row, platform.target_of(subscription), execution, runs
-        )
-    except LakeChimeError as error:
-        return None, str(error)
-
-
 def attend(
     platform: Platform,
     subscription: Subscription,
     row: SubscriptionRow,
-    target: "FormatLog | None",
     execution: Execution,
     runs: Runs,
 ) -> tuple[Execution | None, str]:
     """What an open execution needs: nothing, completing, a launch, or the next attempt (law 7: the
     target is asked first).
     """
-    now = platform.store.now()
+    now, target = platform.store.now(), platform.target_of(subscription)
     run = runs.of_attempt(execution)
     where = f"execution {execution.number} of {execution.consumer.key or subscription.name}"
     if run is None:
@@ -337,7 +305,6 @@ def _may_live(run: RunFact, execution: Execution, now: int) -> bool:
     return run.started_ts is None or now - run.started_ts < UNBEGUN_MS
 
 
-OpenInstance = Callable[[], dg.DagsterInstance]  # opened by the first call
 # by what refers to them; a process has one but in tests
 _kept: list[tuple[object, dg.DagsterInstance]] = []
 _keeping = threading.Lock()
@@ -397,4 +364,11 @@ class DagsterRuns:
         )
 
     def report_lost(self, run_id: str, reason: str) -> None:
-        end_dead_run(self.instance(), run_id, reason)
+        """Dagster's own monitoring does not find it: its default launcher has no health check.
+
+        `report_run_failed` is not part of its public interface; this function is the only one that
+        knows it.
+        """
+        run = self.instance().get_run_by_id(run_id)
+        if run is not None and not run.is_finished:
+            self.instance().report_run_failed(run, reason)

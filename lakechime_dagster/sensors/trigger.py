@@ -22,7 +22,7 @@ from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigge
 
 if TYPE_CHECKING:
     from lakechime_dagster.sensors.tick import OpenInstance, PolledAt
-    from lakechime_dagster.triggers.sweep import Sweep
+    from lakechime_dagster.triggers.evaluation import Sweep
 
 AssetJob = Any  # what `dg.define_asset_job` returns; its class has no public name
 DEADLINE_SECONDS = 30
@@ -183,7 +183,7 @@ def deadline_sensor(
 
 def _expired(trigger: str) -> tuple[list[LackingKey], str]:
     """The keys of a trigger that passed their deadline, and the deployment."""
-    from lakechime_dagster.runtime.platform import open_platform
+    from lakechime_dagster.runtime.platform import open_platform  # as above
 
     subscription = declared_subscriptions().get(trigger)
     if subscription is None:
@@ -356,9 +356,10 @@ def _sensor(
         **launched,
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        # the store, for which no process should pay that only loads definitions
         from lakechime_dagster.runtime.platform import open_platform
         from lakechime_dagster.sensors.tick import DagsterRuns, instance_of, run_tick
-        from lakechime_dagster.triggers.sweep import Sweep
+        from lakechime_dagster.triggers.evaluation import Sweep
 
         try:
             instance, repository = instance_of(context), context.repository_def

@@ -28,7 +28,7 @@ from lakechime_dagster.silver.store_schema import (
     variation,
 )
 from lakechime_dagster.tables.events import EventGroup, owner_of, table_of
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import By
 
 MAX_VARIATIONS = 1_000  # kept of a type; above it only those that enlarge what was observed of it
 PAUSES_MS = (10_000, 60_000, 300_000, 900_000)  # before a type that failed is tried again

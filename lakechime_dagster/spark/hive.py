@@ -14,10 +14,9 @@ from urllib.parse import unquote
 
 from pyspark.errors import ParseException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
-from lakechime_dagster.dce.contract import PartitionEvents
-from lakechime_dagster.dce.events import OperationType, Position, SnapshotId
+from lakechime_dagster.dce.events import OperationType, PartitionEvents, Position, SnapshotId
 from lakechime_dagster.dce.partitions import NULL_PARTITION, UNPARTITIONED
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict, own_uid
 from lakechime_dagster.errors import DeclarationError, TableUnreadableError
@@ -28,10 +27,10 @@ from lakechime_dagster.spark.rows import shaped
 from lakechime_dagster.spark.session import (
     column,
     columns_of,
-    local_rows,
     spelled,
     sql_literal,
     text_literal,
+    typed_rows,
 )
 from lakechime_dagster.triggers.consumers import COMMIT_METADATA_KEY, CommitMetadata, Committed
 
@@ -238,7 +237,7 @@ class _Folders:
         there = {one.key: one.values for found in self.stored.folders.values() for one in found}
         rows = []
         for key in keys:
-            given = dict(zip(self.stored.levels, map(_text, json.loads(key)), strict=True))
+            given = dict(zip(self.stored.levels, json.loads(key), strict=True))
             rows.append(there.get(key) or [given[name] for name in names])
         return self._typed(rows)
 
@@ -305,11 +304,7 @@ class _Folders:
 
     def _typed(self, rows: Sequence[Sequence[str | None]]) -> DataFrame:
         """Texts of partitions as values of the partition columns, null where they are none."""
-        names = self.keys.names
-        texts = local_rows(self.spark, names, [StringType()] * len(names), rows)
-        return texts.select(
-            *[column(one.name).try_cast(one.dataType).alias(one.name) for one in self.keys]
-        )
+        return typed_rows(self.spark, self.keys.fields, rows)
 
     def _read(self, name: str, folders: Sequence["HiveFolder"]) -> DataFrame:
         """The rows of folders, each with its values in the partition columns, whatever its path is:
@@ -379,13 +374,6 @@ def _written(
 
 def _is_named(folder: "HiveFolder", events: PartitionEvents | None) -> bool:
     return events is None or folder.key is None or folder.key in events.known
-
-
-def _text(value: object) -> str | None:
-    """A value of a canonical text as Hive spells it."""
-    if value is None:
-        return None
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _jvm_type(jvm: Any, schema: StructType) -> Any:

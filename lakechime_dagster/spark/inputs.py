@@ -12,8 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StringType, TimestampNTZType, TimestampType
 
 from lakechime_dagster.compat import datetime_of_iso
-from lakechime_dagster.dce.contract import PartitionEvents
-from lakechime_dagster.dce.events import SnapshotId, TableFormat
+from lakechime_dagster.dce.events import PartitionEvents, SnapshotId, TableFormat
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, Verdict
 from lakechime_dagster.spark.hive import HiveSource
 from lakechime_dagster.spark.iceberg import IcebergSource
@@ -30,8 +29,7 @@ from lakechime_dagster.spark.ranges import (
     net_changes,
     touched,
 )
-from lakechime_dagster.spark.session import column, comparable_row, is_comparable
-from lakechime_dagster.spark.sql import grouped_by
+from lakechime_dagster.spark.session import column, comparable_row, grouped_by, is_comparable
 from lakechime_dagster.tables.options import ReadMode
 from lakechime_dagster.tables.tables import RefreshMode
 from lakechime_dagster.triggers.consumers import Committed, Span, first_day_after

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.dce.contract import PartitionEvents
-from lakechime_dagster.dce.events import SnapshotId
+from lakechime_dagster.dce.events import PartitionEvents, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionValue
 from lakechime_dagster.dce.snapshots import SnapshotRange, Verdict
 from lakechime_dagster.tables.options import ReadMode

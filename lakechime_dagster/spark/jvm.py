@@ -198,7 +198,6 @@ def _bundled_home() -> Path | None:
 
 
 IVY_FILE = Path(__file__).with_name("ivy.xml")
-MANIFEST = "manifest.json"
 
 
 def ensure_jars(
@@ -238,19 +237,15 @@ def complete_jars(folder: Path) -> list[Path] | None:
     are asked for now.
 
     Raises:
-        SparkUnavailableError: a jar is there but broken.
+        SparkUnavailableError: a jar is there but broken, such as one that was not copied whole.
     """
     jars = [folder / name for name in jar_names()]
     if not all(jar.is_file() for jar in jars):
         return None
-    digests = _manifest(folder)
-    if digests is None:
-        if broken := next((jar for jar in jars if not _is_whole(jar)), None):
-            raise _broken(broken)
-        return jars
-    for jar in jars:
-        if jar.name in digests and _digest(jar) != digests[jar.name]:
-            raise _broken(jar)
+    if broken := next((jar for jar in jars if not zipfile.is_zipfile(jar)), None):
+        raise SparkUnavailableError(
+            f"{broken} is broken: delete it and start again; it is fetched again"
+        )
     return jars
 
 
@@ -339,42 +334,12 @@ def retrieve(
 
 
 def _move_in(fetched: Path, folder: Path) -> None:
-    """Puts a whole set of jars in place; the manifest is moved last and makes it count."""
-    digests = {name: _digest(fetched / name) for name in jar_names()}
-    (fetched / MANIFEST).write_text(json.dumps(digests, indent=1), encoding="utf-8")
+    """Puts a whole set of jars in place, all at once where nothing is there."""
     if not folder.exists():
         fetched.rename(folder)
         return
-    (folder / MANIFEST).unlink(missing_ok=True)
-    for name in (*jar_names(), MANIFEST):
+    for name in jar_names():
         shutil.move(fetched / name, folder / name)
-
-
-def _manifest(folder: Path) -> dict[str, str] | None:
-    try:
-        return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return None
-
-
-def _digest(jar: Path) -> str:
-    digest = hashlib.sha256()
-    with jar.open("rb") as stream:
-        while part := stream.read(1 << 20):
-            digest.update(part)
-    return digest.hexdigest()
-
-
-def _is_whole(jar: Path) -> bool:
-    try:
-        with zipfile.ZipFile(jar) as archive:
-            return archive.testzip() is None
-    except zipfile.BadZipFile:
-        return False
-
-
-def _broken(jar: Path) -> SparkUnavailableError:
-    return SparkUnavailableError(f"{jar} is broken: delete it and start again; it is fetched again")
 
 
 if __name__ == "__main__":

@@ -24,8 +24,7 @@ from pyspark.sql.types import (
 )
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.dce.contract import PartitionEvents
-from lakechime_dagster.dce.events import SnapshotId
+from lakechime_dagster.dce.events import PartitionEvents, SnapshotId
 from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.snapshots import (
     CommitsMissingError,
@@ -46,8 +45,8 @@ from lakechime_dagster.spark.session import (
     has_literals,
     is_comparable,
     literal,
-    local_rows,
     plain,
+    typed_rows,
 )
 
 _PHYSICAL = "delta.columnMapping.physicalName"
@@ -532,12 +531,7 @@ def partitions_of(
     """The values of partition columns that canonical texts name, in the types of a schema."""
     columns = {one.name.lower(): one for one in schema}
     fields = [columns[name.lower()] for name in levels]
-    rows = [[None if one is None else str(one) for one in json.loads(key)] for key in keys]
-    names = [one.name for one in fields]
-    texts = local_rows(spark, names, [StringType()] * len(names), rows)
-    return texts.select(
-        *[column(one.name).try_cast(one.dataType).alias(one.name) for one in fields]
-    )
+    return typed_rows(spark, fields, [json.loads(key) for key in keys])
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,8 @@ from lakechime_dagster.spark.session import (
     plain,
     require_columns,
     spelled,
+    sql_over,
 )
-from lakechime_dagster.spark.sql import sql_over
 from lakechime_dagster.tables.options import ReadMode
 from lakechime_dagster.tables.tables import RefreshMode
 from lakechime_dagster.triggers.consumers import CommitMetadata, Committed

@@ -1,17 +1,20 @@
 """Settings of a session that hold for a few statements; names, types and literals in Spark's
-terms.
+terms; queries over bound inputs, and Java classes that are compiled in its JVM.
 """
 
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
-from pyspark import inheritable_thread_target
+from pyspark import SparkContext, inheritable_thread_target
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -23,6 +26,7 @@ from pyspark.sql.types import (
     MapType,
     NumericType,
     StringType,
+    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -191,6 +195,24 @@ def local_rows(
     return found if lines else found.limit(0)
 
 
+def typed_rows(
+    spark: SparkSession, fields: Sequence[StructField], rows: Sequence[Sequence[object]]
+) -> DataFrame:
+    """Rows of values, or of texts of them, in the types of columns; null what is no value there."""
+    names = [one.name for one in fields]
+    texts = [
+        [
+            None if one is None else str(one).lower() if isinstance(one, bool) else str(one)
+            for one in row
+        ]
+        for row in rows
+    ]
+    found = local_rows(spark, names, [StringType()] * len(names), texts)
+    return found.select(
+        *[column(one.name).try_cast(one.dataType).alias(one.name) for one in fields]
+    )
+
+
 def plain(value: Column, kind: DataType) -> Column:
     """A value as it travels through Python, whose own times depend on the zone of its process and
     whose years are four digits.
@@ -306,3 +328,122 @@ def comparable_row(rows: DataFrame, names: list[str] | None = None) -> Column:
         for i, name in enumerate(names or rows.columns)
     ]
     return F.struct(*fields)
+
+
+def kept_in_jvm(
+    spark: SparkSession,
+    class_name: str,
+    sources: Sequence[str],
+    keep: Callable[[Any, str], Any],
+    *,
+    of: str = "",
+) -> Any:
+    """The object of a class that is kept in the session's JVM, made there once for all clients by
+    this revision of its sources.
+
+    Args:
+        spark: A session of the JVM.
+        class_name: The class.
+        sources: Each compiled with those before it.
+        keep: Keeps a new object in the JVM's properties by a name, and returns what is kept.
+        of: Whose it is, where others have one of their own.
+    """
+    java = cast(Any, spark)._jvm.java.lang
+    digest = hashlib.sha256("\0".join((spark.version, *sources)).encode()).hexdigest()
+    name = ".".join(filter(None, (class_name, digest[:16], of)))
+    found = java.System.getProperties().get(name)
+    if found is not None:
+        return found
+    loader = java.Thread.currentThread().getContextClassLoader()  # which all sessions share
+    return keep(made(spark.sparkContext, loader, sources, class_name), name)
+
+
+def made(context: Any, loader: Any, sources: Iterable[str], name: str) -> Any:
+    """A new object of a class of these sources, each compiled with those before it and what the
+    loader has.
+    """
+    for source in sources:
+        compiler = context._jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(loader)
+        compiler.cook(source)
+        loader = compiler.getClassLoader()
+    maker = loader.loadClass(name).getDeclaredConstructor(
+        context._gateway.new_array(context._jvm.java.lang.Class, 0)
+    )
+    return maker.newInstance(context._gateway.new_array(context._jvm.java.lang.Object, 0))
+
+
+SOURCE = Path(__file__).with_name("SqlBinder.java")
+
+
+def sql_over(
+    spark: SparkSession, declared: str, sql: str, frames: Mapping[str, DataFrame]
+) -> DataFrame:
+    """The query over frames by the names of its tables; in it a frame is called as the query calls
+    the table.
+
+    Raises:
+        DeclarationError: of what is `declared`: for text that is no query, or that reads anything
+            but these tables.
+        ParseException: for text that is no Spark SQL.
+    """
+    binder, session = _binder(spark), cast(Any, spark)._jsparkSession
+    plan = binder.parsed(session, sql)
+    refused = binder.refused(plan)
+    if refused is not None:
+        raise DeclarationError(
+            declared,
+            "sql",
+            f"{refused}: write one SELECT over tables of the lake, which the run pins",
+        )
+    is_exact = spark.conf.get("spark.sql.caseSensitive") == "true"
+    plans: dict[str, Any] = {}
+    for name in binder.tables(plan):
+        if (found := _called(name, frames, is_exact)) is None:
+            problem = (
+                f"reads {name} as Spark parses it, which is no input; the inputs are "
+                f"{', '.join(frames)}"
+            )
+            raise DeclarationError(
+                declared, "sql", f"{problem}. Name it in reads=, or add its declaration to the lake"
+            )
+        plans[name] = cast(Any, frames[found])._jdf.queryExecution().analyzed()
+    return DataFrame(binder.bound(session, plan, plans), spark)
+
+
+def grouped_by(
+    spark: SparkSession, sql: str, columns: Mapping[str, Mapping[str, str]]
+) -> dict[str, Column]:
+    """Columns of a grouped query as terms over one table: by name, with a column for each that the
+    term mentions, in lower case.
+    """
+    binder = _binder(spark)
+    plan = binder.parsed(cast(Any, spark)._jsparkSession, sql)
+    return {name: Column(binder.grouped_by(plan, name, dict(own))) for name, own in columns.items()}
+
+
+def _called(name: str, frames: Iterable[str], is_exact: bool) -> str | None:
+    """The frame that a name means, in letters of whatever case unless Spark is exact about that."""
+    exact = (one for one in frames if one == name)
+    folded = (one for one in frames if not is_exact and one.lower() == name.lower())
+    return next(exact, next(folded, None))
+
+
+_binders: WeakKeyDictionary[SparkContext, Any] = WeakKeyDictionary()
+"""What binds in the contexts that this process has met."""
+
+
+def _binder(spark: SparkSession) -> Any:
+    """The binder of this revision in the session's JVM, compiled there once for all clients."""
+    context = spark.sparkContext
+    if (found := _binders.get(context)) is None:
+        found = _binders[context] = _looked_up(spark)
+    return found
+
+
+def _looked_up(spark: SparkSession) -> Any:
+    def keep(binder: Any, name: str) -> Any:
+        cast(Any, spark)._jvm.java.lang.System.getProperties().put(name, binder)
+        return binder
+
+    return kept_in_jvm(spark, "lakechime.sql.SqlBinder", [SOURCE.read_text(encoding="utf-8")], keep)

@@ -1,16 +1,26 @@
-"""The lake: all declared tables, checked as a whole."""
+"""The lake: all declared tables, checked as a whole; and how that of a project is found."""
 
 import datetime as dt
+import importlib
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
+from typing import NoReturn
 
 from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, typed_value
-from lakechime_dagster.errors import DeclarationError, NotFoundError, are_failures_kept, shown
+from lakechime_dagster.errors import (
+    DeclarationError,
+    InvalidValueError,
+    LakeChimeError,
+    NotFoundError,
+    are_failures_kept,
+    failures_kept,
+    shown,
+)
 from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
 from lakechime_dagster.tables.events import EventGroup, EventStream, EventTable, checked_groups
 from lakechime_dagster.tables.names import PART, checked_alarms, checked_aliases
@@ -553,14 +563,6 @@ def _check_inputs(tables: Mapping[str, Table]) -> None:
                         field,
                         f"reads {name}, which is not in the lake{_meant(name, tables, table.name)}",
                     )
-        is_whole = table.refresh in (RefreshMode.PARTITIONS, RefreshMode.FULL)
-        if table.format is TableFormat.HIVE and not is_whole:
-            raise DeclarationError(
-                table.name,
-                "refresh",
-                f"is {table.refresh}, and of a Hive table only whole partitions are replaced; use "
-                f"partitions or full, or the format delta or iceberg",
-            )
 
 
 def _check_trigger(table: LakeTable, tables: Mapping[str, Table]) -> None:
@@ -631,3 +633,77 @@ def _meant(name: str, tables: Mapping[str, Table], reader: str) -> str:
         if near
         else "; declare it as a SourceTable, or add its declaration to the list"
     )
+
+
+NO_LAKE = (
+    "no lake is declared here: run this in a project whose pyproject.toml names its definitions, "
+    "or set LAKECHIME_LAKE to your lake as module:attribute; lakechime_dagster.demo.flights:lake "
+    "is the demo"
+)
+
+
+def find_lake(
+    definitions: str | None, name: str | None, built: Callable[[str], Lake | None]
+) -> Lake:
+    """The lake of a project: the only one in the module of its definitions, else the one of which
+    these are built; or the one of a name.
+
+    Raises:
+        LakeChimeError: neither is given, the lake cannot be found, or the definitions hold none or
+            several.
+    """
+    if definitions:
+        return lake_in(definitions) or built(definitions) or _no_lake_in(definitions)
+    if name:
+        return load_lake(name)
+    raise LakeChimeError(NO_LAKE)
+
+
+def load_lake(name: str) -> Lake:
+    """The lake that LAKECHIME_LAKE names; event groups whose declaration is wrong are in it with
+    their `problem`.
+
+    Raises:
+        InvalidValueError: when the module or the attribute is not there, or is no Lake.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        with failures_kept():
+            found = getattr(importlib.import_module(module), attribute, None)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise InvalidValueError(
+            "LAKECHIME_LAKE", name, f"names no module {module}; is it installed or on PYTHONPATH?"
+        ) from None
+    if not isinstance(found, Lake):
+        raise InvalidValueError(
+            "LAKECHIME_LAKE", name, f"{module} has no Lake of the name {attribute}"
+        )
+    return found
+
+
+def lake_in(module: str) -> Lake | None:
+    """The only lake among the names of a module; None where there is none.
+
+    Raises:
+        InvalidValueError: it has several.
+    """
+    with failures_kept():
+        found = {
+            id(value): value
+            for value in vars(importlib.import_module(module)).values()
+            if isinstance(value, Lake)
+        }
+    if len(found) > 1:
+        raise InvalidValueError(
+            "LAKECHIME_LAKE",
+            "",
+            f"is not set, and {module} has {len(found)} lakes; set it to yours, as module:attribute",
+        )
+    return next(iter(found.values()), None)
+
+
+def _no_lake_in(module: str) -> NoReturn:
+    remedy = f"is not set, and {module} has no lake; set it to yours, as module:attribute"
+    raise InvalidValueError("LAKECHIME_LAKE", "", remedy)

@@ -17,6 +17,9 @@ from lakechime_dagster.triggers.schedule import DAY_MS, Schedule, every, from_mi
 
 DAY = dt.timedelta(days=1)
 LEAST_KEPT = 7 * DAY  # Delta's default for removed files
+ORPHANS_AFTER_MS = 3 * DAY_MS  # a writer may not have committed yet what it writes
+# of the rows of files with deletion vectors: where more are deleted the files are rewritten
+MAX_DELETED_RATIO = 0.05
 MIB = 1024 * 1024
 NIGHTLY = every(days=1, start="2000-01-01T03:00")
 # how the names of properties begin that decide who can read a table, or that are the product's own
@@ -41,12 +44,8 @@ class Maintenance:
         small_file: Bytes; files below it are joined, up to `target_file` bytes.
         target_file: Bytes; at least twice `small_file`, or what was joined would be small again.
         min_files: Fewer small files of a partition are left alone.
-        max_deleted_ratio: Files with deletion vectors are rewritten where a larger part of their
-            rows is deleted.
-        orphans_after: Files that no commit names are reported when they are older, at least three
-            days.
-        remove_orphans: Whether a run removes them, by a full VACUUM, once they are older than what
-            is kept.
+        remove_orphans: Whether a run removes files that no commit names, by a full VACUUM, once
+            they are older than what is kept; else those of three days ago and earlier are reported.
         properties: Delta's properties of the table, such as `delta.logRetentionDuration`; one that
             is named no more stays as it is.
     """
@@ -57,8 +56,6 @@ class Maintenance:
     small_file: int = 32 * MIB
     target_file: int = 128 * MIB
     min_files: int = 4
-    max_deleted_ratio: float = 0.05
-    orphans_after: dt.timedelta = 3 * DAY
     remove_orphans: bool = False
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
     problem: str = field(default="", init=False, repr=False)
@@ -82,24 +79,12 @@ class Maintenance:
                 self.target_file,
                 f"is less than twice small_file ({self.small_file}); what was joined would be small",
             )
-        for name, least in (("keep_for", LEAST_KEPT), ("orphans_after", 3 * DAY)):
-            value = getattr(self, name)
-            if not isinstance(value, dt.timedelta) or value < least:
-                raise _wrong(
-                    name,
-                    value,
-                    f"is not a timedelta of at least {least.days} days: readers and writers may "
-                    f"still need the files",
-                )
-        if isinstance(self.max_deleted_ratio, bool) or not isinstance(
-            self.max_deleted_ratio, int | float
-        ):
-            raise _wrong("max_deleted_ratio", self.max_deleted_ratio, "is not a number")
-        if not 0 <= self.max_deleted_ratio < 1:
+        if not isinstance(self.keep_for, dt.timedelta) or self.keep_for < LEAST_KEPT:
             raise _wrong(
-                "max_deleted_ratio",
-                self.max_deleted_ratio,
-                "is not a part of the rows; write it as 0.05",
+                "keep_for",
+                self.keep_for,
+                f"is not a timedelta of at least {LEAST_KEPT.days} days: readers and writers may "
+                f"still need the files",
             )
         if not isinstance(self.remove_orphans, bool):
             raise _wrong("remove_orphans", self.remove_orphans, "is neither True nor False")
@@ -560,7 +545,7 @@ def _rewrites(files: TableFiles, policy: Maintenance) -> Iterator[tuple[Action, 
         laying = _laying_out(files, policy)
         if laying:
             yield laying, []
-        elif purging := _purging([file for file in files.live if file.deleted], set(), policy):
+        elif purging := _purging([file for file in files.live if file.deleted], set()):
             yield purging, []
         return
 
@@ -574,7 +559,7 @@ def _rewrites(files: TableFiles, policy: Maintenance) -> Iterator[tuple[Action, 
         if joined:
             yield _joining(joined, policy, policy.small_file), joined
         if purging := _purging(
-            [file for file in members if file.deleted], {file.path for file in joined}, policy
+            [file for file in members if file.deleted], {file.path for file in joined}
         ):
             yield purging, []
 
@@ -634,19 +619,19 @@ def _joining(small: Sequence[DataFile], policy: Maintenance, below: int) -> Acti
     )
 
 
-def _purging(vectored: Sequence[DataFile], joined: set[str], policy: Maintenance) -> Action | None:
+def _purging(vectored: Sequence[DataFile], joined: set[str]) -> Action | None:
     """The rewrite of a partition's files with deletion vectors; those that are joined anyway do not
     count for it, but for its cost.
     """
     others = [file for file in vectored if file.path not in joined]
     deleted = sum(file.deleted for file in others)
     rows = sum(max(file.rows or 0, file.deleted) for file in others)
-    if not others or deleted <= policy.max_deleted_ratio * rows:
+    if not others or deleted <= MAX_DELETED_RATIO * rows:
         return None
     size = sum(file.size for file in vectored)
     reason = (
         f"{deleted / rows:.0%} of the rows of {len(others)} files are deleted by vectors, more "
-        f"than {policy.max_deleted_ratio:.0%}"
+        f"than {MAX_DELETED_RATIO:.0%}"
     )
     return Action(
         kind=Kind.PURGE,
@@ -687,11 +672,7 @@ def _removals(
     needed = [reader.since for reader in readers if reader.since is not None]
     before = min([before, *(since - MARGIN_MS for since in needed)])
     gone = [file for file in files.removed if file.since < before]
-    orphans = [
-        file
-        for file in files.orphans
-        if file.since < min(before, now - _milliseconds(policy.orphans_after))
-    ]
+    orphans = [file for file in files.orphans if file.since < min(before, now - ORPHANS_AFTER_MS)]
     actions = []
     if policy.remove_orphans and orphans:
         both = [*gone, *orphans]
@@ -718,9 +699,7 @@ def _removals(
 
 def _listed(files: TableFiles, policy: Maintenance, now: int) -> Refused | None:
     """The report of files that no commit names, where they are not to be removed."""
-    orphans = [
-        file for file in files.orphans if file.since < now - _milliseconds(policy.orphans_after)
-    ]
+    orphans = [file for file in files.orphans if file.since < now - ORPHANS_AFTER_MS]
     if not orphans or policy.remove_orphans:
         return None
     reason = f"{len(orphans)} files that no commit names, such as {orphans[0].path}"

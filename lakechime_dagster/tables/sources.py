@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import ClassVar
 
-from lakechime_dagster.dce.contract import NamedTable
+from lakechime_dagster.dce.events import NamedTable
 from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.tables.names import checked_table_name, is_variable, resolved, table_of_lake
 from lakechime_dagster.tables.tables import WrittenTable

@@ -13,8 +13,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.dce.contract import NamedTable
-from lakechime_dagster.dce.events import TableFormat
+from lakechime_dagster.dce.events import NamedTable, TableFormat
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, shown
 from lakechime_dagster.tables.maintenance import Maintenance
@@ -37,8 +36,7 @@ from lakechime_dagster.tables.options import (
     checked_asset,
     checked_storage,
 )
-from lakechime_dagster.triggers.conditions import LevelSpec, PartitionCondition
-from lakechime_dagster.triggers.triggers import Trigger
+from lakechime_dagster.triggers.triggers import LevelSpec, PartitionCondition, Trigger
 
 
 class RefreshMode(StrEnum):
@@ -200,14 +198,17 @@ class WrittenTable(DeclaredTable):
     name: str
     storage: Storage = Storage()
     asset: Asset = Asset()
-    may_be_hive: ClassVar[bool] = False  # of which whole partitions are replaced
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.format is TableFormat.HIVE and not self.may_be_hive:
-            raise DeclarationError(
-                self.name, "format", "is that of computed tables; name delta or iceberg"
-            )
+        if self.format is TableFormat.HIVE:
+            self._check_hive()
+
+    def _check_hive(self) -> None:
+        """Refuse a Hive table, of which whole partitions alone are replaced."""
+        raise DeclarationError(
+            self.name, "format", "is that of computed tables; name delta or iceberg"
+        )
 
 
 @dataclass(frozen=True)
@@ -276,7 +277,6 @@ class LakeTable(WrittenTable):
     injected: tuple[Injection, ...] = ()
     trigger: Trigger | None = None
     kind: ClassVar[str] = "a computed table"
-    may_be_hive: ClassVar[bool] = True
     unused: ClassVar[tuple[str, ...]] = ("cluster_by", "readers")
 
     def __post_init__(self) -> None:
@@ -294,6 +294,15 @@ class LakeTable(WrittenTable):
                 self.name,
                 "fresh_within",
                 "is measured by the watermark; give watermark=, the event-time column, too",
+            )
+
+    def _check_hive(self) -> None:
+        if self.refresh not in (RefreshMode.PARTITIONS, RefreshMode.FULL):
+            raise DeclarationError(
+                self.name,
+                "refresh",
+                f"is {self.refresh}, and of a Hive table only whole partitions are replaced; use "
+                f"partitions or full, or the format delta or iceberg",
             )
 
     @property

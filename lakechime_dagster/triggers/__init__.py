@@ -1,8 +1,13 @@
 """What users write triggers with: schedules, values of the tick, and the two triggers."""
 
-from lakechime_dagster.triggers.conditions import PartitionCondition, TableName
 from lakechime_dagster.triggers.schedule import Schedule, every, hours_of, tick
-from lakechime_dagster.triggers.triggers import Late, PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import (
+    Late,
+    PartitionCondition,
+    PartitionTrigger,
+    SnapshotTrigger,
+    TableName,
+)
 
 __all__ = [
     "Late",

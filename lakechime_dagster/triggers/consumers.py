@@ -3,7 +3,7 @@
 import datetime as dt
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from lakechime_dagster.compat import StrEnum
@@ -44,21 +44,11 @@ class Span:
     until: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "tables": list(self.tables),
-            "column": self.column,
-            "since": self.since,
-            "until": self.until,
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, wire: Mapping[str, Any]) -> "Span":
-        return cls(
-            tables=tuple(wire["tables"]),
-            column=wire["column"],
-            since=wire["since"],
-            until=wire["until"],
-        )
+        return cls(**{**wire, "tables": tuple(wire["tables"])})
 
     def __str__(self) -> str:
         bounds = [
@@ -287,21 +277,11 @@ class SourceLag:
         return cls(unread=unread, unit=unit, since_ms=since_ms, completed=completed)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "unread": self.unread,
-            "unit": self.unit,
-            "since_ms": self.since_ms,
-            "completed": self.completed,
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, wire: Mapping[str, Any]) -> "SourceLag":
-        return cls(
-            unread=wire["unread"],
-            unit=wire["unit"],
-            since_ms=wire["since_ms"],
-            completed=wire["completed"],
-        )
+        return cls(**wire)
 
 
 def source_offsets(wire: Mapping[str, Any]) -> SourceOffsets:
@@ -474,6 +454,12 @@ class Execution:
     def is_at(self, attempt: int) -> bool:
         """Whether it is open at this attempt."""
         return self.state is ExecutionState.OPEN and self.attempt == attempt
+
+    @property
+    def named(self) -> str:
+        """What sentences call it."""
+        key = f" for {self.consumer.key}" if self.consumer.key else ""
+        return f"execution {self.number}{key}"
 
     @property
     def run_key(self) -> str:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakechime_dagster.dce.events import Position, RegisteredEvent
-from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.consumers import (
     NO_REQUESTS,
     Checkpoint,
@@ -14,6 +13,7 @@ from lakechime_dagster.triggers.consumers import (
 )
 from lakechime_dagster.triggers.schedule import Schedule, from_milliseconds
 from lakechime_dagster.triggers.triggers import (
+    Atom,
     Late,
     PartitionKey,
     PartitionTrigger,

@@ -1,30 +1,26 @@
 """Evaluates subscriptions: loads their evidence, decides, and claims what fires."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.engine import PARAMETERS, among, now_ms, reading, slices, writing
-from lakechime_dagster.dce.events import (
-    NO_CONDITIONS,
-    Position,
-    SnapshotId,
-    TableFormat,
-    version_of,
-)
-from lakechime_dagster.dce.migration import Switch, switches_of
-from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
-from lakechime_dagster.dce.store import head_within, newest_snapshot, without_snapshot
+from lakechime_dagster.dce.events import Position
+from lakechime_dagster.dce.queries import TableKey, is_after, is_through, switches_of
+from lakechime_dagster.dce.schema import dce_event, dce_table
+from lakechime_dagster.dce.store import head_within
 from lakechime_dagster.errors import ConsumerConflictError, DeclarationError, InvalidValueError
 from lakechime_dagster.triggers import evidence
-from lakechime_dagster.triggers.conditions import Atom
+from lakechime_dagster.triggers.backfills import (
+    IS_REQUESTED,
+    consumer_requests,
+    subscriptions_with_requests,
+)
 from lakechime_dagster.triggers.consumers import (
     NO_REQUESTS,
-    Action,
     Cause,
     Checkpoint,
     Committed,
@@ -44,21 +40,21 @@ from lakechime_dagster.triggers.decision import (
     decide_partition,
     decide_snapshot,
 )
-from lakechime_dagster.triggers.evidence import head_at
 from lakechime_dagster.triggers.interventions import CheckpointAt
 from lakechime_dagster.triggers.ledger import Claim, Ledger
 from lakechime_dagster.triggers.registry import (
     EXECUTIONS,
     IS_OPEN,
     OF_EXECUTION,
+    SUBSCRIPTIONS,
     ConsumerRow,
     SubscriptionRow,
     consumer_from,
     consumers_of,
     execution_from,
     newest_consumer,
+    subscription_from,
 )
-from lakechime_dagster.triggers.requests import IS_REQUESTED, consumer_requests
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.schema import (
     lc_consumer,
@@ -68,6 +64,7 @@ from lakechime_dagster.triggers.schema import (
 )
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import (
+    Atom,
     Late,
     PartitionKey,
     PartitionTrigger,
@@ -88,6 +85,7 @@ class Moment:
     now: int  # milliseconds
     through: Position
     blocked: str  # why the subscription may not fire at all
+    looked: Position = Position.ORIGIN  # as of `SubscriptionRow`; not kept of a past time
     consumers: dict[str, ConsumerRow] = field(default_factory=dict)
     fired: set[str] = field(default_factory=set)
     opened: dict[str, str] = field(default_factory=dict)  # a sentence about its open execution
@@ -115,7 +113,11 @@ def present(connection: Connection, rows: Sequence[SubscriptionRow]) -> dict[str
     now, through = now_ms(connection), head_within(connection)
     moments = {
         row.subscription_id: Moment(
-            subscription=row.name, now=now, through=through, blocked=row.blocked_sentence
+            subscription=row.name,
+            now=now,
+            through=through,
+            blocked=row.blocked_sentence,
+            looked=row.looked,
         )
         for row in rows
     }
@@ -139,139 +141,13 @@ def present(connection: Connection, rows: Sequence[SubscriptionRow]) -> dict[str
     return {moment.subscription: moment for moment in moments.values()}
 
 
-# A subscription as it stood at a past time
-
-
-def past(connection: Connection, row: SubscriptionRow, at_ms: int) -> Moment:
-    """A past time in milliseconds, as far as it is kept: not of which attempt an execution was
-    then, nor whether a consumer was BLOCKED.
-    """
-    return Moment(
-        subscription=row.name,
-        now=at_ms,
-        through=head_at(connection, at_ms),
-        blocked=_paused_at(connection, row, at_ms),
-        consumers=_consumers_at(connection, row, at_ms),
-        opened=_opened_at(connection, row, at_ms),
-    )
-
-
-def _named(execution: Execution) -> str:
-    key = f" for {execution.consumer.key}" if execution.consumer.key else ""
-    return f"execution {execution.number}{key}"
-
-
 def _open_sentence(execution: Execution) -> str:
     state = (
         f"is running in run {execution.run_id}"
         if execution.run_id
         else "waits for its run to start"
     )
-    return f"{_named(execution)} {state} (attempt {execution.attempt})"
-
-
-@dataclass(frozen=True)
-class _Move:
-    """A consumer went from one checkpoint to another, by completing an execution or by a person."""
-
-    ts: int
-    key: str
-    before: Checkpoint
-    after: Checkpoint
-
-
-def _paused_at(connection: Connection, row: SubscriptionRow, at_ms: int) -> str:
-    """A sentence when the subscription was paused then."""
-    query = (
-        sa.select(lc_intervention.c.action, lc_intervention.c.reason)
-        .where(
-            lc_intervention.c.subscription_id == row.subscription_id,
-            lc_intervention.c.ts <= at_ms,
-            lc_intervention.c.action.in_([Action.PAUSE, Action.RESUME]),
-        )
-        .order_by(lc_intervention.c.intervention_id.desc())
-        .limit(1)
-    )
-    newest = connection.execute(query).one_or_none()
-    return (
-        f"paused: {newest.reason}" if newest is not None and newest.action == Action.PAUSE else ""
-    )
-
-
-def _consumers_at(
-    connection: Connection, row: SubscriptionRow, at_ms: int
-) -> dict[str, ConsumerRow]:
-    """The consumers that were there then: their checkpoints, and whether they had fired."""
-    executions = [
-        execution_from(one)
-        for one in connection.execute(
-            EXECUTIONS.where(lc_consumer.c.subscription_id == row.subscription_id)
-        )
-    ]
-    completed = [
-        _Move(one.completed_ts, one.consumer.key, one.start, one.end)
-        for one in executions
-        if one.completed_ts is not None
-    ]
-    moves = sorted([*completed, *_seeks(connection, row)], key=lambda move: move.ts)
-    numbers = Counter(move.key for move in completed)
-    consumers: dict[str, ConsumerRow] = {}
-    for key, consumer in consumers_of(connection, row.subscription_id).items():
-        if consumer.created_ts > at_ms:
-            continue
-        own = [move for move in moves if move.key == key]
-        checkpoint = next((move.before for move in own if move.ts > at_ms), consumer.checkpoint)
-        put_back = max(
-            (
-                move.ts
-                for move in own
-                if move.ts <= at_ms and move.after.position < move.before.position
-            ),
-            default=-1,
-        )
-        # one rebuilt from its target has completed executions that the ledger lost: it had fired
-        # when it was made
-        fired_ts = [consumer.created_ts] if consumer.completed > numbers[key] else []
-        fired_ts += [
-            one.claimed_ts
-            for one in executions
-            if one.consumer.key == key and one.claimed_ts <= at_ms
-        ]
-        fired = max(fired_ts, default=-1) > put_back
-        consumers[key] = replace(
-            consumer,
-            checkpoint=checkpoint,
-            fired=fired,
-            state=ConsumerState.ACTIVE,
-            state_reason="",
-        )
-    return consumers
-
-
-def _opened_at(connection: Connection, row: SubscriptionRow, at_ms: int) -> dict[str, str]:
-    """A sentence about the execution that was open then, by consumer."""
-    query = EXECUTIONS.where(
-        lc_consumer.c.subscription_id == row.subscription_id,
-        lc_execution.c.claimed_ts <= at_ms,
-        sa.or_(lc_execution.c.completed_ts.is_(None), lc_execution.c.completed_ts > at_ms),
-    )
-    opened = [execution_from(execution) for execution in connection.execute(query)]
-    return {one.consumer.key: f"{_named(one)} was open" for one in opened}
-
-
-def _seeks(connection: Connection, row: SubscriptionRow) -> Iterator[_Move]:
-    """Where people put consumers."""
-    query = sa.select(lc_intervention).where(
-        lc_intervention.c.subscription_id == row.subscription_id,
-        lc_intervention.c.action == Action.SEEK,
-    )
-    for one in connection.execute(query.order_by(lc_intervention.c.intervention_id)):
-        yield _Move(
-            one.ts,
-            one.consumer_key,
-            Checkpoint.from_json(one.before["checkpoint"]),
-            Checkpoint.from_json(one.after["checkpoint"]),
-        )
+    return f"{execution.named} {state} (attempt {execution.attempt})"
 
 
 # the newest commit of a consumer in the subscription's target
@@ -299,13 +175,13 @@ class Evaluator:
             InvalidValueError: for a new subscription that starts from a time in the future.
         """
         return self.ledger.ensure_subscription(
-            subscription, lambda connection: self._start(connection, subscription)
+            subscription, lambda connection: _start(connection, subscription)
         )
 
     def start_of(self, subscription: Subscription) -> Checkpoint:
         """Where the subscription would start, were it activated now."""
         with reading(self.engine) as connection:
-            return self._start(connection, subscription)
+            return _start(connection, subscription)
 
     def checkpoint_at(self, subscription: Subscription, where: StartFrom) -> CheckpointAt:
         """How to find the checkpoint of a point in the past, or of now, in the transaction that
@@ -313,7 +189,7 @@ class Evaluator:
 
         It raises InvalidValueError for a position or a time that the store has not reached yet.
         """
-        return lambda connection, consumer: self._past(connection, subscription, where)
+        return lambda connection, consumer: _checkpoint(connection, subscription, where, "time")
 
     def between(
         self, subscription: Subscription, start: StartFrom, end: StartFrom
@@ -323,39 +199,22 @@ class Evaluator:
         """
         with reading(self.engine) as connection:
             return (
-                self._past(connection, subscription, start),
-                self._past(connection, subscription, end),
+                _checkpoint(connection, subscription, start, "time"),
+                _checkpoint(connection, subscription, end, "time"),
             )
 
-    def moment(self, row: SubscriptionRow, at_ms: int | None = None) -> Moment:
-        """The time of the store, and how the subscription's consumers stand now, or stood at a past
-        time (milliseconds).
-        """
+    def moment(self, row: SubscriptionRow) -> Moment:
+        """The time of the store, and how the subscription's consumers stand now."""
         with reading(self.engine) as connection:
-            return (
-                present(connection, [row])[row.name]
-                if at_ms is None
-                else past(connection, row, at_ms)
-            )
+            return present(connection, [row])[row.name]
 
     def evaluate(
-        self, subscription: Subscription, row: SubscriptionRow, *, at_ms: int | None = None
+        self, subscription: Subscription, row: SubscriptionRow, moment: Moment | None = None
     ) -> Decision:
-        """Whether the subscription fires, now or as it was at a past time (milliseconds), and
-        why.
-        """
+        """Whether the subscription fires, now or at a moment, and why."""
+        moments = None if moment is None else {row.name: moment}
         with reading(self.engine) as connection:
-            if at_ms is not None:
-                # up to where it was looked through since says nothing of then
-                row = replace(row, looked=Position.ORIGIN)
-                return self.evaluate_all(
-                    connection, [(subscription, row)], {}, {row.name: past(connection, row, at_ms)}
-                )[row.name]
-            decision = self.evaluate_all(connection, [(subscription, row)], {})[row.name]
-            held_back = "" if decision.fires else evidence.held_back_events(connection)
-            return (
-                replace(decision, reasons=(*decision.reasons, held_back)) if held_back else decision
-            )
+            return self.evaluate_all(connection, [(subscription, row)], {}, moments)[row.name]
 
     def held_back_events(self) -> str:
         """A sentence when an open transaction of the database keeps registered events from being
@@ -503,7 +362,9 @@ class Evaluator:
                 (one.checkpoint for one in (consumer, newest) if one is not None),
                 key=lambda checkpoint: checkpoint.position,
             )
-            sources = self._sources(connection, subscription, known, known.position, through)
+            sources = evidence.sources_through(
+                connection, subscription, known, known.position, through
+            )
             trigger = subscription.trigger
             names = {source_name(one, subscription.cluster) for one in subscription.woken_by}
             builds = names & sources.keys() - consumer.checkpoint.sources.keys()
@@ -524,7 +385,9 @@ class Evaluator:
                     if switch.position > known.position
                 ]
                 through = max([through, *passed])
-                sources = self._sources(connection, subscription, known, known.position, through)
+                sources = evidence.sources_through(
+                    connection, subscription, known, known.position, through
+                )
             return Checkpoint(position=through, sources=sources)
 
     def requests(self, row: SubscriptionRow, key: str) -> ConsumerRequests:
@@ -643,7 +506,7 @@ class Evaluator:
                 claimed_ms=claims.get(row.subscription_id),
             )
             snapshots.append((name, trigger, consumer))
-            since = max(consumer.checkpoint.position, row.looked)
+            since = max(consumer.checkpoint.position, moment.looked)
             questions += _questions(subscription, since)
         answers = iter(evidence.waiting_events(connection, questions, through))
         for name, trigger, consumer in snapshots:
@@ -664,7 +527,7 @@ class Evaluator:
     ) -> Decision:
         through, now = moment.through, from_milliseconds(moment.now)
         late = (
-            evidence.late_consumers(connection, row.subscription_id, row.looked, through)
+            evidence.late_consumers(connection, row.subscription_id, moment.looked, through)
             if trigger.late is Late.REFIRE
             else {}
         )
@@ -706,92 +569,40 @@ class Evaluator:
             accepts=lambda firing: (key := subscription.key_of(firing)) is None or accepts(key),
         )
 
-    def _past(
-        self, connection: Connection, subscription: Subscription, where: StartFrom
-    ) -> Checkpoint:
-        head = head_within(connection)
-        if where.position is not None and where.position > head:
-            raise InvalidValueError(
-                "position",
-                where.where,
-                f"the store has reached {head} only; give a position up to that, or now",
-            )
-        _check_past(connection, "time", where)
-        return self._checkpoint(connection, subscription, where)
 
-    def _start(self, connection: Connection, subscription: Subscription) -> Checkpoint:
-        _check_past(connection, "start_from", subscription.trigger.start_from)
-        return self._checkpoint(connection, subscription, subscription.trigger.start_from)
-
-    def _checkpoint(
-        self, connection: Connection, subscription: Subscription, where: StartFrom
-    ) -> Checkpoint:
-        """The checkpoint before whatever was registered from that point on."""
-        head = head_within(connection)
-        if where.where == "now":
-            position = head
-        elif where.position is not None:
-            position = min(where.position, head)
-        else:
-            position = evidence.checkpoint_before(connection, where.time_ms, head)
-        if position == Position.ORIGIN:
-            return Checkpoint()
-        return Checkpoint(
-            position=position,
-            sources=self._sources(
-                connection, subscription, Checkpoint(), Position.ORIGIN, position
-            ),
-        )
-
-    def _sources(
-        self,
-        connection: Connection,
-        subscription: Subscription,
-        checkpoint: Checkpoint,
-        after: Position,
-        through: Position,
-    ) -> dict[str, SnapshotCheckpoint]:
-        """Per source the snapshot to read up to: the newest that the trigger's tags vouch for, else
-        where the consumer stands; of a Hive table only where the subscription reads it. Of a table
-        that was migrated it is one of the side that its name stood for at `through`, by default that
-        of the switch.
-        """
-        sources: dict[str, SnapshotCheckpoint] = {}
-        wanted = {} if subscription.is_partitioned else dict(subscription.wanted)
-        for table, key in subscription.sources.items():
-            stands = checkpoint.sources.get(table)
-            tags = wanted.get(key, NO_CONDITIONS)
-            since = after if stands is not None else Position.ORIGIN
-            switches = switches_of(connection, key)
-            switch = next((one for one in reversed(switches) if one.position <= through), None)
-            later = next((one.from_uid for one in switches if one.position > through), None)
-            if switch is not None:
-                since = max(since, switch.position)
-            found = newest_snapshot(connection, key, tags, since, through, later)
-            if found is None and switch is not None and not _knows(stands, after, switch):
-                found = switch.checkpoint, switch.to_format
-            if (
-                found is not None
-                and found[1] is TableFormat.HIVE
-                and table not in subscription.reads
-            ):
-                found = None
-            chosen = stands if found is None else newer(stands, *found)
-            if chosen is not None:
-                sources[table] = chosen
-        return sources
+def _start(connection: Connection, subscription: Subscription) -> Checkpoint:
+    """Where a subscription starts that is activated now."""
+    return _checkpoint(connection, subscription, subscription.trigger.start_from, "start_from")
 
 
-def _check_past(connection: Connection, field: str, where: StartFrom) -> None:
-    """Refuse a time in the future by the store's clock: nobody knows the position that will be the
-    newest then.
+def _checkpoint(
+    connection: Connection, subscription: Subscription, where: StartFrom, field: str
+) -> Checkpoint:
+    """The checkpoint before whatever was registered from a point on.
+
+    Raises:
+        InvalidValueError: for a position, or a time by the store's clock, that the store has not
+            reached: nobody knows the position that will be the newest then.
     """
-    if where.where != "now" and where.position is None and where.time_ms > now_ms(connection):
-        raise InvalidValueError(
-            field,
-            where.where,
-            "lies in the future; give `now` or a time that has passed, or wait until it has",
-        )
+    head = head_within(connection)
+    if where.where == "now":
+        position = head
+    elif where.position is not None:
+        position = where.position
+        if position > head:
+            remedy = f"the store has reached {head} only; give a position up to that, or now"
+            raise InvalidValueError("position", where.where, remedy)
+    elif where.time_ms > now_ms(connection):
+        remedy = "lies in the future; give `now` or a time that has passed, or wait until it has"
+        raise InvalidValueError(field, where.where, remedy)
+    else:
+        position = evidence.checkpoint_before(connection, where.time_ms, head)
+    if position == Position.ORIGIN:
+        return Checkpoint()
+    sources = evidence.sources_through(
+        connection, subscription, Checkpoint(), Position.ORIGIN, position
+    )
+    return Checkpoint(position=position, sources=sources)
 
 
 def _questions(subscription: Subscription, since: Position) -> list[evidence.Question]:
@@ -821,43 +632,6 @@ def _pending(
     ], states
 
 
-def _knows(stands: SnapshotCheckpoint | None, position: Position, switch: Switch) -> bool:
-    """Whether a consumer that has consumed all up to a position stands where a switch led, or past
-    it.
-    """
-    is_there = stands is not None and stands.table_uid == switch.to_uid
-    return is_there and position >= switch.position
-
-
-def newer(
-    stands: SnapshotCheckpoint | None, found: SnapshotCheckpoint, table_format: TableFormat
-) -> SnapshotCheckpoint:
-    """The later of a consumer's checkpoint in a table and the snapshot found after it, of this
-    format.
-
-    Another table uid is always later, an older Delta version never is, nor an older position, which
-    stands for a snapshot of a Hive table; the ids of Iceberg say nothing of their order, so that
-    what was registered after the checkpoint is later.
-    """
-    if stands is None or (
-        stands.table_uid != found.table_uid
-        and stands.table_uid is not None
-        and found.table_uid is not None
-    ):
-        return found
-    old, new = (_order(stands.snapshot_id, table_format), _order(found.snapshot_id, table_format))
-    return stands if old is not None and new is not None and new < old else found
-
-
-def _order(snapshot: SnapshotId | None, table_format: TableFormat) -> Position | None:
-    """By what snapshots of a table are compared; None where they have no order."""
-    if table_format is TableFormat.HIVE:
-        with suppress(InvalidValueError):
-            return Position.parse(snapshot or "")
-    version = version_of(snapshot) if table_format is TableFormat.DELTA else None
-    return None if version is None else Position(0, version)
-
-
 def _unreadable(connection: Connection, subscription: Subscription, moment: Moment) -> str:
     """A sentence when the subscription reads a table that has no snapshot yet; asked only until
     some consumer has read them all.
@@ -867,7 +641,231 @@ def _unreadable(connection: Connection, subscription: Subscription, moment: Mome
         for consumer in moment.consumers.values()
     ):
         return ""
-    missing = without_snapshot(
+    missing = evidence.without_snapshot(
         connection, [(subscription.cluster, table) for table in subscription.reads], moment.through
     )
     return f"{missing[0]} has no snapshot yet, and {subscription.name} reads it" if missing else ""
+
+
+AT_ONCE = 100  # subscriptions decided before it is asked whether enough of them fired
+
+
+@dataclass
+class Sweep:
+    """The evaluation of many subscriptions, again and again, by one process; the decisions are
+    those of `Evaluator.evaluate`.
+
+    Restless subscriptions are decided at every evaluation; those that rest only when something of
+    theirs changed.
+    """
+
+    evaluator: Evaluator
+    subscriptions: Sequence[Subscription]
+    rows: dict[str, SubscriptionRow] = field(default_factory=dict)
+    # subscriptions that cannot be activated now, and why
+    refused: dict[str, str] = field(default_factory=dict)
+    noted_ts: int = 0  # when its ticks were noted last
+    # the last decision of each subscription
+    last: dict[str, Decision] = field(default_factory=dict)
+    _through: Position | None = None  # where the last evaluation ended; None before the first one
+    _intervention: int = 0
+    # in the order in which they are decided
+    _restless: dict[str, None] = field(default_factory=dict)
+    _points: dict[str, dt.datetime | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.subscriptions = [
+            subscription for subscription in self.subscriptions if subscription.source is None
+        ]
+        self._begin()
+
+    def _begin(self) -> None:
+        """Know nothing of the store yet: every subscription that can be activated is decided at the
+        next evaluation.
+        """
+        self._activate()
+        self._subscriptions = {
+            subscription.name: subscription
+            for subscription in self.subscriptions
+            if subscription.name in self.rows
+        }
+        self._by_table: dict[TableKey, list[str]] = {}
+        for subscription in self._subscriptions.values():
+            for table in subscription.watched:
+                self._by_table.setdefault(table, []).append(subscription.name)
+        self._ids = {row.subscription_id: name for name, row in self.rows.items()}
+        self._restless = dict.fromkeys(self._subscriptions)
+        self._through, self._intervention = None, 0
+
+    def _activate(self) -> None:
+        """Read the subscriptions' rows, and make those of new subscriptions; one that starts later
+        hinders no other.
+        """
+        known = self._known()
+        self.rows, self.refused = {}, {}
+        for subscription in self.subscriptions:
+            row = known.get(subscription.name)
+            try:
+                self.rows[subscription.name] = (
+                    row
+                    if row is not None and row.describes(subscription)
+                    else self.evaluator.activate(subscription)
+                )
+            except InvalidValueError as error:
+                self.refused[subscription.name] = str(error)
+
+    def _known(self) -> dict[str, SubscriptionRow]:
+        names = [subscription.name for subscription in self.subscriptions]
+        return (
+            {
+                row.name: row
+                for row in self.evaluator.ledger.subscriptions(lc_subscription.c.name.in_(names))
+            }
+            if names
+            else {}
+        )
+
+    def decisions(
+        self, most: int | None = None, accepts: Mapping[str, Accepts] | None = None
+    ) -> dict[str, Decision]:
+        """The decisions of the subscriptions that may fire now or wait, by name; a subscription
+        that is not there has nothing to do.
+
+        After `most` firings no more are decided: the rest is decided first the next time. `accepts`
+        is by subscription.
+        """
+        if not self.subscriptions:
+            return {}
+        if self._is_put_back():
+            self._begin()
+        found: dict[str, Decision] = {}
+        with reading(self.evaluator.engine) as connection:
+            now, through = now_ms(connection), head_within(connection)
+            # until decided: an evaluation may fail
+            self._restless |= dict.fromkeys(self._changed(connection, now, through))
+            names = list(self._restless)
+            for start in range(0, len(names), AT_ONCE):
+                if most is not None and sum(decision.fires for decision in found.values()) >= most:
+                    break
+                found |= self._decided(connection, names[start : start + AT_ONCE], accepts or {})
+        self._through = through
+        self.last |= found
+        restless = {
+            name: decision for name, decision in found.items() if decision.fires or decision.waits
+        }
+        self._restless = dict.fromkeys([*(name for name in names if name not in found), *restless])
+        return restless
+
+    def reread(self) -> None:
+        """Read the subscriptions' rows again; one whose search somebody else began again is decided
+        at the next evaluation.
+
+        When one is gone, or was refused before, all are decided again.
+        """
+        found = self._known()
+        if self.refused or any(
+            name not in found or found[name].activated_ts != row.activated_ts
+            for name, row in self.rows.items()
+        ):
+            self._begin()
+            return
+        self._restless |= {
+            name: None for name, row in found.items() if row.looked != self.rows[name].looked
+        }
+        self.rows |= found
+
+    def move_on(self, busy: Set[str]) -> None:
+        """Remember that nothing up to the last evaluation can fire the subscriptions that rest, so
+        that retention may compact it.
+
+        Left out are those that are `busy`, having an open execution, and those that were declared
+        otherwise since.
+        """
+        if self._through is None:
+            return
+        rows = [
+            row
+            for name, row in self.rows.items()
+            if name not in self._restless and name not in busy
+        ]
+        resting = [
+            row
+            for row in rows
+            if row.looked < self._through and row.describes(self._subscriptions[row.name])
+        ]
+        self.evaluator.looked_through(resting, self._through)
+        self.rows |= {row.name: replace(row, looked=self._through) for row in resting}
+
+    def _is_put_back(self) -> bool:
+        """Whether the store was put back to what it was, or created again, since the last
+        evaluation.
+        """
+        with reading(self.evaluator.engine) as connection:
+            return self._through is not None and head_within(connection) < self._through
+
+    def _changed(self, connection: Connection, now: int, through: Position) -> list[str]:
+        """The subscriptions that may not rest any longer."""
+        touched = {
+            self._ids[subscription_id]
+            for subscription_id in self._touched_by_people(connection)
+            if subscription_id in self._ids
+        }
+        requested = {
+            self._ids[subscription_id]
+            for subscription_id in subscriptions_with_requests(connection)
+            if subscription_id in self._ids
+        }
+        tables = (
+            _changed_tables(connection, self._through, through) if self._through is not None else []
+        )
+        woken = [name for table in tables for name in self._by_table.get(table, ())]
+        return [*sorted(touched | requested), *woken, *self._due(now)]
+
+    def _due(self, now: int) -> list[str]:
+        """The subscriptions of partitions whose schedule has another last tick."""
+        due = []
+        for name, subscription in self._subscriptions.items():
+            if isinstance(subscription.trigger, PartitionTrigger):
+                point, before = (
+                    subscription.trigger.every.last(from_milliseconds(now)),
+                    self._points.get(name),
+                )
+                self._points[name] = point
+                due += [name] if point != before else []
+        return due
+
+    def _touched_by_people(self, connection: Connection) -> set[int]:
+        """The subscriptions to which a person did something since the last evaluation."""
+        query = sa.select(lc_intervention.c.intervention_id, lc_intervention.c.subscription_id)
+        rows = connection.execute(
+            query.where(lc_intervention.c.intervention_id > self._intervention)
+        ).all()
+        self._intervention = max((row.intervention_id for row in rows), default=self._intervention)
+        return {row.subscription_id for row in rows}
+
+    def _decided(
+        self, connection: Connection, names: Sequence[str], accepts: Mapping[str, Accepts]
+    ) -> dict[str, Decision]:
+        ids = among(
+            connection,
+            lc_subscription.c.subscription_id,
+            [self.rows[name].subscription_id for name in names],
+        )
+        rows = {
+            row.name: subscription_from(row) for row in connection.execute(SUBSCRIPTIONS.where(ids))
+        }
+        self.rows |= rows  # without what is gone, which `reread` activates
+        return self.evaluator.evaluate_all(
+            connection, [(self._subscriptions[name], row) for name, row in rows.items()], accepts
+        )
+
+
+def _changed_tables(connection: Connection, since: Position, through: Position) -> list[TableKey]:
+    """The tables of the events in (since, through]."""
+    query = sa.select(dce_table.c.cluster, dce_table.c.name).join(
+        dce_event, dce_table.c.table_id == dce_event.c.table_id
+    )
+    return [
+        (row.cluster, row.name)
+        for row in connection.execute(query.where(is_after(since), is_through(through)).distinct())
+    ]

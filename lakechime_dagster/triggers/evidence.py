@@ -1,5 +1,5 @@
-"""Evidence: what due triggers need of the event history, narrowed by SQL to the events that can
-matter.
+"""What triggers need of the event history, narrowed by SQL to the events that can matter: what fires
+them, and up to which snapshots of tables an execution reads.
 """
 
 import datetime as dt
@@ -8,34 +8,53 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 from sqlalchemy.dialects.postgresql import JSONB
 
-from lakechime_dagster.dce.engine import PARAMETERS, IsAfter, VisibleBelow, among, slices
-from lakechime_dagster.dce.events import NO_CONDITIONS, Position, TagConditions
+from lakechime_dagster.dce.engine import PARAMETERS, IsAfter, VisibleBelow, among, reading, slices
+from lakechime_dagster.dce.events import (
+    NO_CONDITIONS,
+    OperationType,
+    PartitionEvents,
+    Position,
+    SnapshotId,
+    TableFormat,
+    TableUid,
+    TagConditions,
+    version_of,
+)
 from lakechime_dagster.dce.partitions import UNPARTITIONED
 from lakechime_dagster.dce.queries import (
+    FORMAT_CODES,
+    FORMATS,
+    OPERATIONS,
+    Switch,
     TableKey,
     changes_data,
-    compares,
+    delta_version,
     fits,
-    for_the_first_time,
     is_after,
     is_delete,
     is_drop,
     is_dropped,
+    is_new,
     is_through,
-    meets,
+    switches_of,
     table_ids,
 )
 from lakechime_dagster.dce.schema import HISTORY, dce_event, dce_table, lc_consumer_partition
-from lakechime_dagster.triggers.conditions import Atom, TagsFrom
+from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
+from lakechime_dagster.errors import InvalidValueError
+from lakechime_dagster.triggers.consumers import Checkpoint
 from lakechime_dagster.triggers.decision import AtomState, Waiting
 from lakechime_dagster.triggers.schema import lc_consumer, lc_execution
+from lakechime_dagster.triggers.subscription import Subscription
+from lakechime_dagster.triggers.triggers import Atom, TagsFrom
 
 
 def head_at(connection: Connection, time_ms: int) -> Position:
@@ -118,9 +137,6 @@ def last_claims(
     return {row.subscription_id: row.claimed_ts for row in found}
 
 
-NOTHING = NO_CONDITIONS.to_text()
-
-
 @dataclass(frozen=True)
 class Question:
     """What waits of a table after a position for who asked for these tags."""
@@ -139,16 +155,20 @@ def waiting_events(
 
     Where an event without tags meets the conditions only changes of data match: a marker says
     nothing to who did not ask for its tags. An amendment of an event that met them before says
-    nothing new. However many questions there are, they are a few statements.
+    nothing new. However many questions there are, they are a few statements for each of the
+    conditions.
     """
     ids = table_ids(connection, list({question.table for question in questions}))
-    known = [
-        (number, ids[one.table][0], one) for number, one in enumerate(questions) if one.table in ids
-    ]
+    alike: dict[TagConditions, list[tuple[int, ...]]] = {}
+    for number, one in enumerate(questions):
+        if one.table in ids:
+            asked = (number, ids[one.table][0], one.after.tx_id, one.after.seq)
+            alike.setdefault(one.tags, []).append(asked)
     rows: dict[int, list[sa.Row[Any]]] = {}
-    for chunk, event in itertools.product(slices(known, PARAMETERS), HISTORY):
-        for row in connection.execute(_counting(connection, event, chunk, through)):
-            rows.setdefault(row.number, []).append(row)
+    for tags, several in alike.items():
+        for chunk, event in itertools.product(slices(several, PARAMETERS), HISTORY):
+            for row in connection.execute(_counting(connection, event, tags, chunk, through)):
+                rows.setdefault(row.number, []).append(row)
     return [
         _waiting_of(question, rows.get(number, ())) for number, question in enumerate(questions)
     ]
@@ -157,78 +177,39 @@ def waiting_events(
 def _counting(
     connection: Connection,
     event: sa.FromClause,
-    asked: Sequence[tuple[int, int, Question]],
+    tags: TagConditions,
+    asked: Sequence[tuple[int, ...]],
     through: Position,
 ) -> sa.Select[Any]:
-    """Events that each question asks for, by its number and by whether they match."""
-    dialect = connection.dialect.name
-    if dialect == "postgresql":
-        kinds = {
-            "number": sa.Integer,
-            "table_id": sa.BigInteger,
-            "tx": sa.BigInteger,
-            "seq": sa.BigInteger,
-            "asks": sa.Boolean,
-            "equal": JSONB,
-            "compared": JSONB,
-        }
-        records = [dict(zip(kinds, _record(dialect, *one), strict=True)) for one in asked]
-        function = sa.func.jsonb_to_recordset(
-            sa.cast(sa.literal(json.dumps(records), sa.Text), JSONB)
-        )
-        names = [sa.column(name, kind) for name, kind in kinds.items()]
-        number, table_id, tx, seq, asks, equal, compared = (
-            function.table_valued(*names).render_derived(name="asked", with_types=True).c
-        )
-
-        demands_nothing = sa.and_(equal == sa.cast(sa.literal("{}"), JSONB), compared.is_(None))
-
-        def fit(event: sa.FromClause) -> sa.ColumnElement[bool]:
-            is_equal = sa.cast(event.c.tags, JSONB).contains(equal)
-            return sa.and_(is_equal, sa.or_(compared.is_(None), compares(event, compared)))
+    """Events that several questions for the same tags ask for, each given by its number, table and
+    position: by the number and by whether they match.
+    """
+    is_postgres = connection.dialect.name == "postgresql"
+    given = sa.literal(json.dumps(asked), sa.Text)
+    if is_postgres:
+        kind = JSONB()
+        elements = sa.func.jsonb_array_elements(sa.cast(given, kind))
+        value = elements.table_valued(sa.column("value", kind), name="asked").c.value
+        numbers = (sa.cast(value[index].astext, sa.BigInteger) for index in range(4))
     else:
-        value = (
-            sa.func.json_each(json.dumps([_record(dialect, *one) for one in asked]))
-            .table_valued("value", name="asked")
-            .c.value
-        )
-        number, table_id, tx, seq, asks, conditions = (
-            sa.func.json_extract(value, f"$[{index}]") for index in range(6)
-        )
-
-        demands_nothing = conditions == NOTHING
-
-        def fit(event: sa.FromClause) -> sa.ColumnElement[bool]:
-            return meets(event, conditions)
-
-    is_asked = sa.and_(IsAfter(event.c.tx_id, event.c.seq, tx, seq), is_through(through, event))
-    # as a CASE, since SQLite evaluates both sides of an AND
-    matches = sa.case(
-        (asks, for_the_first_time(fit, event)),
-        (sa.not_(changes_data(event)), sa.false()),
-        (demands_nothing, sa.true()),
-        else_=fit(event),
-    ).label("matches")
+        value = sa.func.json_each(given).table_valued("value", name="asked").c.value
+        numbers = (sa.func.json_extract(value, f"$[{index}]") for index in range(4))
+    number, table_id, tx, seq = numbers
+    matches = is_new(connection.dialect.name, tags, event).label("matches")
     first, last = (
         sa.func.min(event.c.event_ts).label("first_ts"),
         sa.func.max(event.c.event_ts).label("last_ts"),
     )
     counts = sa.select(matches, sa.func.count().label("events"), first, last).where(
-        event.c.table_id == table_id, is_asked
+        event.c.table_id == table_id,
+        IsAfter(event.c.tx_id, event.c.seq, tx, seq),
+        is_through(through, event),
     )
-    if dialect == "postgresql":
+    if is_postgres:
         # a plain join would read all events where there are not many
         per_question = counts.group_by(matches).lateral("found")
         return sa.select(number.label("number"), *per_question.c)
     return counts.add_columns(number.label("number")).group_by(matches, number)
-
-
-def _record(dialect: str, number: int, table_id: int, question: Question) -> tuple[Any, ...]:
-    tags, after = question.tags, question.after
-    conditions = (
-        (dict(tags.equal), tags.compared or None) if dialect == "postgresql" else (tags.to_text(),)
-    )
-    return number, table_id, after.tx_id, after.seq, not tags.fit({}), *conditions
 
 
 def through_bounds(
@@ -482,3 +463,231 @@ def _late_in(
         )
         .group_by(lc_consumer.c.key)
     )
+
+
+def sources_through(
+    connection: Connection,
+    subscription: Subscription,
+    checkpoint: Checkpoint,
+    after: Position,
+    through: Position,
+) -> dict[str, SnapshotCheckpoint]:
+    """Per source the snapshot to read up to: the newest that the trigger's tags vouch for, else
+    where the consumer stands; of a Hive table only where the subscription reads it. Of a table
+    that was migrated it is one of the side that its name stood for at `through`, by default that
+    of the switch.
+    """
+    sources: dict[str, SnapshotCheckpoint] = {}
+    wanted = {} if subscription.is_partitioned else dict(subscription.wanted)
+    for table, key in subscription.sources.items():
+        stands = checkpoint.sources.get(table)
+        tags = wanted.get(key, NO_CONDITIONS)
+        since = after if stands is not None else Position.ORIGIN
+        switches = switches_of(connection, key)
+        switch = next((one for one in reversed(switches) if one.position <= through), None)
+        later = next((one.from_uid for one in switches if one.position > through), None)
+        if switch is not None:
+            since = max(since, switch.position)
+        found = newest_snapshot(connection, key, tags, since, through, later)
+        if found is None and switch is not None and not _knows(stands, after, switch):
+            found = switch.checkpoint, switch.to_format
+        if found is not None and found[1] is TableFormat.HIVE and table not in subscription.reads:
+            found = None
+        chosen = stands if found is None else newer(stands, *found)
+        if chosen is not None:
+            sources[table] = chosen
+    return sources
+
+
+def newest_snapshot(
+    connection: Connection,
+    table: TableKey,
+    tags: TagConditions,
+    checkpoint: Position,
+    through: Position,
+    uid: TableUid | None = None,
+) -> tuple[SnapshotCheckpoint, TableFormat] | None:
+    """The newest snapshot of a table in (checkpoint, through] that the tags vouch for, with its
+    format, or None; of the table as it is now, or of that with a uid.
+
+    An event with the tags vouches for its own snapshot; a marker or amendment that brings them for
+    all that was registered before it, also before the checkpoint: what nobody vouched for was not
+    read then. Registration may come in any order: Delta versions are compared as numbers; of other
+    formats a snapshot that is the predecessor of another is not the newest, then their times decide.
+    A Hive table has no snapshots: the position of an event stands for one.
+    """
+    found = table_ids(connection, [table])
+    if table not in found:
+        return None
+    table_id, current = found[table]
+    uid = uid or current
+    mark = _newest_mark(connection, table_id, tags, checkpoint, through) if tags else None
+
+    def is_vouched(event: sa.FromClause) -> sa.ColumnElement[bool]:
+        if not tags:
+            return is_after(checkpoint, event)
+        brings = is_new(connection.dialect.name, tags, event)
+        return sa.or_(
+            sa.and_(is_after(checkpoint, event), brings),
+            sa.false() if mark is None else is_through(mark, event),
+        )
+
+    known = sa.union_all(
+        *(
+            sa.select(event.c.table_format, event.c.tx_id, event.c.seq)
+            .add_columns(
+                delta_version(event).label("version"),
+                *(
+                    sa.case((sa.not_(_is_hive(event)), event.c[name])).label(name)
+                    for name in ("snapshot_id", "prev_snapshot_id", "snapshot_ts")
+                ),
+            )
+            .where(*_of_table(event, table_id, uid, through), is_vouched(event))
+            for event in HISTORY
+        )
+    ).cte()
+    followed = sa.select(known.c.prev_snapshot_id).where(known.c.prev_snapshot_id.is_not(None))
+    newest_first = [
+        known.c.version.desc().nulls_last(),
+        sa.case((known.c.snapshot_id.in_(followed), 1), else_=0),
+        known.c.snapshot_ts.desc().nulls_last(),
+        known.c.tx_id.desc(),
+        known.c.seq.desc(),
+    ]
+    row = connection.execute(sa.select(known).order_by(*newest_first).limit(1)).one_or_none()
+    if row is None:
+        return None
+    snapshot = SnapshotId(row.snapshot_id or str(Position(row.tx_id, row.seq)))
+    return SnapshotCheckpoint(table_uid=uid, snapshot_id=snapshot), FORMATS[row.table_format]
+
+
+def partition_events(
+    engine: Engine, table: TableKey, uid: TableUid | None, start: Position, end: Position
+) -> PartitionEvents:
+    """What the events of a table with this uid, or with that of a side that it was migrated from or
+    to, say of its partitions up to a position, whatever their tags: those of the range `start`,
+    exclusive, to `end`, inclusive, and the partitions that were named before.
+    """
+    before = set[str]()
+    changed: dict[str, frozenset[OperationType]] = {}
+    with reading(engine) as connection:
+        ids = table_ids(connection, [table])
+        switches = switches_of(connection, table)
+        uids = {uid, *(of for one in switches for of in (one.from_uid, one.to_uid))}
+        for event, of in itertools.product(HISTORY if ids else (), uids):
+            is_within = sa.case((is_after(start, event), 1), else_=0).label("is_within")
+            named = (
+                sa.select(event.c.partition_key, event.c.operation_type, is_within)
+                .where(*_of_table(event, ids[table][0], of, end))
+                .distinct()
+            )
+            for row in connection.execute(named):
+                key, operation = row.partition_key, OPERATIONS[row.operation_type]
+                if row.is_within:
+                    changed[key] = changed.get(key, frozenset()) | {operation}
+                else:
+                    before.add(key)
+    return PartitionEvents(before=frozenset(before), changed=changed)
+
+
+def without_snapshot(
+    connection: Connection, tables: Sequence[TableKey], through: Position
+) -> list[str]:
+    """The tables of which no snapshot is known yet, so that nothing can read them."""
+    ids = table_ids(connection, tables)
+    return [
+        table[1]
+        for table in tables
+        if table not in ids
+        or not (_has_snapshot(connection, *ids[table], through) or switches_of(connection, table))
+    ]
+
+
+def _has_snapshot(
+    connection: Connection, table_id: int, uid: TableUid | None, through: Position
+) -> bool:
+    there = [
+        sa.exists(sa.select(1).where(*_of_table(event, table_id, uid, through)))
+        for event in HISTORY
+    ]
+    return bool(connection.execute(sa.select(sa.or_(*there))).scalar())
+
+
+def _of_table(
+    event: sa.FromClause, table_id: int, uid: TableUid | None, through: Position
+) -> list[sa.ColumnElement[bool]]:
+    """That an event names a snapshot of the table as it is now, not of one that had its name
+    before, or changes data of a Hive table, which has none.
+    """
+    same_table = event.c.table_uid == uid if uid else event.c.table_uid.is_(None)
+    is_snapshot = sa.case(
+        (_is_hive(event), event.c.amends_seq.is_(None)), else_=event.c.snapshot_id.is_not(None)
+    )
+    return [event.c.table_id == table_id, is_through(through, event), is_snapshot, same_table]
+
+
+def _is_hive(event: sa.FromClause) -> sa.ColumnElement[bool]:
+    return event.c.table_format == FORMAT_CODES[TableFormat.HIVE]
+
+
+def _newest_mark(
+    connection: Connection,
+    table_id: int,
+    tags: TagConditions,
+    checkpoint: Position,
+    through: Position,
+) -> Position | None:
+    """The newest marker or amendment in (checkpoint, through] that brings the tags."""
+    marks = sa.union_all(
+        *(
+            sa.select(event.c.tx_id, event.c.seq)
+            .where(
+                event.c.table_id == table_id,
+                is_after(checkpoint, event),
+                is_through(through, event),
+            )
+            .where(is_new(connection.dialect.name, tags, event), sa.not_(changes_data(event)))
+            for event in HISTORY
+        )
+    ).subquery()
+    row = connection.execute(
+        sa.select(marks).order_by(marks.c.tx_id.desc(), marks.c.seq.desc()).limit(1)
+    ).one_or_none()
+    return Position(row.tx_id, row.seq) if row else None
+
+
+def _knows(stands: SnapshotCheckpoint | None, position: Position, switch: Switch) -> bool:
+    """Whether a consumer that has consumed all up to a position stands where a switch led, or past
+    it.
+    """
+    is_there = stands is not None and stands.table_uid == switch.to_uid
+    return is_there and position >= switch.position
+
+
+def newer(
+    stands: SnapshotCheckpoint | None, found: SnapshotCheckpoint, table_format: TableFormat
+) -> SnapshotCheckpoint:
+    """The later of a consumer's checkpoint in a table and the snapshot found after it, of this
+    format.
+
+    Another table uid is always later, an older Delta version never is, nor an older position, which
+    stands for a snapshot of a Hive table; the ids of Iceberg say nothing of their order, so that
+    what was registered after the checkpoint is later.
+    """
+    if stands is None or (
+        stands.table_uid != found.table_uid
+        and stands.table_uid is not None
+        and found.table_uid is not None
+    ):
+        return found
+    old, new = (_order(stands.snapshot_id, table_format), _order(found.snapshot_id, table_format))
+    return stands if old is not None and new is not None and new < old else found
+
+
+def _order(snapshot: SnapshotId | None, table_format: TableFormat) -> Position | None:
+    """By what snapshots of a table are compared; None where they have no order."""
+    if table_format is TableFormat.HIVE:
+        with suppress(InvalidValueError):
+            return Position.parse(snapshot or "")
+    version = version_of(snapshot) if table_format is TableFormat.DELTA else None
+    return None if version is None else Position(0, version)

@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from lakechime_dagster.dce.engine import now_ms, reading, writing
-from lakechime_dagster.dce.partitions import checked_text
 from lakechime_dagster.dce.schema import lc_consumer_partition
 from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
+from lakechime_dagster.triggers.backfills import cancel_unclaimed
 from lakechime_dagster.triggers.consumers import (
     Action,
     Cause,
@@ -24,6 +24,7 @@ from lakechime_dagster.triggers.ledger import Claim, Ledger, open_execution
 from lakechime_dagster.triggers.registry import (
     ACTIVE,
     TICK_NOTE_MS,
+    By,
     ConsumerRow,
     SubscriptionRow,
     change,
@@ -32,11 +33,11 @@ from lakechime_dagster.triggers.registry import (
     hold_checkpoints,
     make_consumer,
     nothing_looked,
+    record,
     record_of,
     remember_atoms,
     standing_at,
 )
-from lakechime_dagster.triggers.requests import cancel_unclaimed
 from lakechime_dagster.triggers.schema import (
     lc_attempt,
     lc_consumer,
@@ -49,18 +50,6 @@ from lakechime_dagster.triggers.schema import (
 QUIET_MS = 2 * TICK_NOTE_MS  # a sensor that is at work has noted a tick since
 # where a consumer should stand, found in the transaction that moves it
 CheckpointAt = Callable[[Connection, ConsumerRow], Checkpoint]
-
-
-@dataclass(frozen=True, kw_only=True)
-class By:
-    """Who does something and why; both are kept."""
-
-    who: str
-    reason: str
-
-    def __post_init__(self) -> None:
-        checked_text("who", self.who, limit=128)
-        checked_text("reason", self.reason, limit=1000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,10 +139,9 @@ class Interventions:
             ConsumerConflictError: when a consumer has an open execution: complete, skip or wait for
                 it first.
         """
-        with writing(self.ledger.engine) as connection:
-            moved = self._move(connection, subscription, key, checkpoint_at, dry_run=dry_run)
-            if not dry_run:
-                _record_seeks(connection, subscription, by, moved)
+        with writing(self.ledger.engine, keep=not dry_run) as connection:
+            moved = self._move(connection, subscription, key, checkpoint_at)
+            _record_seeks(connection, subscription, by, moved)
             return moved
 
     def replay(
@@ -227,7 +215,7 @@ class Interventions:
             ConsumerConflictError: when it has an open execution, or its sensor is at work, which
                 would activate it again.
         """
-        with writing(self.ledger.engine) as connection:
+        with writing(self.ledger.engine, keep=not dry_run) as connection:
             current = self.ledger.subscription_in(connection, subscription.name)
             consumers = list(consumers_of(connection, current.subscription_id, lock=True).values())
             if self.ledger.open_consumers(connection, current):
@@ -240,11 +228,9 @@ class Interventions:
                     f"minutes ago; remove the trigger "
                     "from the code or stop its sensor, and try again later"
                 )
-            if not dry_run:
-                record(
-                    connection, current, Action.FORGET, by, {"checkpoints": _wire(consumers)}, {}
-                )
-                _drop(connection, current)
+            before = {"checkpoints": [[one.key, one.checkpoint.to_json()] for one in consumers]}
+            record(connection, current, Action.FORGET, by, before, {})
+            _drop(connection, current)
             return consumers
 
     def history(self, subscription: SubscriptionRow, limit: int = 100) -> list[Intervention]:
@@ -264,18 +250,13 @@ class Interventions:
         subscription: SubscriptionRow,
         key: str | None,
         checkpoint_at: CheckpointAt,
-        *,
-        dry_run: bool = False,
     ) -> list[tuple[ConsumerRow, Checkpoint]]:
         hold_checkpoints(connection)
-        if key is None and not subscription.is_partitioned:
-            key = ""  # others are of replays
-        consumers = consumers_of(
-            connection, subscription.subscription_id, None if key is None else [key], lock=True
-        )
-        if not consumers and key is not None:
+        keys = subscription.own_keys if key is None else [key]
+        consumers = consumers_of(connection, subscription.subscription_id, keys, lock=True)
+        if not consumers and keys is not None:
             raise NotFoundError(
-                f"{subscription.name} has no consumer {key!r}; `lakechime trigger show "
+                f"{subscription.name} has no consumer {keys[0]!r}; `lakechime trigger show "
                 f"{subscription.name}` lists its consumers"
             )
         busy = self.ledger.open_consumers(connection, subscription)
@@ -288,19 +269,18 @@ class Interventions:
                 )
             checkpoint = checkpoint_at(connection, consumer)
             moved.append((consumer, checkpoint))
-            if not dry_run:
-                fired = consumer.fired and checkpoint.position >= consumer.checkpoint.position
-                change(
-                    connection,
-                    lc_consumer,
-                    consumer.consumer_id,
-                    fired=fired,
-                    **standing_at(checkpoint),
-                    **ACTIVE,
-                )
-                if not fired:
-                    remember_atoms(connection, consumer.consumer_id, ())
-        if moved and not dry_run:
+            fired = consumer.fired and checkpoint.position >= consumer.checkpoint.position
+            change(
+                connection,
+                lc_consumer,
+                consumer.consumer_id,
+                fired=fired,
+                **standing_at(checkpoint),
+                **ACTIVE,
+            )
+            if not fired:
+                remember_atoms(connection, consumer.consumer_id, ())
+        if moved:
             change(
                 connection,
                 lc_subscription,
@@ -378,10 +358,6 @@ def _record_seeks(
         )
 
 
-def _wire(consumers: Iterable[ConsumerRow]) -> list[list[Any]]:
-    return [[consumer.key, consumer.checkpoint.to_json()] for consumer in consumers]
-
-
 def _drop(connection: Connection, subscription: SubscriptionRow) -> None:
     """Remove what a subscription has, and leave its row for what people did to it."""
     cancel_unclaimed(connection, lc_request.c.subscription_id == subscription.subscription_id)
@@ -401,31 +377,4 @@ def _drop(connection: Connection, subscription: SubscriptionRow) -> None:
         subscription.subscription_id,
         forgotten_ts=now_ms(connection),
         **unset,
-    )
-
-
-def record(
-    connection: Connection,
-    subscription: SubscriptionRow,
-    action: Action,
-    by: By,
-    before: dict[str, Any],
-    after: dict[str, Any],
-    *,
-    consumer_key: str | None = None,
-    execution_id: str | None = None,
-) -> None:
-    """Keep what somebody did to a subscription, in the transaction that does it."""
-    connection.execute(
-        sa.insert(lc_intervention).values(
-            ts=now_ms(connection),
-            who=by.who,
-            action=action,
-            subscription_id=subscription.subscription_id,
-            consumer_key=consumer_key,
-            execution_id=execution_id,
-            reason=by.reason,
-            before=before,
-            after=after,
-        )
     )

@@ -22,8 +22,7 @@ from lakechime_dagster.dce.queries import (
 )
 from lakechime_dagster.dce.schema import HISTORY, dce_table, lc_consumer_partition
 from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
-from lakechime_dagster.triggers import requests
-from lakechime_dagster.triggers.conditions import Atom, TagsFrom
+from lakechime_dagster.triggers.backfills import close_requests, take_requests
 from lakechime_dagster.triggers.consumers import (
     Cause,
     Checkpoint,
@@ -51,6 +50,7 @@ from lakechime_dagster.triggers.registry import (
 )
 from lakechime_dagster.triggers.schema import lc_attempt, lc_consumer, lc_execution, lc_subscription
 from lakechime_dagster.triggers.subscription import Subscription
+from lakechime_dagster.triggers.triggers import Atom, TagsFrom
 
 Beside = Callable[[Connection], None]
 
@@ -112,7 +112,7 @@ class Ledger(Registry):
                 )
             attempt = 2 if current.completed and not _has_history(connection, current) else 1
             execution_id = open_execution(connection, current, claim, attempt)
-            requests.take(
+            take_requests(
                 connection, subscription.subscription_id, consumer.key, claim.requests, execution_id
             )
             if claim.atoms:
@@ -345,7 +345,7 @@ class Ledger(Registry):
             "reason": reason,
         }
         change(connection, lc_execution, execution.execution_id, **closed)
-        requests.close(
+        close_requests(
             connection, execution.execution_id, is_done=state is ExecutionState.COMPLETED
         )
         consumer = self.consumer_of(connection, execution)

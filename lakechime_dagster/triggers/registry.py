@@ -9,10 +9,11 @@ from sqlalchemy import Connection, Engine
 
 from lakechime_dagster.dce.engine import among, insert_if_absent, now_ms, reading, writing
 from lakechime_dagster.dce.events import Position
+from lakechime_dagster.dce.partitions import checked_text
 from lakechime_dagster.dce.schema import lc_consumer_partition
 from lakechime_dagster.errors import NotFoundError
-from lakechime_dagster.triggers.conditions import Atom
 from lakechime_dagster.triggers.consumers import (
+    Action,
     Checkpoint,
     Committed,
     ConsumerId,
@@ -21,8 +22,15 @@ from lakechime_dagster.triggers.consumers import (
     ExecutionState,
     SourceLag,
 )
-from lakechime_dagster.triggers.schema import lc_attempt, lc_consumer, lc_execution, lc_subscription
+from lakechime_dagster.triggers.schema import (
+    lc_attempt,
+    lc_consumer,
+    lc_execution,
+    lc_intervention,
+    lc_subscription,
+)
 from lakechime_dagster.triggers.subscription import Subscription
+from lakechime_dagster.triggers.triggers import Atom
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +62,11 @@ class SubscriptionRow:
     def describes(self, subscription: Subscription) -> bool:
         """Whether the declaration is the one that the ledger knows."""
         return all(getattr(self, name) == value for name, value in declared(subscription).items())
+
+    @property
+    def own_keys(self) -> list[str] | None:
+        """The keys of its consumers but for those of replays; None for any key, as of partitions."""
+        return None if self.is_partitioned else [""]
 
     @property
     def table_names(self) -> frozenset[str]:
@@ -211,6 +224,45 @@ def standing_at(checkpoint: Checkpoint) -> dict[str, Any]:
         "checkpoint_tx": checkpoint.position.tx_id,
         "checkpoint_seq": checkpoint.position.seq,
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class By:
+    """Who does something and why; both are kept."""
+
+    who: str
+    reason: str
+
+    def __post_init__(self) -> None:
+        checked_text("who", self.who, limit=128)
+        checked_text("reason", self.reason, limit=1000)
+
+
+def record(
+    connection: Connection,
+    subscription: SubscriptionRow,
+    action: Action,
+    by: By,
+    before: dict[str, Any],
+    after: dict[str, Any],
+    *,
+    consumer_key: str | None = None,
+    execution_id: str | None = None,
+) -> None:
+    """Keep what somebody did to a subscription, in the transaction that does it."""
+    connection.execute(
+        sa.insert(lc_intervention).values(
+            ts=now_ms(connection),
+            who=by.who,
+            action=action,
+            subscription_id=subscription.subscription_id,
+            consumer_key=consumer_key,
+            execution_id=execution_id,
+            reason=by.reason,
+            before=before,
+            after=after,
+        )
+    )
 
 
 # the columns of a consumer that may claim

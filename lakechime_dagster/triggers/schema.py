@@ -1,11 +1,9 @@
 """Tables of the ledger: subscriptions, consumers, executions, attempts, interventions."""
 
-from typing import Any
-
 import sqlalchemy as sa
 
 from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.dce.engine import BIG
+from lakechime_dagster.dce.engine import BIG, AsJson
 from lakechime_dagster.dce.schema import metadata
 from lakechime_dagster.triggers.consumers import (
     Action,
@@ -16,32 +14,6 @@ from lakechime_dagster.triggers.consumers import (
     RequestState,
     SourceLag,
 )
-
-
-class CheckpointJson(sa.types.TypeDecorator[Checkpoint]):
-    """A checkpoint as JSON."""
-
-    impl = sa.JSON
-    cache_ok = True
-
-    def process_bind_param(self, value: Checkpoint | None, dialect: sa.Dialect) -> Any:
-        return None if value is None else value.to_json()
-
-    def process_result_value(self, value: Any, dialect: sa.Dialect) -> Checkpoint | None:
-        return None if value is None else Checkpoint.from_json(value)
-
-
-class SourceLagJson(sa.types.TypeDecorator[SourceLag]):
-    """What a poll of a source found, as JSON."""
-
-    impl = sa.JSON(none_as_null=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: SourceLag | None, dialect: sa.Dialect) -> Any:
-        return None if value is None else value.to_json()
-
-    def process_result_value(self, value: Any, dialect: sa.Dialect) -> SourceLag | None:
-        return None if value is None else SourceLag.from_json(value)
 
 
 def _one_of(kind: type[StrEnum], length: int) -> sa.Enum:
@@ -69,14 +41,14 @@ lc_subscription = sa.Table(
     sa.Column("tag_keys", sa.JSON, nullable=False),
     sa.Column("is_partitioned", sa.Boolean, nullable=False),
     sa.Column("activated_ts", sa.BigInteger, nullable=False),
-    sa.Column("start", CheckpointJson, nullable=False),
+    sa.Column("start", AsJson(Checkpoint), nullable=False),
     sa.Column("ticked_ts", sa.BigInteger),
     sa.Column("paused_ts", sa.BigInteger),
     sa.Column("paused_reason", sa.Text),
     sa.Column("forgotten_ts", sa.BigInteger),
     sa.Column("looked_tx", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("looked_seq", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("source_lag", SourceLagJson),
+    sa.Column("source_lag", AsJson(SourceLag)),
     sa.UniqueConstraint("deployment", "name", name="lc_subscription_name"),
     sqlite_autoincrement=True,
 )
@@ -92,7 +64,7 @@ lc_consumer = sa.Table(
     sa.Column("state", _one_of(ConsumerState, 8), nullable=False),
     sa.Column("state_reason", sa.Text, nullable=False, server_default=""),
     sa.Column("completed", BIG, nullable=False),
-    sa.Column("checkpoint", CheckpointJson, nullable=False),
+    sa.Column("checkpoint", AsJson(Checkpoint), nullable=False),
     sa.Column("checkpoint_tx", sa.BigInteger, nullable=False),
     sa.Column("checkpoint_seq", sa.BigInteger, nullable=False),
     sa.Column("fired", sa.Boolean, nullable=False),
@@ -109,8 +81,8 @@ lc_execution = sa.Table(
     sa.Column("number", BIG, nullable=False),
     sa.Column("state", _one_of(ExecutionState, 16), nullable=False),
     sa.Column("cause", _one_of(Cause, 8), nullable=False),
-    sa.Column("start_checkpoint", CheckpointJson, nullable=False),
-    sa.Column("end_checkpoint", CheckpointJson, nullable=False),
+    sa.Column("start_checkpoint", AsJson(Checkpoint), nullable=False),
+    sa.Column("end_checkpoint", AsJson(Checkpoint), nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("partition_key", sa.String(512)),
     sa.Column("claimed_ts", sa.BigInteger, nullable=False),

@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lakechime_dagster.dce.events import TableFormat, TagConditions, Tags
 from lakechime_dagster.dce.partitions import LevelType, PartitionLevels, checked_text, typed_value
-from lakechime_dagster.triggers.conditions import TagsFrom
 from lakechime_dagster.triggers.consumers import DeclaredSource, source_name
 from lakechime_dagster.triggers.decision import Firing
-from lakechime_dagster.triggers.triggers import Late, PartitionKey, PartitionTrigger, Trigger
+from lakechime_dagster.triggers.triggers import (
+    Late,
+    PartitionKey,
+    PartitionTrigger,
+    TagsFrom,
+    Trigger,
+)
 
 if TYPE_CHECKING:
     from lakechime_dagster.triggers.ledger import Ledger

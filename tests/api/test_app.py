@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.api.app import Served, bound, build_app, build_server, check_address
 from lakechime_dagster.api.tokens import Tokens
-from lakechime_dagster.dce.upgrade import VERSION_TABLE, check
+from lakechime_dagster.dce.engine import VERSION_TABLE, check_version
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage.ingest import LineageIngest
 from lakechime_dagster.lineage.store import LineageStandings, SqlReads
@@ -115,7 +115,7 @@ def serving(
                 is_public=is_public,
                 routers=routers,
                 hosts=HOSTS,
-                is_ready=lambda: check(engine),
+                is_ready=lambda: check_version(engine),
                 rate=rate,
             )
         )

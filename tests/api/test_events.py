@@ -16,9 +16,9 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.api.client import Client, ServerUnreachableError
 from lakechime_dagster.api.events import event_routes
-from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.events import (
     DataChangeEvent,
+    EventQuery,
     Position,
     RegisteredEvent,
     SnapshotId,

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakechime_dagster.api.client import Client
-from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
+from lakechime_dagster.dce.events import DataChangeEvent, EventQuery, SnapshotId
 from lakechime_dagster.runtime.platform import open_platform
 from tests.support.processes import await_found, free_port
 

@@ -18,9 +18,9 @@ from lakechime_dagster.api.app import BURST, Limit
 from lakechime_dagster.api.client import Client, ServerUnreachableError
 from lakechime_dagster.api.events import event_routes
 from lakechime_dagster.api.tokens import Tokens
-from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.events import EventQuery
 from lakechime_dagster.dce.store import DCEStore
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import By
 from tests.api.test_app import serving
 
 ANNA = By(who="anna", reason="of a test")

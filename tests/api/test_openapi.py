@@ -18,7 +18,7 @@ from lakechime_dagster.api.app import Served, build_app
 from lakechime_dagster.api.events import event_routes
 from lakechime_dagster.api.lineage_page import lineage_page
 from lakechime_dagster.api.operations import operation_routes
-from lakechime_dagster.dce.upgrade import check as check_store
+from lakechime_dagster.dce.engine import check_version as check_store
 from lakechime_dagster.lineage.ingest import LineageIngest
 from lakechime_dagster.lineage.service import AskedLineage
 from lakechime_dagster.runtime.platform import Platform

@@ -17,7 +17,8 @@ from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.reconcile import reconcile_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.tables import SourceTable
-from lakechime_dagster.triggers.interventions import By, Interventions
+from lakechime_dagster.triggers.interventions import Interventions
+from lakechime_dagster.triggers.registry import By
 from tests.api.test_app import Answer, Client, serving
 from tests.support.tables import rows, write
 from tests.support.world import a_subscription, nothing_committed

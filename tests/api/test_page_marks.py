@@ -13,7 +13,7 @@ from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.governance.notifications import notifications
 from lakechime_dagster.lineage.columns import ACTIVE_MS, ColumnRef, Consumer, ConsumerKind, Read
 from lakechime_dagster.lineage.recording import SqlLineage, keep_reads, note_way
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import By
 from tests.cli.weather_lake import lake
 from tests.governance.factories import make_change
 from tests.lineage.factories import make_record, make_statement

@@ -11,7 +11,7 @@ from lakechime_dagster.api.events import event_routes
 from lakechime_dagster.api.tokens import Tokens
 from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.errors import InvalidValueError, NotFoundError
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import By
 from tests.api.test_app import TOKEN, Client, serving
 from tests.support.cli import Cli
 

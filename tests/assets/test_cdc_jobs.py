@@ -5,7 +5,8 @@ import datetime as dt
 import pytest
 from sqlalchemy import Engine
 
-from lakechime_dagster.assets.jobs import cdc_job_of, subscription_of
+from lakechime_dagster.assets.cdc import cdc_job_of
+from lakechime_dagster.assets.tables import subscription_of
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.tables.cdc import MAX_COMMITS, CDCMerge, Drift, SourceSchema, cdc_table

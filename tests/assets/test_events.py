@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 
 from lakechime_dagster.assets import events
 from lakechime_dagster.assets.events import breaking_check
-from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.events import EventQuery
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.runtime.platform import open_platform
@@ -30,7 +30,7 @@ from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.events import Contract, GroupOptions, event_group, event_stream
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import By
 from lakechime_dagster.triggers.schema import lc_attempt
 from tests.assets.test_table import Location
 from tests.support.event_types import committed

@@ -21,10 +21,13 @@ from lakechime_dagster.tables.declare import spark_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.schedule import Schedule, every, tick
 from lakechime_dagster.triggers.subscription import Subscription, partition_key
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import (
+    PartitionCondition,
+    PartitionTrigger,
+    SnapshotTrigger,
+)
 from tests.support.declaring import grouped
 
 pytestmark = pytest.mark.tier2

@@ -12,7 +12,7 @@ from lakechime_dagster.runtime.resource import declared_subscriptions
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.triggers.backfills import Backfills
 from lakechime_dagster.triggers.consumers import RequestState
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import By
 from tests.assets.test_table import (
     MAY,
     Location,

@@ -5,10 +5,10 @@ others reported.
 import dagster as dg
 import pytest
 
-from lakechime_dagster.assets.external import ACTIVE_TAG, outside_specs
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.lineage.columns import ACTIVE_MS, Consumer, ConsumerKind
 from lakechime_dagster.lineage.external import ExternalTable, Looked, Outside, UsedConsumer
+from lakechime_dagster.outside import ACTIVE_TAG, outside_specs
 from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, cdc_table
 from lakechime_dagster.tables.databases import Database, Debezium, Maxwell
 from lakechime_dagster.tables.declare import sql_table

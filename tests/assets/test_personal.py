@@ -17,7 +17,7 @@ from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Asset, personal
 from lakechime_dagster.tables.tables import SourceTable
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import By
 from tests.support.tables import write
 
 people = SourceTable("bronze.people", asset=Asset(columns={"email": personal("email")}))

@@ -21,7 +21,8 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Asset, Storage, personal
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
 from lakechime_dagster.triggers.consumers import ConsumerState
-from lakechime_dagster.triggers.interventions import By, Interventions
+from lakechime_dagster.triggers.interventions import Interventions
+from lakechime_dagster.triggers.registry import By
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.assets.test_table import Location
 from tests.lineage.factories import make_record, make_statement, source

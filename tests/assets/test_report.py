@@ -6,8 +6,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.assets.checks import check_results
-from lakechime_dagster.assets.report import Report, events_table, nothing_new
+from lakechime_dagster.assets.report import Report, check_results, events_table, nothing_new
 from lakechime_dagster.dce.events import Position, RegisteredEvent
 from lakechime_dagster.spark.job import Counts, Outcome, TableResult
 from lakechime_dagster.tables.declare import spark_table

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.events import EventQuery
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.reconcile import reconcile, reconcile_table

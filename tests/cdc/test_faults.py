@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.assets.cdc import kept_up, same
-from lakechime_dagster.assets.jobs import subscription_of
+from lakechime_dagster.assets.tables import subscription_of
 from lakechime_dagster.cdc.compare import Fault
 from lakechime_dagster.cdc.monitor_service import keeping_up
 from lakechime_dagster.cdc.service import Replica

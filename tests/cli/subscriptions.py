@@ -3,9 +3,12 @@
 import dagster as dg
 
 from lakechime_dagster.sensors.trigger import lakechime_sensor
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import (
+    PartitionCondition,
+    PartitionTrigger,
+    SnapshotTrigger,
+)
 
 ORDERS = "cli.orders"
 DAYS = "cli.days"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.events import EventQuery
 from tests.cli.shop import NAME, Shop
 from tests.cli.test_cdc_monitor import reported
 from tests.cli.test_cdc_monitor import shop as shop

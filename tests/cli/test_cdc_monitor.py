@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.events import EventQuery
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.databases import Database, Monitor

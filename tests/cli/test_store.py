@@ -3,8 +3,8 @@
 import sqlite3
 from pathlib import Path
 
-from lakechime_dagster.dce.upgrade import newest_version
-from lakechime_dagster.triggers.retention import needs
+from lakechime_dagster.dce.engine import newest_version
+from lakechime_dagster.triggers.progress import needs
 from tests.cli import subscriptions
 from tests.cli.test_trigger import change, claim, complete, subscriptions_by_name
 from tests.support.cli import Cli

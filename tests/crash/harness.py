@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.record import Record
-from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.events import EventQuery
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.settings import load_settings

@@ -17,9 +17,8 @@ import lakechime_dagster
 from lakechime_dagster.dce.engine import at_once, writing
 from lakechime_dagster.dce.events import Position
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.dce.registration import register_batch
 from lakechime_dagster.dce.schema import dce_event
-from lakechime_dagster.dce.store import DCEStore
+from lakechime_dagster.dce.store import DCEStore, register_batch
 from tests.factories import make_event
 
 WRITERS = 8

@@ -3,13 +3,12 @@
 import pytest
 from sqlalchemy import Engine, update
 
-from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.engine import writing
-from lakechime_dagster.dce.events import Position
+from lakechime_dagster.dce.events import EventQuery, Position
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import dce_event
 from lakechime_dagster.dce.store import DCEStore
-from lakechime_dagster.triggers.retention import expire
+from lakechime_dagster.triggers.progress import expire
 from tests.factories import make_event
 
 FAR = 4_000_000_000_000  # a time after every event of a test

@@ -13,10 +13,17 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Engine, text
 
 import lakechime_dagster
-from lakechime_dagster.dce.engine import open_engine, reading, writing
+from lakechime_dagster.dce.engine import (
+    VERSION_TABLE,
+    check_version,
+    newest_version,
+    open_engine,
+    reading,
+    upgrade,
+    writing,
+)
 from lakechime_dagster.dce.schema import metadata
 from lakechime_dagster.dce.store import DCEStore
-from lakechime_dagster.dce.upgrade import VERSION_TABLE, check, newest_version, upgrade
 from lakechime_dagster.errors import StoreVersionError
 from tests.factories import make_event
 from tests.support.postgres import fresh_database
@@ -24,7 +31,7 @@ from tests.support.postgres import fresh_database
 UPGRADE = """
 import sys
 from lakechime_dagster.dce.engine import open_engine
-from lakechime_dagster.dce.upgrade import upgrade
+from lakechime_dagster.dce.engine import upgrade
 sys.stdin.readline()
 print(upgrade(open_engine(sys.argv[1])))
 """
@@ -83,11 +90,11 @@ def test_a_store_without_tables_asks_for_an_upgrade(empty_url: str) -> None:
     engine = open_engine(empty_url)
 
     with pytest.raises(StoreVersionError, match="lakechime store upgrade"):
-        check(engine)
+        check_version(engine)
     with pytest.raises(StoreVersionError, match="lakechime store upgrade"):
         DCEStore(engine).tables()
     upgrade(engine)
-    assert check(engine) == newest_version()
+    assert check_version(engine) == newest_version()
     engine.dispose()
 
 
@@ -98,7 +105,7 @@ def test_a_store_of_a_newer_version_is_left_alone(empty_url: str) -> None:
     with writing(engine) as connection:
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
 
-    for act in (check, upgrade):
+    for act in (check_version, upgrade):
         with pytest.raises(StoreVersionError, match="newer"):
             act(engine)
     engine.dispose()
@@ -109,7 +116,7 @@ import sys
 from lakechime_dagster.dce.events import DataChangeEvent
 from lakechime_dagster.dce.engine import open_engine
 from lakechime_dagster.dce.store import DCEStore
-from lakechime_dagster.dce.upgrade import upgrade
+from lakechime_dagster.dce.engine import upgrade
 engine = open_engine(sys.argv[1])
 upgrade(engine)
 (event,) = DCEStore(engine).register([DataChangeEvent(table="bronze.orders")]).registered

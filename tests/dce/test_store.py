@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event
 
-from lakechime_dagster.dce.contract import EventQuery, OvertakenError, Seen
 from lakechime_dagster.dce.engine import open_engine
 from lakechime_dagster.dce.events import (
     DataChangeEvent,
+    EventQuery,
+    OvertakenError,
     Position,
     RegisteredEvent,
+    Seen,
     SnapshotId,
     TableUid,
 )

@@ -30,7 +30,7 @@ from lakechime_dagster.demo.verify import (
 )
 from lakechime_dagster.formats.hive import HiveLog
 from lakechime_dagster.spark.hive import HiveTarget
-from lakechime_dagster.spark.sql import sql_over
+from lakechime_dagster.spark.session import sql_over
 from lakechime_dagster.tables.tables import RefreshMode
 from tests.support.iceberg import IcebergWorld
 from tests.support.metastore import Metastore

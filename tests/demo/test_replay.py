@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from lakechime_dagster.dce.contract import EventQuery
+from lakechime_dagster.dce.events import EventQuery
 from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.demo.airport import file_of, lines_of
 from lakechime_dagster.demo.data import FIRST_DAY, rows_of

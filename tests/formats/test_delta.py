@@ -9,8 +9,7 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakechime_dagster.dce.contract import Seen
-from lakechime_dagster.dce.events import OperationType, Position, SnapshotId, TableUid
+from lakechime_dagster.dce.events import OperationType, Position, Seen, SnapshotId, TableUid
 from lakechime_dagster.dce.snapshots import CommitsMissingError, SnapshotCheckpoint
 from lakechime_dagster.errors import TableUnreadableError
 from lakechime_dagster.formats.delta import DeltaLog

@@ -16,8 +16,7 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 
-from lakechime_dagster.dce.contract import Seen
-from lakechime_dagster.dce.events import DataChangeEvent, OperationType, SnapshotId, TableUid
+from lakechime_dagster.dce.events import DataChangeEvent, OperationType, Seen, SnapshotId, TableUid
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import NO_SNAPSHOT
 from lakechime_dagster.errors import TableAbsentError, TableUnreadableError

@@ -19,7 +19,7 @@ from lakechime_dagster.governance.store import (
     Notifications,
     message_table,
 )
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import By
 from tests.governance.factories import make_change
 
 ME = By(who="me", reason="it is over")

@@ -6,15 +6,14 @@ import pytest
 
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import NotFoundError
-from lakechime_dagster.runtime.claim import adopted
+from lakechime_dagster.runtime.execution import adopted
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import NothingNewError
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import Execution
 from lakechime_dagster.triggers.ledger import events_of
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger
+from lakechime_dagster.triggers.triggers import PartitionCondition, PartitionTrigger
 from tests.support.world import World, a_subscription, one
 
 HIVE = "hive.orders"

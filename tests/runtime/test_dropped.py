@@ -14,8 +14,8 @@ from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.formats.files import folder_at, remove_folder
 from lakechime_dagster.runtime.maintenance import Dropped, drop, dropped, remove_expired, to_drop
 from lakechime_dagster.runtime.platform import Platform, open_platform
-from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.ledger import Claim
+from lakechime_dagster.triggers.registry import By
 from tests.support.tables import write
 from tests.support.world import a_subscription, checkpoint
 

@@ -14,11 +14,14 @@ from lakechime_dagster.dce.engine import TransactionId, writing
 from lakechime_dagster.errors import NotFoundError
 from lakechime_dagster.runtime.explain import MOST_KEYS, NOT_ACTIVE, SILENT_MS, explain, explained
 from lakechime_dagster.runtime.platform import Platform
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.decision import LackingKey
 from lakechime_dagster.triggers.progress import overview
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import (
+    PartitionCondition,
+    PartitionTrigger,
+    SnapshotTrigger,
+)
 from tests.support.world import World, a_subscription
 
 

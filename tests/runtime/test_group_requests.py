@@ -15,7 +15,8 @@ from lakechime_dagster.silver.requests import (
     requested_of_stream,
 )
 from lakechime_dagster.silver.results import AT_ONCE, RequestKind, TypeResult
-from lakechime_dagster.triggers.interventions import By, Interventions
+from lakechime_dagster.triggers.interventions import Interventions
+from lakechime_dagster.triggers.registry import By
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.support.event_types import complete, learn, registered, result

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.events import OperationType, TableFormat
+from lakechime_dagster.dce.events import EventQuery, OperationType, TableFormat
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.runtime import migration as module
 from lakechime_dagster.runtime.migration import Move, WrittenOnBothError

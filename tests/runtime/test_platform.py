@@ -14,7 +14,6 @@ from lakechime_dagster.runtime.platform import Platform, hours_of
 from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, cdc_table
 from lakechime_dagster.tables.databases import Maxwell
 from lakechime_dagster.tables.sources import JsonLines
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import COMPLETE as COMPLETE_FACT
 from lakechime_dagster.triggers.consumers import (
     HOUR_MS,
@@ -26,7 +25,7 @@ from lakechime_dagster.triggers.consumers import (
 )
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger
+from lakechime_dagster.triggers.triggers import PartitionCondition, PartitionTrigger
 from tests.support.tables import SCHEMA, rows, write
 from tests.support.world import World
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakechime_dagster.dce.contract import Seen
-from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
+from lakechime_dagster.dce.events import DataChangeEvent, Seen, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.formats.changes import Captured
 from lakechime_dagster.formats.delta import DeltaLog

@@ -11,22 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakechime_dagster.dce.contract import Seen
-from lakechime_dagster.dce.engine import memory_engine
-from lakechime_dagster.dce.events import RegisteredEvent, SnapshotId
+from lakechime_dagster.dce.engine import memory_engine, upgrade
+from lakechime_dagster.dce.events import RegisteredEvent, Seen, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.formats.changes import Captured
 from lakechime_dagster.formats.hive import HiveLog
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.reconcile import reconcile, reconcile_table
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import SourceTable
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.ledger import events_of
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger
+from lakechime_dagster.triggers.triggers import PartitionCondition, PartitionTrigger
 from tests.support.metastore import HiveTable, Metastore
 from tests.support.world import World
 

@@ -14,11 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy.engine.url import make_url
 
-from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.engine import memory_engine
-from lakechime_dagster.dce.events import DataChangeEvent, RegisteredEvent, SnapshotId, TableFormat
+from lakechime_dagster.dce.engine import memory_engine, upgrade
+from lakechime_dagster.dce.events import (
+    DataChangeEvent,
+    EventQuery,
+    RegisteredEvent,
+    SnapshotId,
+    TableFormat,
+)
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.dce.upgrade import upgrade
 from lakechime_dagster.formats.iceberg import IcebergLog
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.reconcile import reconcile, reconcile_table

@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from lakechime_dagster.errors import ConsumerBlockedError
-from lakechime_dagster.sensors.alarms import alarms_sensor
+from lakechime_dagster.sensors.schedules import alarms_sensor
 from tests.support.cli import Cli
 from tests.support.inboxes import Webhook
 

@@ -14,8 +14,8 @@ from lakechime_dagster.runtime.explain import explain
 from lakechime_dagster.runtime.platform import Platform, ends_of_blocked
 from lakechime_dagster.sensors.tick import Tick
 from lakechime_dagster.triggers.consumers import ConsumerState, Execution
-from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.progress import overview
+from lakechime_dagster.triggers.registry import By
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.sensors.test_tick import TARGET, ReportedRuns, commit, one

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 from lakechime_dagster.assets.partitions import partitions_of
-from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId, TableFormat
+from lakechime_dagster.dce.events import DataChangeEvent, EventQuery, SnapshotId, TableFormat
 from lakechime_dagster.runtime.platform import Platform, ask_target, open_platform
 from lakechime_dagster.runtime.reconcile import reconcile
 from lakechime_dagster.sensors.events import events_sensor

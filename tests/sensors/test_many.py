@@ -18,13 +18,12 @@ from lakechime_dagster.sensors.trigger import Launch, many_sensor
 from lakechime_dagster.silver.requests import event_requests, requested_of_stream
 from lakechime_dagster.silver.results import RequestDone, RequestKind
 from lakechime_dagster.triggers.consumers import Execution
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.evaluation import Sweep
 from lakechime_dagster.triggers.ledger import Ledger
-from lakechime_dagster.triggers.registry import TICK_NOTE_MS
-from lakechime_dagster.triggers.retention import needs
+from lakechime_dagster.triggers.progress import needs
+from lakechime_dagster.triggers.registry import TICK_NOTE_MS, By
 from lakechime_dagster.triggers.schema import lc_intervention
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
 from tests.support.world import World, a_subscription
 

@@ -9,7 +9,7 @@ from dagster import DagsterRunStatus
 from sqlalchemy import Engine
 
 from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, MessagesUnreadableError
-from lakechime_dagster.runtime.claim import adopted
+from lakechime_dagster.runtime.execution import adopted
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import NothingNewError
 from lakechime_dagster.runtime.sources import checkpoint_at
@@ -21,10 +21,10 @@ from lakechime_dagster.triggers.consumers import (
     FileOffsets,
     SourceOffsets,
 )
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.evaluation import Sweep
+from lakechime_dagster.triggers.registry import By
 from lakechime_dagster.triggers.schedule import every
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import SnapshotTrigger, StartFrom
 from tests.sensors.test_tick import ReportedRuns, one
 from tests.support.world import World, ticked

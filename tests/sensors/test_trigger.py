@@ -14,20 +14,24 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from lakechime_dagster.dce.contract import EventQuery
-from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
+from lakechime_dagster.dce.events import DataChangeEvent, EventQuery, SnapshotId
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.runtime.names import EXECUTION_TAG, KEY_TAG, LACKS_TAG
 from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.resource import LakeChimeResource, declared_subscriptions
 from lakechime_dagster.runtime.sources import replay
-from lakechime_dagster.sensors.tick import DagsterRuns, end_dead_run
+from lakechime_dagster.sensors.tick import DagsterRuns
 from lakechime_dagster.sensors.trigger import deadline_sensor, lakechime_sensor
-from lakechime_dagster.triggers.conditions import PartitionCondition
-from lakechime_dagster.triggers.interventions import By, Interventions
+from lakechime_dagster.triggers.interventions import Interventions
+from lakechime_dagster.triggers.registry import By
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger, StartFrom
+from lakechime_dagster.triggers.triggers import (
+    PartitionCondition,
+    PartitionTrigger,
+    SnapshotTrigger,
+    StartFrom,
+)
 from tests.support.tables import rows, write
 
 SOURCE, TARGET = "bronze.orders", "silver.orders"
@@ -449,11 +453,12 @@ def test_a_trigger_that_its_own_commits_would_fire_for_ever_is_refused() -> None
 def test_a_dead_run_is_ended_in_dagster(asset: Location) -> None:
     job = asset.definitions.resolve_job_def("features_job")
     run = asset.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
-    end_dead_run(asset.instance, run.run_id, "gave no sign of life")
+    runs = DagsterRuns(lambda: asset.instance)
+    runs.report_lost(run.run_id, "gave no sign of life")
     ended = asset.instance.get_run_by_id(run.run_id)
     assert ended is not None
     assert ended.status is dg.DagsterRunStatus.FAILURE
-    end_dead_run(asset.instance, run.run_id, "again")
+    runs.report_lost(run.run_id, "again")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from lakechime_dagster.silver.results import TYPE_CAP, Request, RequestDone, Req
 from lakechime_dagster.silver.schema import TypeCheckpoint
 from lakechime_dagster.silver.store import LeftType, Requests, SqlEventTypes
 from lakechime_dagster.tables.events import checked_groups, event_group
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import By
 from tests.support.event_types import (
     GAME,
     SHOP,

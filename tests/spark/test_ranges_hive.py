@@ -15,13 +15,18 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.dce.contract import EventQuery, PartitionEvents, Seen
-from lakechime_dagster.dce.engine import memory_engine
-from lakechime_dagster.dce.events import Position, SnapshotId, TableUid
+from lakechime_dagster.dce.engine import memory_engine, upgrade
+from lakechime_dagster.dce.events import (
+    EventQuery,
+    PartitionEvents,
+    Position,
+    Seen,
+    SnapshotId,
+    TableUid,
+)
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange, Verdict
-from lakechime_dagster.dce.store import DCEStore, partition_events
-from lakechime_dagster.dce.upgrade import upgrade
+from lakechime_dagster.dce.store import DCEStore
 from lakechime_dagster.formats.hive import HiveLog
 from lakechime_dagster.spark.hive import HiveSource
 from lakechime_dagster.spark.job import InputJob, TableJob, TableResult
@@ -29,6 +34,7 @@ from lakechime_dagster.spark.ranges import RangeRead
 from lakechime_dagster.spark.refresh import refresh
 from lakechime_dagster.tables.tables import RefreshMode
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
+from lakechime_dagster.triggers.evidence import partition_events
 from tests.support.metastore import HiveTable, Metastore
 from tests.support.refreshes import open_log, read_rows
 

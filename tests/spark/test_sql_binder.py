@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.lineage.spark import marked
-from lakechime_dagster.spark.sql import grouped_by, sql_over
+from lakechime_dagster.spark.session import grouped_by, sql_over
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.sql import Unparsed, parse_query, tables_of
 from lakechime_dagster.tables.tables import SourceTable

@@ -4,7 +4,7 @@ from sqlalchemy import Engine
 
 from lakechime_dagster.governance.store import PersonalDecisions
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.registry import By
 
 EMAIL, PATH = ColumnRef("bronze.people", "email"), ColumnRef("bronze.letters", "payload:$.to")
 ANA, BO = By(who="ana", reason="seen"), By(who="bo", reason="they are made up")

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakechime_dagster.dce.contract import Seen
-from lakechime_dagster.dce.events import DataChangeEvent, OperationType
+from lakechime_dagster.dce.events import DataChangeEvent, OperationType, Seen
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.demo import servers
 from lakechime_dagster.errors import LakeChimeError

@@ -24,9 +24,10 @@ from lakechime_dagster.triggers.consumers import (
     Execution,
 )
 from lakechime_dagster.triggers.decision import Decision
-from lakechime_dagster.triggers.evaluation import Accepts, Evaluator, any_key
+from lakechime_dagster.triggers.evaluation import Accepts, Evaluator, Sweep, any_key
 from lakechime_dagster.triggers.interventions import Interventions
 from lakechime_dagster.triggers.ledger import Claim, Ledger
+from lakechime_dagster.triggers.progress import moment_at
 from lakechime_dagster.triggers.registry import SubscriptionRow
 from lakechime_dagster.triggers.schema import (
     lc_attempt,
@@ -36,7 +37,6 @@ from lakechime_dagster.triggers.schema import (
     lc_subscription,
 )
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.sweep import Sweep
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
 
@@ -88,9 +88,9 @@ class World:
         return (done.registered or done.duplicates)[0]
 
     def decide(self, subscription: Subscription, at_ms: int | None = None) -> Decision:
-        return self.evaluator.evaluate(
-            subscription, self.evaluator.activate(subscription), at_ms=at_ms
-        )
+        row = self.evaluator.activate(subscription)
+        moment = None if at_ms is None else moment_at(self.engine, row, at_ms)
+        return self.evaluator.evaluate(subscription, row, moment)
 
     def fire(self, subscription: Subscription) -> list[Execution]:
         """Evaluate and claim, as a tick does."""

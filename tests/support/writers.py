@@ -8,8 +8,7 @@ import time
 
 from lakechime_dagster.dce.engine import open_engine, writing
 from lakechime_dagster.dce.partitions import PartitionLevels
-from lakechime_dagster.dce.registration import register_batch
-from lakechime_dagster.dce.store import DCEStore
+from lakechime_dagster.dce.store import DCEStore, register_batch
 from tests.factories import make_event
 
 LATE, ROLLED_BACK = 0.05, 0.03  # shares of transactions

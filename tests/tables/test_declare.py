@@ -21,9 +21,8 @@ from lakechime_dagster.tables.sql import (
     tables_of,
 )
 from lakechime_dagster.tables.tables import LakeTable, RefreshMode, SourceTable, code_digest
-from lakechime_dagster.triggers.conditions import TableName
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger, TableName
 from tests.support.declaring import grouped
 from tests.tables.tables import HOUR, MINUTELY, REJOIN, flights, joined, make_table, planes, weather
 

@@ -33,9 +33,8 @@ from lakechime_dagster.tables.lake import Lake, foreign_sources, named_types
 from lakechime_dagster.tables.options import Asset, Storage
 from lakechime_dagster.tables.sources import JsonLines, TableRows
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
-from lakechime_dagster.triggers.conditions import TableName
 from lakechime_dagster.triggers.schedule import every
-from lakechime_dagster.triggers.triggers import SnapshotTrigger
+from lakechime_dagster.triggers.triggers import SnapshotTrigger, TableName
 
 
 def stream(name: str = "game", **declared: Any) -> EventStream:

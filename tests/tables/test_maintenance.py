@@ -55,14 +55,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"keep_for": dt.timedelta(hours=2)},
         "is not a timedelta of at least 7 days: readers and writers may still need the files",
     ),
-    (
-        {"orphans_after": dt.timedelta(days=1)},
-        "is not a timedelta of at least 3 days: readers and writers may still need the files",
-    ),
-    (
-        {"max_deleted_ratio": 5},
-        "Maintenance, max_deleted_ratio: 5 is not a part of the rows; write it as 0.05",
-    ),
     ({"remove_orphans": "yes"}, "Maintenance, remove_orphans: 'yes' is neither True nor False"),
     (
         {"properties": {"delta.x": 5}},

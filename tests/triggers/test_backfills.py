@@ -12,14 +12,13 @@ from lakechime_dagster.dce.engine import TransactionId, writing
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.triggers.backfills import Backfills
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import BackfillRequest, Execution, RequestState, Span
-from lakechime_dagster.triggers.interventions import By
+from lakechime_dagster.triggers.evaluation import Sweep
 from lakechime_dagster.triggers.ledger import Claim
+from lakechime_dagster.triggers.registry import By
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.sweep import Sweep
-from lakechime_dagster.triggers.triggers import PartitionTrigger
+from lakechime_dagster.triggers.triggers import PartitionCondition, PartitionTrigger
 from tests.support.world import World, a_subscription, checkpoint, nothing_committed, one
 
 ME = By(who="me", reason="a column was wrong")

@@ -4,19 +4,20 @@ same.
 
 import pytest
 
-from lakechime_dagster.dce.contract import EventQuery, Seen
 from lakechime_dagster.dce.engine import reading
-from lakechime_dagster.dce.events import Position, SnapshotId, TableUid
+from lakechime_dagster.dce.events import EventQuery, Position, Seen, SnapshotId, TableUid
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
-from lakechime_dagster.triggers.conditions import PartitionCondition
+from lakechime_dagster.triggers.evaluation import Sweep
 from lakechime_dagster.triggers.ledger import events_of
-from lakechime_dagster.triggers.progress import consumer_lags
-from lakechime_dagster.triggers.retention import expire, needs
+from lakechime_dagster.triggers.progress import consumer_lags, expire, needs
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.sweep import Sweep
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import (
+    PartitionCondition,
+    PartitionTrigger,
+    SnapshotTrigger,
+)
 from tests.factories import make_event
 from tests.support.world import World, a_subscription, one
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from lakechime_dagster.dce.events import Position
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError
-from lakechime_dagster.triggers.conditions import PartitionCondition, TableName
 from lakechime_dagster.triggers.decision import (
     AtomState,
     ConsumerView,
@@ -28,7 +27,12 @@ from lakechime_dagster.triggers.decision import (
     decide_snapshot,
 )
 from lakechime_dagster.triggers.schedule import every, tick, to_milliseconds
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import (
+    PartitionCondition,
+    PartitionTrigger,
+    SnapshotTrigger,
+    TableName,
+)
 
 GOLDEN = Path(__file__).parent / "golden" / "decisions.txt"
 NOON = to_milliseconds(dt.datetime(2013, 1, 3, 12, tzinfo=dt.timezone.utc))

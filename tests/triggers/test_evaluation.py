@@ -9,12 +9,12 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.event import listen
 
-from lakechime_dagster.dce.contract import Seen
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.dce.events import (
     OperationType,
     Position,
     RegisteredEvent,
+    Seen,
     SnapshotId,
     TableFormat,
     TableUid,
@@ -22,19 +22,21 @@ from lakechime_dagster.dce.events import (
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import dce_event, metadata
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
-from lakechime_dagster.dce.store import partition_events
 from lakechime_dagster.errors import StoreUnreachableError
-from lakechime_dagster.triggers.conditions import PartitionCondition, TableName
 from lakechime_dagster.triggers.consumers import Cause, CommitMetadata, Committed, Execution
 from lakechime_dagster.triggers.decision import Decision
-from lakechime_dagster.triggers.evaluation import Evaluator, newer
+from lakechime_dagster.triggers.evaluation import Evaluator, Sweep
+from lakechime_dagster.triggers.evidence import newer, partition_events
 from lakechime_dagster.triggers.ledger import events_of
-from lakechime_dagster.triggers.progress import consumers_at, overview
-from lakechime_dagster.triggers.retention import needs
+from lakechime_dagster.triggers.progress import consumers_at, needs, overview
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.sweep import Sweep
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import (
+    PartitionCondition,
+    PartitionTrigger,
+    SnapshotTrigger,
+    TableName,
+)
 from tests.support.stores import fresh_memory
 from tests.support.world import World, a_subscription, checkpoint, committed, one
 
@@ -712,7 +714,7 @@ def test_a_grid_point_that_came_is_not_forgotten_when_its_evaluation_fails(
     rests = {"hourly": Decision(trigger="hourly", fires=False, reasons=("nothing new",))}
     with monkeypatch.context() as patched:
         patched.setattr(
-            "lakechime_dagster.triggers.sweep.from_milliseconds", lambda milliseconds: before
+            "lakechime_dagster.triggers.evaluation.from_milliseconds", lambda milliseconds: before
         )
         patched.setattr(Evaluator, "evaluate_all", lambda *_: rests)
         assert sweep.decisions() == {}

@@ -3,8 +3,8 @@
 import pytest
 import sqlalchemy as sa
 
-from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.engine import writing
+from lakechime_dagster.dce.events import EventQuery
 from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError
 from lakechime_dagster.triggers.consumers import (
     Action,
@@ -13,11 +13,10 @@ from lakechime_dagster.triggers.consumers import (
     Execution,
     ExecutionState,
 )
-from lakechime_dagster.triggers.interventions import By, CheckpointAt
+from lakechime_dagster.triggers.interventions import CheckpointAt
 from lakechime_dagster.triggers.ledger import MAX_ATTEMPTS
-from lakechime_dagster.triggers.progress import consumers_at, overview
-from lakechime_dagster.triggers.registry import TICK_NOTE_MS, SubscriptionRow
-from lakechime_dagster.triggers.retention import needs
+from lakechime_dagster.triggers.progress import consumers_at, needs, overview
+from lakechime_dagster.triggers.registry import TICK_NOTE_MS, By, SubscriptionRow
 from lakechime_dagster.triggers.schema import lc_subscription
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import StartFrom

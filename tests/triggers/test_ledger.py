@@ -17,9 +17,9 @@ from lakechime_dagster.triggers.consumers import (
     Execution,
     ExecutionState,
 )
-from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.ledger import BACKOFF_MS, MAX_ATTEMPTS, Claim
 from lakechime_dagster.triggers.progress import ConsumerAt, consumers_at
+from lakechime_dagster.triggers.registry import By
 from tests.support.world import World, a_subscription, checkpoint, committed, consumer_id, elsewhere
 
 

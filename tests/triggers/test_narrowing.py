@@ -12,12 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
-from lakechime_dagster.dce.contract import EventQuery
 from lakechime_dagster.dce.engine import reading, writing
-from lakechime_dagster.dce.events import OperationType, Position, RegisteredEvent, TagConditions
+from lakechime_dagster.dce.events import (
+    EventQuery,
+    OperationType,
+    Position,
+    RegisteredEvent,
+    TagConditions,
+)
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import metadata
-from lakechime_dagster.triggers.conditions import Atom, PartitionCondition, TableName, TagsFrom
 from lakechime_dagster.triggers.consumers import Checkpoint, Execution
 from lakechime_dagster.triggers.decision import (
     AtomState,
@@ -28,13 +32,20 @@ from lakechime_dagster.triggers.decision import (
     decide_partition,
     decide_snapshot,
 )
+from lakechime_dagster.triggers.evaluation import Sweep
 from lakechime_dagster.triggers.evidence import Question, waiting_events
+from lakechime_dagster.triggers.progress import expire, needed_after
 from lakechime_dagster.triggers.registry import ConsumerRow
-from lakechime_dagster.triggers.retention import expire, needed_after
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.sweep import Sweep
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import (
+    Atom,
+    PartitionCondition,
+    PartitionTrigger,
+    SnapshotTrigger,
+    TableName,
+    TagsFrom,
+)
 from tests.dce.strategies import texts
 from tests.support.stores import fresh_memory
 from tests.support.world import World, nothing_committed

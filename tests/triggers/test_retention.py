@@ -11,9 +11,8 @@ from lakechime_dagster.dce.events import Position
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.triggers.consumers import Checkpoint, Execution
-from lakechime_dagster.triggers.interventions import By
-from lakechime_dagster.triggers.registry import ConsumerRow
-from lakechime_dagster.triggers.retention import Expired, expire, needed_after, needs
+from lakechime_dagster.triggers.progress import Expired, expire, needed_after, needs
+from lakechime_dagster.triggers.registry import By, ConsumerRow
 from lakechime_dagster.triggers.schedule import every
 from lakechime_dagster.triggers.subscription import Subscription
 from lakechime_dagster.triggers.triggers import SnapshotTrigger

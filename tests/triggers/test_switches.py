@@ -5,14 +5,16 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from lakechime_dagster.dce.contract import (
+from lakechime_dagster.dce.events import (
     EventQuery,
     OvertakenError,
     PartitionEvents,
     Seen,
+    SnapshotId,
+    TableFormat,
     TableSwitchedError,
+    TableUid,
 )
-from lakechime_dagster.dce.events import SnapshotId, TableFormat, TableUid
 from lakechime_dagster.dce.migration import (
     COPY_TAG,
     Migration,
@@ -21,19 +23,21 @@ from lakechime_dagster.dce.migration import (
     finished,
     name_beside,
     noted,
-    side_of,
     switched,
-    switched_since,
 )
 from lakechime_dagster.dce.partitions import UNPARTITIONED
+from lakechime_dagster.dce.queries import side_of, switched_since
 from lakechime_dagster.dce.snapshots import SnapshotRange
-from lakechime_dagster.dce.store import partition_events
 from lakechime_dagster.errors import LakeChimeError
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import Execution
+from lakechime_dagster.triggers.evidence import partition_events
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import (
+    PartitionCondition,
+    PartitionTrigger,
+    SnapshotTrigger,
+)
 from tests.support.world import World, a_subscription, one
 
 NAME = "bronze.orders"

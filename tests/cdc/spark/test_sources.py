@@ -17,11 +17,10 @@ from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.runtime.platform import hours_of
 from lakechime_dagster.spark.job import Outcome, TableResult
 from lakechime_dagster.tables.cdc import HOUR_LEVELS
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import COMPLETE, Checkpoint, CommitMetadata, ConsumerId
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger
+from lakechime_dagster.triggers.triggers import PartitionCondition, PartitionTrigger
 from tests.cdc.factories import envelope_schema, make_payload, make_record
 from tests.cdc.spark.test_refresh import interrupt
 from tests.support.orders import at_position, deletion, order, snapshot_row, truncation

@@ -5,7 +5,7 @@ worth to run.
 import datetime as dt
 from collections.abc import Sequence
 
-from lakechime_dagster.assets.jobs import subscription_of
+from lakechime_dagster.assets.tables import subscription_of
 from lakechime_dagster.lineage.backfill import (
     ConsumerFact,
     RequestPlan,
@@ -19,10 +19,13 @@ from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
-from lakechime_dagster.triggers.conditions import PartitionCondition
 from lakechime_dagster.triggers.consumers import BackfillRequest, RequestState
 from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
+from lakechime_dagster.triggers.triggers import (
+    PartitionCondition,
+    PartitionTrigger,
+    SnapshotTrigger,
+)
 
 DAY = {"day": "date"}
 DAILY = every(days=1, start="2024-05-02", until="2024-05-31")

@@ -33,16 +33,6 @@ def test_a_truncated_jar_is_named_with_its_remedy(tmp_path: Path) -> None:
         ensure_jars(tmp_path, no_java)
 
 
-def test_a_jar_that_changed_after_it_was_fetched_is_broken(tmp_path: Path) -> None:
-    fetched, folder = tmp_path / "fetched", tmp_path / "jars"
-    put_jars(fetched)
-    jvm._move_in(fetched, folder)
-    assert complete_jars(folder) == [folder / name for name in jar_names()]
-    put_jar(folder / jar_names()[1], "other content")
-    with pytest.raises(SparkUnavailableError, match=jar_names()[1]):
-        complete_jars(folder)
-
-
 def test_fetched_jars_replace_those_of_an_incomplete_folder(tmp_path: Path) -> None:
     fetched, folder = tmp_path / "fetched", tmp_path / "jars"
     put_jars(fetched)

@@ -17,7 +17,7 @@ from lakechime_dagster.lineage.columns import Names
 from lakechime_dagster.lineage.plan_dump import dump_of
 from lakechime_dagster.lineage.plan_statements import statements_of
 from lakechime_dagster.lineage.spark import SOURCES, Dump, watched
-from lakechime_dagster.spark.sql import made
+from lakechime_dagster.spark.session import made
 
 pytestmark = pytest.mark.spark
 
