@@ -11,16 +11,13 @@ from lakechime_dagster.api.access import Scope
 from lakechime_dagster.api.operations import operation_routes
 from lakechime_dagster.api.tokens import Tokens
 from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
-from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.lineage.ingest import MAX_BYTES
 from lakechime_dagster.runtime.platform import Platform, open_platform
-from lakechime_dagster.runtime.reconcile import reconcile_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.interventions import Interventions
 from lakechime_dagster.triggers.registry import By
 from tests.api.test_app import Answer, Client, serving
-from tests.support.tables import rows, write
 from tests.support.world import a_subscription, nothing_committed
 
 pytestmark = pytest.mark.several_connections
@@ -146,26 +143,6 @@ def test_a_range_is_replayed_while_the_consumer_stays(platform: Platform, client
     assert found["execution"]["key"].startswith("replay-")
     assert platform.evaluator.evaluate(SILVER, row).fires
     assert client.send(body | {"start_from": "now"}, path=path).status == 409
-
-
-def test_tables_are_listed_with_what_capture_lacks_of_their_logs(
-    platform: Platform, client: Client
-) -> None:
-    location = f"{platform.warehouse}/bronze/orders"
-    write(location, rows((None, 1, 1, "x")))
-    reconcile_table(platform, platform.log("bronze.orders"), PartitionLevels())
-    platform.store.register([change(1, "bronze.pushed")])
-
-    def listed() -> dict[str, tuple[object, ...]]:
-        found = client.send(b"", method="GET", path="/tables").document["tables"]
-        facts = ("format", "captured_by", "captured_up_to", "version", "lag_commits")
-        return {one["name"]: tuple(one[name] for name in facts) for one in found}
-
-    pushed = ("DELTA", "push", None, None, None)
-    assert listed() == {"bronze.orders": ("DELTA", "log", "0", "0", 0), "bronze.pushed": pushed}
-    for _ in range(2):
-        write(location, rows((None, 2, 2, "x")))
-    assert listed() == {"bronze.orders": ("DELTA", "log", "0", "2", 2), "bronze.pushed": pushed}
 
 
 def test_a_body_that_is_too_long_is_refused_whatever_the_route(client: Client) -> None:

@@ -4,7 +4,6 @@ these the table's rows.
 
 import datetime as dt
 import json
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,12 @@ from lakechime_dagster.lineage.store import LineageStandings
 from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, cdc_table
-from lakechime_dagster.tables.databases import Database, Debezium, Maxwell
+from lakechime_dagster.tables.databases import Maxwell
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.sources import JsonLines
 from tests.assets.test_table import Location, checks, shown
-from tests.cdc.factories import BINLOG, make_payload
-from tests.cdc.test_database_snapshot import on_mariadb
 from tests.support.iceberg import IcebergWorld
-from tests.support.mariadb import MariaDB
 from tests.support.replica import read
 
 pytestmark = pytest.mark.spark
@@ -152,42 +148,3 @@ def test_a_table_in_iceberg_is_captured_by_its_snapshots(
     assert [one for one, _, _ in location.events("shop.orders")] == [
         str(one.snapshot_id) for one in table.history()
     ]
-
-
-def schemaless(database: str) -> dict[str, Any]:
-    """The message of a row without a schema."""
-    source = BINLOG | {"db": database, "file": "mysql-bin.000001", "pos": 4}
-    return make_payload(source=source, after={"id": 1, "amount": "Aeg="})
-
-
-@pytest.mark.services
-def test_columns_that_no_message_reports_are_read_in_the_database(
-    folder: Path, location: Location, mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With each execution."""
-    with on_mariadb(mariadb) as database:
-        database.run("CREATE TABLE orders (id INT PRIMARY KEY, amount DECIMAL(10,2))")
-        monkeypatch.setenv("SHOP", database.url)
-        table = cdc_table(
-            "shop.orders",
-            source=JsonLines(str(folder), records=True),
-            envelope=Debezium(),
-            merge=CDCMerge(keys=("id",)),
-            schema=SourceSchema(read_from=Database("$SHOP", f"{database.schema}.orders")),
-        )
-        own = Location(
-            location.instance, build_definitions(Lake("shop", [table])), location.platform
-        )
-        value = json.dumps(schemaless(database.schema))
-        line = {
-            "topic": "shop",
-            "partition": 0,
-            "offset": 0,
-            "key": '{"id":1}',
-            "value": value,
-            "headers": [],
-        }
-        (folder / "a.jsonl").write_text(json.dumps(line) + "\n")
-        assert own.run_of("shop_orders__changes").success
-        assert own.run_of("shop_orders").success
-    assert rows(location) == [(1, Decimal("4.88"))]

@@ -12,20 +12,25 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from lakechime_dagster.cli.backfill import document
 from lakechime_dagster.dce.events import EventQuery
 from lakechime_dagster.definitions import build_definitions
+from lakechime_dagster.lineage.backfill import Asked, plan, run
+from lakechime_dagster.lineage.columns import ColumnRef
 from lakechime_dagster.runtime.platform import Platform, open_platform
-from lakechime_dagster.runtime.reconcile import reconcile, reconcile_table
+from lakechime_dagster.runtime.reconcile import reconcile
+from lakechime_dagster.runtime.resource import declared_subscriptions
 from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.declare import spark_table, sql_table
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Asset, Storage
 from lakechime_dagster.tables.tables import SourceTable
+from lakechime_dagster.triggers.backfills import Backfills
+from lakechime_dagster.triggers.consumers import RequestState
+from lakechime_dagster.triggers.interventions import By
 from lakechime_dagster.triggers.schedule import every, tick
 from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
-from tests.support.iceberg import BY_DAY, IcebergWorld
-from tests.support.iceberg import rows as iceberg_rows
-from tests.support.metastore import HiveTable, Metastore
+from tests.support.metastore import Metastore
 from tests.support.refreshes import read_rows
 from tests.support.tables import write
 
@@ -217,114 +222,6 @@ def test_an_asset_shows_what_its_run_did(location: Location) -> None:
 
 
 @pytest.mark.tier2
-def test_iceberg_tables_are_read_and_written_as_delta_tables_are(
-    home: Path, instance: dg.DagsterInstance, spark_driver: Driver
-) -> None:
-    platform = open_platform()
-    world = IcebergWorld(dict(platform.settings.iceberg_catalog))
-    ice = SourceTable(
-        "bronze.ice", storage=Storage(format="iceberg", partitioned_by={"day": "date"})
-    )
-    rows = sql_table(
-        "silver.ice",
-        sql="SELECT id, region FROM bronze.ice",
-        keys=["id"],
-        trigger=SnapshotTrigger(),
-        storage=Storage(format="iceberg"),
-    )
-    regions = sql_table(
-        "gold.regions",
-        sql="SELECT region, count(*) AS rows FROM silver.ice GROUP BY region",
-        keys=["region"],
-        refresh="affected_keys",
-        trigger=SnapshotTrigger(),
-    )
-    location = Location(instance, build_definitions(Lake("shop", [ice, rows, regions])), platform)
-
-    def poll_and_run() -> dict[str, Any]:
-        assert reconcile(platform, [ice])[1] == []
-        seen = shown(location.run_of("silver_ice"))
-        assert reconcile(platform, [rows]) == ([], [])
-        assert location.run_of("gold_regions").success
-        return seen
-
-    table = world.create(BY_DAY)
-    table.append(iceberg_rows(1, 2))
-    table.append(iceberg_rows(3, region="us"))
-    first = poll_and_run()
-    assert "`bronze.ice` from nothing up to snapshot" in first["range"]
-    table.append(iceberg_rows(4))
-    appended = poll_and_run()
-    table.delete("id = 2")
-    deleted = poll_and_run()
-    assert "read by log_files" in appended["range"]
-    assert "read by change_feed" in deleted["range"]
-    assert (appended["rows inserted"], deleted["rows deleted"]) == (1, 1)
-    silver = world.catalog.load_table("silver.ice")
-    assert sorted(tuple(row.values()) for row in silver.scan().to_arrow().to_pylist()) == [
-        (1, "eu"),
-        (3, "us"),
-        (4, "eu"),
-    ]
-    snapshots = [str(one.snapshot_id) for one in silver.history()]
-    assert [snapshot for snapshot, _, _ in location.events("silver.ice")] == snapshots
-    assert location.rows("gold.regions") == [("eu", 2), ("us", 1)]
-
-
-def test_a_table_reads_what_a_hive_table_gained_and_lost(
-    home: Path,
-    instance: dg.DagsterInstance,
-    spark_driver: Driver,
-    hive_table: HiveTable,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("LAKECHIME_METASTORE", hive_table.metastore.url)
-    platform = open_platform()
-    name = hive_table.create("day date").name
-    hive = SourceTable(name, storage=Storage(format="hive", partitioned_by={"day": "date"}))
-    rows = sql_table(
-        "silver.hive",
-        sql=f"SELECT day, id FROM {name}",
-        keys=["day", "id"],
-        trigger=SnapshotTrigger(),
-    )
-    days = sql_table(
-        "gold.days",
-        sql=f"SELECT day, count(*) AS rows FROM {name} GROUP BY day",
-        keys=["day"],
-        refresh="partitions",
-        trigger=SnapshotTrigger(),
-        storage=Storage(partitioned_by={"day": "date"}),
-    )
-    location = Location(instance, build_definitions(Lake("shop", [hive, rows, days])), platform)
-
-    def poll_and_run() -> dict[str, Any]:
-        log = platform.hive_log(name, hive.levels, lists_all=True)
-        reconcile_table(platform, log, hive.levels)
-        assert location.run_of("gold_days").success
-        return shown(location.run_of("silver_hive"))
-
-    def put(day: dt.date, *ids: int) -> None:
-        hive_table.write(day.isoformat(), rows=pa.table({"id": pa.array(ids, pa.int64())}))
-
-    put(MAY[0], 1, 2)
-    hive_table.add(MAY[0].isoformat())
-    first = poll_and_run()
-    assert f"`{name}` from nothing up to snapshot 0-1" in first["range"]
-    put(MAY[1], 3)
-    hive_table.add(MAY[1].isoformat())
-    new = poll_and_run()
-    put(MAY[0], 4)
-    grown = poll_and_run()
-    hive_table.drop_partition(MAY[1].isoformat())
-    dropped = poll_and_run()
-    assert all("read by partitions" in one["range"] for one in (new, grown, dropped))
-    assert (new["rows in"], grown["rows in"], dropped["rows deleted"]) == (1, 3, 1)
-    assert location.rows("silver.hive") == [(MAY[0], 1), (MAY[0], 2), (MAY[0], 4)]
-    assert location.rows("gold.days") == [(MAY[0], 3)]
-
-
-@pytest.mark.tier2
 def test_a_hive_table_is_written_by_partitions_and_read_where_it_is_captured(
     home: Path,
     instance: dg.DagsterInstance,
@@ -450,3 +347,57 @@ def rows_of(seen: dict[str, Any]) -> dict[str, int]:
         "quarantined",
     )
     return {name: seen[f"rows {name}"] for name in names}
+
+
+__all__ = ["location"]
+ME = By(who="me", reason="amounts were wrong")
+LAKE = Lake("shop", [orders, silver_orders, orders_of_day, totals])
+
+
+def ordered(location: Location) -> str:
+    asked = Asked(columns=(ColumnRef("silver.orders", "amount"),))
+    planned = plan(location.platform, LAKE, declared_subscriptions(), asked)
+    assert [order["table"] for order in document(planned)["requests"]] == [
+        "silver.orders",
+        "gold.totals",
+    ]
+    return run(location.platform, planned, ME, max_in_flight=2)
+
+
+def state(location: Location, backfill: str) -> list[RequestState]:
+    return [order.state for order in Backfills(location.platform.ledger).requests(backfill)]
+
+
+def test_the_readers_of_a_column_run_again_after_their_input_and_an_equal_outcome_commits_nothing(
+    location: Location,
+) -> None:
+    location.commit((1, MAY[0], 10), (2, MAY[0], 20))
+    location.run_of("silver_orders")
+    location.run_of("gold_totals")
+    versions = {
+        name: location.platform.log(name).version for name in ("silver.orders", "gold.totals")
+    }
+    # what the backfill mends
+    DeltaTable(location.platform.location("silver.orders")).delete("id = 2")
+    location.platform.store.register(
+        location.platform.log("silver.orders").events_of_commit(
+            location.platform.log("silver.orders").version
+        )
+    )
+
+    backfill = ordered(location)
+    assert "after silver.orders" in location.tick("gold_totals").skip_message
+    (request,) = location.tick("silver_orders").run_requests
+    assert request.tags["lakechime/backfill"] == backfill
+    location.run("shop__tables", tags=dict(request.tags), asset_selection=request.asset_selection)
+    assert state(location, backfill) == [RequestState.DONE, RequestState.WAITING]
+    assert [row[0] for row in location.rows("silver.orders")] == [1, 2]
+    assert location.run_of("gold_totals").success
+    assert state(location, backfill) == [RequestState.DONE, RequestState.DONE]
+    # equal, so that nobody downstream wakes
+    assert location.platform.log("gold.totals").version == versions["gold.totals"]
+    assert (
+        location.tick("silver_orders").run_requests
+        == location.tick("gold_totals").run_requests
+        == []
+    )

@@ -2,7 +2,7 @@
 
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.lake import Lake
-from lakechime_dagster.tables.options import Asset, Storage, personal
+from lakechime_dagster.tables.options import Asset, personal
 from lakechime_dagster.tables.tables import SourceTable
 
 people = SourceTable("bronze.people", asset=Asset(columns={"email": personal("email")}))
@@ -26,10 +26,3 @@ towns = sql_table(
 )
 pages = sql_table("gold.pages", sql="SELECT page FROM bronze.visits", refresh="full")
 lake = Lake("people", [people, visits, members, hosts, towns, pages])
-
-by_mail = sql_table(
-    "silver.members",
-    sql="SELECT email AS mail, town FROM bronze.people",
-    storage=Storage(partitioned_by={"mail": "string"}),
-)
-partitioned = Lake("partitioned", [people, by_mail])

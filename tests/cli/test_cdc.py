@@ -163,17 +163,6 @@ def test_a_key_is_columns_in_the_types_of_its_columns(lakechime: Cli) -> None:
     assert (wrong.code, "id: 'May' is no date" in wrong.err) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("name", "remedy"),
-    [("shop.order", "did you mean shop.orders?"), ("silver.flights", "there are shop.orders")],
-)
-def test_a_name_that_is_none_is_answered_with_the_nearest(
-    lakechime: Cli, shop: Shop, name: str, remedy: str
-) -> None:
-    answer = lakechime("cdc", "show", name)
-    assert (answer.code, remedy in answer.err) == (3, True)
-
-
 def test_refused_messages_are_shown_with_their_position_and_reason(
     lakechime: Cli, shop: Shop
 ) -> None:
@@ -286,17 +275,6 @@ def consumer(lakechime: Cli) -> Any:
     row = lakechime.platform.ledger.subscription(NAME)
     assert row is not None
     return lakechime.platform.ledger.consumers(row)[""]
-
-
-def test_seek_to_the_beginning_reads_all_messages_again(
-    lakechime: Cli, two_orders: Shop, runs: ReportedRuns
-) -> None:
-    completed(lakechime, runs)
-    assert tick_of(lakechime, runs).launches == ()
-    assert lakechime("trigger", "seek", NAME, "--to", "beginning", *WHY).code == 0
-    (execution,) = tick_of(lakechime, runs).launches
-    range_ = execution.ranges()[NAME + CHANGES]
-    assert (range_.start, range_.end) == (None, "0")
 
 
 def test_a_table_of_whose_messages_none_is_kept_is_not_rebuilt(lakechime: Cli) -> None:

@@ -1,4 +1,6 @@
-"""`lakechime dev`: what it writes, what it refuses, and that one Ctrl-C ends all of it."""
+"""`lakechime dev` and `lakechime demo`: what they write and refuse, that one Ctrl-C ends all children,
+and how a replay goes on.
+"""
 
 import os
 import re
@@ -10,13 +12,23 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from queue import Queue
 
 import pytest
 import yaml
 
 from lakechime_dagster.cli.demo import DEMO_LAKE
-from lakechime_dagster.cli.dev import dagster_yaml, is_noise, workspace_text, write_dagster_home
+from lakechime_dagster.cli.dev import (
+    Child,
+    dagster_yaml,
+    end_children,
+    is_noise,
+    start_child,
+    workspace_text,
+    write_dagster_home,
+)
 from lakechime_dagster.demo.servers import PROGRAMS
 from lakechime_dagster.lock import locked
 from tests.support.cli import Cli
@@ -238,3 +250,137 @@ def lives(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+QUICK = ((signal.SIGINT, 0.3), (signal.SIGTERM, 0.3), (signal.SIGKILL, 10.0))
+
+
+@pytest.fixture
+def lines() -> "Queue[str]":
+    """The lines of children, to be awaited."""
+    return Queue()
+
+
+@pytest.fixture(autouse=True)
+def _handled_interrupt() -> Iterator[None]:
+    """What `lakechime dev` does too: a handled signal is not ignored by children, however these
+    tests were started.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def children() -> Iterator[list[Child]]:
+    """What a test started; ended whatever happens."""
+    started: list[Child] = []
+    yield started
+    for child in started:
+        with suppress(ProcessLookupError):
+            os.killpg(child.process.pid, signal.SIGKILL)
+        child.process.wait()
+
+
+def start(children: list[Child], lines: "Queue[str]", folder: Path, code: str) -> Child:
+    script = folder / "child.py"
+    script.write_text(code)
+    child = start_child(
+        "kid", [sys.executable, str(script)], cwd=folder, env=os.environ, show=lines.put
+    )
+    children.append(child)
+    return child
+
+
+def group_is_alive(child: Child) -> bool:
+    child.process.poll()
+    try:
+        os.killpg(child.process.pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_child_that_hears_is_only_asked(
+    children: list[Child], lines: "Queue[str]", tmp_path: Path
+) -> None:
+    code = (
+        "import signal, sys\ntry:\n    print('up', flush=True)\n    signal.pause()\nexcept "
+        "KeyboardInterrupt:\n    sys.exit(7)"
+    )
+    child = start(children, lines, tmp_path, code)
+    assert lines.get(timeout=30) == "kid     | up"
+    end_children([child])
+    assert child.code == 7
+
+
+def test_a_child_that_does_not_hear_is_killed_with_all_that_it_started(
+    children: list[Child], lines: "Queue[str]", tmp_path: Path
+) -> None:
+    grandchild = tmp_path / "grandchild.py"
+    deaf = "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, signal.SIG_IGN)"
+    grandchild.write_text(f"import signal\n{deaf}\nprint('both up', flush=True)\nsignal.pause()")
+    code = (
+        f"import signal, subprocess, sys\nchild = subprocess.Popen([sys.executable, "
+        f"{str(grandchild)!r}])\nsignal.pause()"
+    )
+    child = start(children, lines, tmp_path, code)
+    assert lines.get(timeout=30) == "kid     | both up"
+    end_children([child], QUICK)
+    assert not group_is_alive(child)
+
+
+def test_an_ignored_interrupt_is_not_inherited(tmp_path: Path) -> None:
+    """A background job of a script ignores SIGINT; what it starts through us does not, once we
+    handle it.
+    """
+    code = f"""
+import os, queue, signal, sys
+lines = queue.Queue()
+sys.path.insert(0, {str(Path.cwd())!r})
+from pathlib import Path
+from lakechime_dagster.cli.dev import end_children, start_child
+signal.signal(signal.SIGINT, lambda *_: None)
+kid = "import signal, sys; print('handler', signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+child = start_child("kid", [sys.executable, "-c", kid], cwd=Path("."), env=os.environ, show=lines.put)
+print(lines.get(timeout=30)); child.process.wait()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    assert done.stdout == "kid     | handler True\n", done.stderr
+
+
+@pytest.mark.tier2
+def test_a_replay_goes_on_where_it_stopped_and_verify_finds_the_computed_tables_missing(
+    lakechime: Cli,
+) -> None:
+    nothing = lakechime("demo", "--verify", "--json")
+    assert (nothing.code, nothing.json["error"]["type"]) == (3, "NotFoundError")
+    would = lakechime("demo", "--days", "2", "--hours", "6", "--dry-run", "--json")
+    assert (would.json["replayed"], would.json["dry_run"], would.json["of"]) == (
+        0,
+        True,
+        2 * 24 + 34,
+    )
+    first = lakechime("demo", "--days", "2", "--hours", "6", "--json").json
+    assert first == {"ticks": 6, "of": 82, "replayed": 6, "dry_run": False}
+    assert lakechime("demo", "--hours", "2").out.endswith("2 hours replayed; 8 of 82 are done\n")
+    other = lakechime("demo", "--seed", "7", "--json")
+    assert (other.code, other.json["error"]["field"]) == (1, "replay")
+    found = lakechime("demo", "--verify", "--json")
+    tables = {one["table"]: one["finding"] for one in found.json["tables"]}
+    assert (found.code, found.json["equal"]) == (1, False)
+    assert (tables["bronze.flights"], tables["bronze.weather"], tables["silver.flights"]) == (
+        "equal",
+        "equal",
+        "missing",
+    )
+    marks = lakechime(
+        "dce", "list", "--table", "bronze.weather", "--tag", "complete=true", "--json"
+    ).json["events"]
+    assert [mark["partition"][1] for mark in marks] == list(range(8))

@@ -1,20 +1,25 @@
 """`lakechime lineage`: what leads to columns and what they lead to, of the flights lake, from
-records that runs left.
+records that runs left or that are taken as JSON lines.
 """
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.demo.flights import lake
 from lakechime_dagster.lineage.columns import ColumnRef, Consumer, ConsumerKind, Kind, Read
 from lakechime_dagster.lineage.manifest import Manifest, PlannedColumn, PlannedTable
 from lakechime_dagster.lineage.recording import SqlLineage, keep_reads, note_way
+from lakechime_dagster.lineage.store import LineageStandings, SqlReads
 from lakechime_dagster.tables.tables import code_digest
 from tests.lineage.factories import make_record, make_statement, source
+from tests.lineage.ingest.factories import dataset, make_document, make_event
+from tests.lineage.sql.shapes import line
 from tests.support.cli import Cli
 
 SILVER = make_statement(
@@ -101,26 +106,6 @@ def test_what_a_column_leads_to_is_reported_with_kind_columns_owners_and_way(rec
     assert reported["unknown"] == []
     first = recorded("lineage", "impact", "bronze.flights.dep_delay", "--limit", "2", "--json").json
     assert (first["tables"], first["more"]) == (reported["tables"][:2], 3)
-
-
-def test_what_another_program_reports_of_a_table_spares_it_nothing_that_its_subscription_may_read(
-    lakechime: Cli,
-) -> None:
-    dbt = [
-        make_statement("gold.airline_scorecard", best="silver.flights.arr_delay"),
-        make_statement("lab.late", a="silver.flights.dep_delay"),
-    ]
-    SqlLineage(lakechime.platform.store.engine).record_all(
-        [make_record(one, namespace="dbt", job=one.target) for one in dbt]
-    )
-    reported = lakechime("lineage", "impact", "silver.flights.dep_delay", "--json").json
-    assert ("gold.airline_scorecard", "unsure") in [
-        (hit["table"], hit["kind"]) for hit in reported["tables"]
-    ]
-    plan = lakechime(
-        "backfill", "run", "--dry-run", "--columns", "silver.flights.dep_delay", "--json"
-    ).json
-    assert "gold.airline_scorecard" in plan["unsure"]
 
 
 def test_impact_reports_who_is_not_hit_and_why(recorded: Cli) -> None:
@@ -364,23 +349,64 @@ def test_columns_above_the_budget_are_refused_aloud_and_tables_are_reported(reco
     assert {row[1] for row in rows(recorded)} == {None}
 
 
-def test_a_column_has_the_readers_of_all_its_spellings(lakechime: Cli, tmp_path: Path) -> None:
-    other = make_statement("mart.delays", delay="silver.flights.DEP_DELAY")
-    record = make_record(other, namespace="airflow", job="mart", at=DAY)
-    SqlLineage(lakechime.platform.store.engine).record(record)
-    code = code_digest(next(one for one in lake.computed if one.name == "gold.route_hour"))
-    column = PlannedColumn(
-        column="avg", type="double", sources=(source("silver.flights.dep_delay"),)
+LAKE = """
+from lakechime_dagster import Lake, SourceTable
+lake = Lake("shop", [SourceTable("shop.orders"), SourceTable("gold.days")], aliases={"hive.*": "*"})
+"""
+
+
+@pytest.fixture
+def shop(lakechime: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """A lake of two tables, of which one is there."""
+    Path("lineage_shop.py").write_text(LAKE)
+    monkeypatch.setenv("LAKECHIME_LAKE", "lineage_shop:lake")
+    monkeypatch.syspath_prepend(".")
+    folder = lakechime.home / "warehouse" / "shop" / "orders"
+    folder.mkdir(parents=True)
+    write_deltalake(str(folder), pa.table({"id": [1], "amount": [2]}))
+    return lakechime
+
+
+def lines(*documents: object) -> str:
+    return "\n".join(one if isinstance(one, str) else json.dumps(one) for one in documents)
+
+
+def test_lines_are_taken_with_the_columns_of_the_lakes_tables(shop: Cli) -> None:
+    documents = lines(
+        make_document("INSERT INTO hive.gold.days SELECT * FROM hive.shop.orders", dialect="trino"),
+        make_document("SELECT amount FROM shop.orders", dashboard="Sales"),
+        make_event(
+            inputs=(dataset("hive", "hive.shop.orders"),),
+            outputs=(dataset("s3://out", "elsewhere"),),
+        ),
     )
-    table = PlannedTable(
-        target="gold.route_hour", columns=(column,), inputs=("silver.flights",), code=code
+    answer = shop("lineage", "ingest", "-", stdin=documents)
+    assert (answer.code, answer.out) == (
+        0,
+        "-: 3 documents read, 0 without anything new; 2 writes and 1 read recorded\n",
     )
-    (tmp_path / "lineage.json").write_text(
-        Manifest(lake="flights", tables={table.target: table}).to_json()
+    assert "not in the lake: s3://out/elsewhere" in answer.err
+    engine = shop.platform.store.engine
+    (found,) = LineageStandings(engine).of_targets(["gold.days"])
+    assert line(found.statement).startswith(
+        "gold.days: amount = identity shop.orders.amount, id = identity shop.orders.id"
     )
-    for name in ("dep_delay", "DEP_DELAY", "Dep_delay"):
-        hits = lakechime("lineage", "impact", f"silver.flights.{name}", "--json").json["tables"]
-        assert {hit["table"] for hit in hits if hit["kind"] == "direct"} == {
-            "mart.delays",
-            "gold.route_hour",
-        }
+    (reader,) = SqlReads(engine).of_tables(["shop.orders"])
+    assert (reader.consumer.name, str(*reader.refs)) == ("Sales", "shop.orders.amount")
+
+
+def test_a_line_that_cannot_be_read_loses_no_other(shop: Cli) -> None:
+    documents = lines(
+        make_document(),
+        "",
+        "{",
+        make_document(sql="SELECT {{ x }}"),
+        make_document(task="other"),
+        "[]",
+    )
+    answer = shop("lineage", "ingest", "-", "--json", stdin=documents)
+    assert answer.code == 1
+    assert (answer.json["documents"], answer.json["records"]) == (2, 2)
+    assert [one["number"] for one in answer.json["refused"]] == [3, 4, 6]
+    (way,) = SqlReads(shop.platform.store.engine).ways()
+    assert way.name == "file"

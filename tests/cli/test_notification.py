@@ -230,12 +230,6 @@ def test_an_owner_acknowledges_and_the_sender_sees_that(cli: Cli) -> None:
     assert cli("notification", "show", "--all", "--json").json["changes"][0]["state"] == "closed"
 
 
-def test_a_day_that_is_over_is_refused_but_of_what_may_have_happened_already(cli: Cli) -> None:
-    refused = drafted(cli, *HUMID, "--on", "2020-01-01")
-    assert (refused.code, "'2020-01-01' is over; name a day from" in refused.err) == (2, True)
-    assert drafted(cli, *HUMID, "--kind", "incident", "--on", "2020-01-01").code == 0
-
-
 def test_where_columns_are_known_only_who_reads_the_column_is_notified(cli: Cli) -> None:
     platform = cli.platform
     lineage, now = SqlLineage(platform.store.engine), platform.store.now()

@@ -91,31 +91,6 @@ def test_untagged_values_and_pseudonyms_in_a_public_table_are_problems_with_a_re
     assert "2 problems" in people("personal", "show").out
 
 
-def test_values_in_a_partition_level_are_a_problem_that_no_declaration_mends(
-    lakechime: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LAKECHIME_LAKE", "tests.cli.people_lake:partitioned")
-    written = make_statement(
-        "silver.members", mail="bronze.people.email", town="bronze.people.town"
-    )
-    SqlLineage(lakechime.platform.store.engine).record_all([make_record(written, job="members")])
-    (problem,) = lakechime("personal", "show", "--json").json["problems"]
-    assert (problem["column"], problem["level"]) == ("silver.members.mail", True)
-    assert "`lakechime personal decide silver.members mail not --reason …`" in problem["remedy"]
-    assert "Asset(columns=" not in problem["remedy"]
-    decided = lakechime("personal", "decide", "silver.members", "mail", "email").out
-    assert "It is a partition level of silver.members" in decided
-    assert "Asset(columns=" not in decided
-    # however it is known
-    assert [one["level"] for one in lakechime("personal", "show", "--json").json["problems"]] == [
-        True
-    ]
-    lakechime(
-        "personal", "decide", "silver.members", "mail", "not", "--reason", "addresses of shops"
-    )
-    assert lakechime("personal", "show", "--json").json["problems"] == []
-
-
 def test_a_decision_holds_whatever_leads_to_the_column_and_can_be_changed(people: Cli) -> None:
     decided = people(
         "personal", "decide", "silver.members", "EMAIL", "email", "--who", "ana", "--json"

@@ -6,7 +6,7 @@ from pathlib import Path
 from lakechime_dagster.dce.engine import newest_version
 from lakechime_dagster.triggers.progress import needs
 from tests.cli import subscriptions
-from tests.cli.test_trigger import change, claim, complete, subscriptions_by_name
+from tests.cli.test_trigger import change, claim, complete
 from tests.support.cli import Cli
 
 MODULE = ["--module", "tests.cli.subscriptions"]
@@ -76,28 +76,6 @@ def test_an_open_execution_keeps_its_events(lakechime: Cli) -> None:
     assert (
         needs(lakechime.platform.store.engine)["bronze.orders"].position
         == lakechime.platform.ledger.subscriptions()[0].start.position
-    )
-
-
-def test_a_partition_trigger_still_finds_what_was_compacted(lakechime: Cli) -> None:
-    lakechime(
-        "dce",
-        "register",
-        "--table",
-        "bronze.days",
-        "--tag",
-        "complete=true",
-        "--partition",
-        '["2013-01-01"]',
-    )
-    lakechime("trigger", "show", *MODULE)
-    subscription = subscriptions_by_name()[subscriptions.DAYS]
-    row = lakechime.platform.evaluator.activate(subscription)
-    lakechime.platform.evaluator.looked_through([row], lakechime.platform.store.head())
-    assert lakechime("store", "expire", *ALL, "--json").json["compacted"] == 1
-    assert (
-        lakechime("trigger", "show", subscriptions.DAYS, *MODULE, "--json").json["decision"]
-        == "fire"
     )
 
 

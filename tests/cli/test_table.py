@@ -51,29 +51,6 @@ def test_reconcile_registers_each_missing_commit_once(lakechime: Cli, orders: Pa
     )
 
 
-def test_reconcile_adds_nothing_to_what_was_pushed_before_it(lakechime: Cli, orders: Path) -> None:
-    log = lakechime.platform.log("bronze.orders")
-    for version in (0, 1):
-        lakechime.platform.store.register(log.events_of_commit(version))
-    pushed = lakechime("dce", "list", "--json").json["events"]
-    would = lakechime("table", "reconcile", "bronze.orders", "--dry-run", "--json").json["tables"]
-    assert lakechime("dce", "list", "--json").json["events"] == pushed
-    done = lakechime("table", "reconcile", "bronze.orders", "--json").json["tables"]
-    assert (
-        would
-        == done
-        == [
-            {
-                "table": "bronze.orders",
-                "registered": [],
-                "duplicates": pushed,
-                "captured_up_to": "1",
-            }
-        ]
-    )
-    assert lakechime("dce", "list", "--json").json["events"] == pushed
-
-
 def test_a_table_that_cannot_be_reconciled_hinders_no_other(lakechime: Cli, orders: Path) -> None:
     names = ("bronze.nothing", "bronze.orders", "bronze.neither")
     answer = lakechime("table", "reconcile", *names, "--json")

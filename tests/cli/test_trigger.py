@@ -159,44 +159,6 @@ def test_show_distinguishes_declared_from_recorded_triggers(lakechime: Cli) -> N
     ] == "not declared here"
 
 
-def test_pause_stops_claims_and_resume_goes_on_with_all(lakechime: Cli) -> None:
-    change(lakechime, 1)
-    assert trigger(lakechime, "pause", subscriptions.ORDERS, *WHY).json == {
-        "trigger": subscriptions.ORDERS,
-        "paused": True,
-        "dry_run": False,
-    }
-    assert (
-        trigger(lakechime, "show", subscriptions.ORDERS).json["reasons"][0]
-        == "paused: the disk was full"
-    )
-    assert trigger(lakechime, "resume", subscriptions.ORDERS, *WHY).code == 0
-    assert trigger(lakechime, "show", subscriptions.ORDERS).json["decision"] == "fire"
-    history = trigger(lakechime, "show", subscriptions.ORDERS).json["interventions"]
-    assert [(one["action"], one["who"], one["reason"]) for one in history] == [
-        ("resume", "ops", "the disk was full"),
-        ("pause", "ops", "the disk was full"),
-    ]
-
-
-def test_seek_puts_the_consumer_elsewhere_and_says_from_where(lakechime: Cli) -> None:
-    events = change(lakechime, 1, 2)
-    complete(lakechime)
-    answer = trigger(lakechime, "seek", subscriptions.ORDERS, "--to", events[0]["position"], *WHY)
-    assert answer.code == 0
-    (moved,) = answer.json["consumers"]
-    assert (moved["before"]["position"], moved["after"]["position"]) == (
-        events[1]["position"],
-        events[0]["position"],
-    )
-    assert moved["after"]["sources"] == {"bronze.orders": [None, "1"]}
-    assert trigger(lakechime, "show", subscriptions.ORDERS).json["events"] == [events[1]]
-    trigger(lakechime, "seek", subscriptions.ORDERS, "--to", "beginning", *WHY)
-    assert trigger(lakechime, "show", subscriptions.ORDERS).json["events"] == events
-    trigger(lakechime, "seek", subscriptions.ORDERS, "--to", "now", *WHY)
-    assert position_of_consumer(lakechime) == events[1]["position"]
-
-
 def test_a_replay_is_claimed_and_the_consumer_stays(lakechime: Cli) -> None:
     events = change(lakechime, 1, 2)
     complete(lakechime)

@@ -1,25 +1,35 @@
-"""What the demo writes, as planned: flights, weather, the airport's events, reservations."""
+"""What the demo writes, as planned: flights, weather, the airport's events, reservations; and what its
+switches do.
+"""
 
 import collections
-import datetime as dt
 import json
 from functools import cache
 from importlib import metadata
 from itertools import chain
+from types import SimpleNamespace
 from typing import Any
 
-import duckdb
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from lakechime_dagster.demo.airport import Line, file_of, lines_of
-from lakechime_dagster.demo.data import FIRST_DAY, HOURS, rows, rows_of
-from lakechime_dagster.demo.flights import silver_flights
+from lakechime_dagster.demo.data import FIRST_DAY, HOURS, SCHEMAS, rows, rows_of
+from lakechime_dagster.demo.flights import (
+    CDC_SWITCH,
+    FAIL_DAY,
+    FAIL_SWITCH,
+    FAILING_ATTEMPTS,
+    KAFKA,
+    kafka_address,
+    silver_flights,
+)
 from lakechime_dagster.demo.plan import (
     FLIGHTS,
     TABLES,
+    WEATHER,
     Complete,
     Content,
     How,
@@ -27,8 +37,7 @@ from lakechime_dagster.demo.plan import (
     Plan,
     Write,
 )
-from lakechime_dagster.demo.reservations import KEYS, RENAMED, Change, changes, tables_after
-from lakechime_dagster.demo.verify import BRONZE_KEYS
+from lakechime_dagster.demo.reservations import KEYS, Change, changes
 from lakechime_dagster.errors import NotFoundError
 
 plans = st.builds(Plan, seed=st.integers(0, 10_000), days=st.integers(1, 9))
@@ -85,26 +94,6 @@ def day() -> tuple[Line, ...]:
     return tuple(chain.from_iterable(lines_of(2013, tick) for tick in range(24)))
 
 
-def tick_of(line: Line) -> int:
-    return next(tick for tick in range(24) if line.source.startswith(file_of(tick)))
-
-
-def events(kind: str, *ticks: int) -> list[dict[str, Any]]:
-    return [
-        line.event
-        for line in day()
-        if line.event and line.event["type"] == kind and tick_of(line) in ticks
-    ]
-
-
-def test_each_flight_of_an_hour_is_assigned_a_gate_unless_its_line_is_cut_off() -> None:
-    cut = sum(line.event is None for line in day())
-    assigned = len(events("gate.assigned", *range(24)))
-    flights = sum(rows_of(FLIGHTS, FIRST_DAY, hour).num_rows for hour in range(24))
-    assert 0 < cut < 20
-    assert flights - cut <= assigned <= flights
-
-
 def test_each_line_is_named_by_where_it_begins_and_is_its_event_or_no_json() -> None:
     at = 0
     for line in lines_of(2013, 9):
@@ -124,12 +113,6 @@ def all_changes(plan: Plan) -> list[Change]:
     return [change for tick in range(plan.ticks) for change in changes(plan, tick)]
 
 
-def kind(change: Change) -> str:
-    if change.before is None or change.after is None:
-        return "insert" if change.before is None else "delete"
-    return "update" if change.before == change.after[KEYS[change.table]] else "key change"
-
-
 @settings(max_examples=8, deadline=None)
 @given(short_plans)
 def test_every_change_is_of_a_row_that_is_there_and_no_key_is_there_twice(plan: Plan) -> None:
@@ -143,58 +126,41 @@ def test_every_change_is_of_a_row_that_is_there_and_no_key_is_there_twice(plan: 
             there.add(key)
 
 
-@settings(max_examples=8, deadline=None)
-@given(short_plans)
-def test_bookings_are_made_changed_given_another_key_and_deleted(plan: Plan) -> None:
-    kinds = collections.Counter(
-        kind(change) for change in all_changes(plan) if change.table == "bookings"
-    )
-    assert set(kinds) == {"insert", "update", "key change", "delete"}
-    assert kinds["insert"] > 500 * plan.days
-
-
-def test_at_the_end_all_bookings_that_are_left_were_boarded_and_each_plane_that_flew_is_known() -> (
-    None
-):
-    plan = Plan(days=2)
-    tables = tables_after(plan, plan.ticks)
-    assert set(tables["bookings"]["status"].to_pylist()) == {"boarded"}
-    flown = (
-        rows(FLIGHTS)
-        .filter(pc.field("flight_date") < FIRST_DAY + dt.timedelta(days=2))["tailnum"]
-        .unique()
-        .to_pylist()
-    )
-    known = set(tables["planes"]["tailnum"].to_pylist())
-    assert known <= set(flown)
-    assert len(known) > 0.8 * len(flown)
-    names = dict(
-        zip(
-            tables["airlines"]["carrier"].to_pylist(),
-            tables["airlines"]["name"].to_pylist(),
-            strict=True,
-        )
-    )
-    assert len(names) == 16
-    assert {carrier: names[carrier] for carrier in RENAMED} == {
-        carrier: name for carrier, (_, name) in RENAMED.items()
-    }
-
-
-@pytest.mark.parametrize(
-    ("table", "keys"),
-    [("bronze.flights", silver_flights.keys), *((one, BRONZE_KEYS[one]) for one in TABLES)],
-)
-def test_keys_are_unique_over_the_whole_year(table: str, keys: tuple[str, ...]) -> None:
-    with duckdb.connect() as connection:
-        relation = connection.from_arrow(rows(table))
-        assert relation.select(*map(duckdb.ColumnExpression, keys)).distinct().count(
-            "*"
-        ).fetchone() == (rows(table).num_rows,)
-
-
 def test_without_the_data_the_answer_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "files", lambda _: None)
     rows.cache_clear()
     with pytest.raises(NotFoundError, match=r"install lakechime-dagster\[demo\]"):
         rows("bronze.flights")
+
+
+@pytest.mark.parametrize(
+    ("value", "address"),
+    [(None, None), ("", None), ("0", None), ("1", KAFKA), ("127.0.0.1:29093", "127.0.0.1:29093")],
+)
+def test_the_switch_is_on_off_or_the_address_of_the_broker(
+    value: str | None, address: str | None
+) -> None:
+    assert kafka_address({} if value is None else {CDC_SWITCH: value}) == address
+
+
+@pytest.mark.spark
+def test_the_switch_makes_the_first_attempts_at_one_day_fail(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = {str(FIRST_DAY): FIRST_DAY, FAIL_DAY: FIRST_DAY.fromisoformat(FAIL_DAY)}
+    flights = {name: spark.createDataFrame(rows_of(FLIGHTS, day, 9)) for name, day in days.items()}
+    weather = spark.createDataFrame(SCHEMAS[WEATHER].empty_table())
+    # which reports a run its attempt
+    assert "context" in {one.name for one in silver_flights.injected}
+    monkeypatch.setenv(FAIL_SWITCH, "1")
+    assert silver_flights(flights[str(FIRST_DAY)], weather).count() > 0
+    with pytest.raises(
+        RuntimeError, match=f"{FAIL_DAY} fails on purpose, attempt 1 of {FAILING_ATTEMPTS}"
+    ):
+        silver_flights(flights[FAIL_DAY], weather)
+    later = SimpleNamespace(
+        run=SimpleNamespace(tags={"lakechime/attempt": str(FAILING_ATTEMPTS + 1)})
+    )
+    assert silver_flights(flights[FAIL_DAY], weather, later).count() > 0
+    monkeypatch.delenv(FAIL_SWITCH)
+    assert silver_flights(flights[FAIL_DAY], weather).count() > 0

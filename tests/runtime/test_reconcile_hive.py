@@ -20,10 +20,6 @@ from lakechime_dagster.runtime.platform import Platform, open_platform
 from lakechime_dagster.runtime.reconcile import reconcile, reconcile_table
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import SourceTable
-from lakechime_dagster.triggers.ledger import events_of
-from lakechime_dagster.triggers.schedule import every, tick
-from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionCondition, PartitionTrigger
 from tests.support.metastore import HiveTable, Metastore
 from tests.support.world import World
 
@@ -46,21 +42,6 @@ def log_of(platform: Platform, table: HiveTable) -> HiveLog:
 
 def days(events: Collection[RegisteredEvent]) -> list[object]:
     return [one.event.partition and one.event.partition[0] for one in events]
-
-
-def test_what_happens_to_a_table_is_registered_once(
-    platform: Platform, hive_table: HiveTable
-) -> None:
-    table = declared(hive_table.create("day date"))
-    hive_table.add("2024-05-01")
-    absent = SourceTable("bronze.absent", storage=Storage(format="hive"))
-    new, problems = reconcile(platform, [absent, table])
-    assert (days(new), problems) == (["2024-05-01"], [])
-    hive_table.add("2024-05-02")
-    hive_table.drop_partition("2024-05-01")
-    assert days(reconcile(platform, [table])[0]) == ["2024-05-01", "2024-05-02"]
-    assert reconcile(platform, [table]) == ([], [])
-    assert platform.store.listing(table.name).keys() == {'["2024-05-02"]'}
 
 
 def test_a_metastore_out_of_reach_is_a_problem_of_its_tables_alone(
@@ -100,23 +81,6 @@ def test_what_is_half_written_is_no_change_and_a_folder_out_of_reach_hinders_no_
     assert "\n" not in problem
 
 
-def test_what_a_poll_found_before_its_process_died_is_found_again(
-    platform: Platform, hive_table: HiveTable
-) -> None:
-    hive_table.create("day date")
-    log = log_of(platform, hive_table)
-    reconcile_table(platform, log, DAYS)
-    hive_table.write("2024-05-01")
-    hive_table.add("2024-05-01")
-    known = platform.store.table(log.table)
-    assert known is not None
-    assert known.table_uid is not None
-    assert known.seen is not None
-    died = log.changes_after(Seen(log.table, known.table_uid, known.seen))
-    assert len(died.events) == 1
-    assert len(reconcile_table(platform, log, DAYS).registration.registered) == 1
-
-
 @pytest.mark.parametrize("is_first", [True, False])
 def test_of_two_polls_at_once_one_registers_and_the_other_polls_again(
     platform: Platform, hive_table: HiveTable, is_first: bool
@@ -143,65 +107,6 @@ def test_of_two_polls_at_once_one_registers_and_the_other_polls_again(
     done = reconcile_table(platform, slow, DAYS).registration.registered
     assert (days(overtaken), days(done)) == (["2024-05-01", "2024-05-02"], ["2024-05-02"])
     assert reconcile_table(platform, log, DAYS).registration.registered == ()
-
-
-def test_a_dry_run_changes_nothing(platform: Platform, hive_table: HiveTable) -> None:
-    hive_table.create("day date").add("2024-05-01")
-    log = log_of(platform, hive_table)
-    for _ in range(2):
-        would = reconcile_table(platform, log, DAYS, dry_run=True)
-        assert days(would.registration.registered) == ["2024-05-01"]
-    assert platform.store.listing(log.table) == {}
-
-
-def test_a_partition_trigger_fires_for_the_events_of_its_partition_and_no_others(
-    tmp_path: Path, hive_table: HiveTable
-) -> None:
-    engine = memory_engine()
-    upgrade(engine)
-    world = World(engine)
-    platform = world.platform(tmp_path)
-    hive_table.create("day date")
-    log = HiveLog(
-        hive_table.metastore.url,
-        hive_table.name,
-        known=lambda keys: platform.store.listing(hive_table.name, "", keys),
-        lists_all=True,
-    )
-    condition = PartitionCondition.of(hive_table.name, {"day": tick("-1d")}, DAYS)
-    trigger = PartitionTrigger(condition, every(days=1, start="2013-01-02"), late="refire")
-    subscription = Subscription(name="daily", trigger=trigger, target_levels=DAYS, job="nightly")
-
-    def fired() -> list[str]:
-        """The partition keys that runs are launched for after a poll, with the kinds of their
-        events.
-        """
-        reconcile_table(platform, log, DAYS)
-        executions = world.fire(subscription)
-        for execution in executions:
-            world.ledger.complete(execution, None)
-        return [
-            " ".join(
-                [
-                    execution.consumer.key,
-                    *(
-                        event.event.operation_type
-                        for event in events_of(engine, subscription, execution)
-                    ),
-                ]
-            )
-            for execution in executions
-        ]
-
-    for day in ("2013-01-01", "2013-01-03"):
-        hive_table.write(day)
-        hive_table.add(day)
-    assert sorted(fired()) == ["day=2013-01-01 APPEND", "day=2013-01-03 APPEND"]
-    assert fired() == []
-    hive_table.write("2013-01-03")
-    assert fired() == ["day=2013-01-03 APPEND"]
-    hive_table.add("2013-01-02")
-    assert fired() == ["day=2013-01-02 APPEND"]
 
 
 ACTIONS = st.lists(

@@ -15,13 +15,7 @@ from hypothesis import strategies as st
 from sqlalchemy.engine.url import make_url
 
 from lakechime_dagster.dce.engine import memory_engine, upgrade
-from lakechime_dagster.dce.events import (
-    DataChangeEvent,
-    EventQuery,
-    RegisteredEvent,
-    SnapshotId,
-    TableFormat,
-)
+from lakechime_dagster.dce.events import EventQuery, RegisteredEvent, TableFormat
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.formats.iceberg import IcebergLog
 from lakechime_dagster.runtime.platform import Platform, open_platform
@@ -30,9 +24,8 @@ from lakechime_dagster.runtime.table_summaries import table_summaries
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.tables import SourceTable
-from lakechime_dagster.triggers.consumers import Execution
 from tests.support.iceberg import BY_DAY, IcebergWorld, branched, rows
-from tests.support.world import World, a_subscription, one
+from tests.support.world import World
 
 ICE = SourceTable("bronze.ice", storage=Storage(format="iceberg"))
 NEW = SourceTable("bronze.new", storage=Storage(format="iceberg", partitioned_by={"day": "date"}))
@@ -86,23 +79,6 @@ def test_the_events_of_a_table_are_registered_once_and_of_one_that_is_not_there_
     assert {one.name: one.levels for one in platform.store.tables()} == dict.fromkeys(
         ("bronze.ice", "bronze.new"), PartitionLevels.of({"day": "date"})
     )
-
-
-def test_what_a_writer_registered_itself_is_there_once(
-    platform: Platform, ice: IcebergWorld
-) -> None:
-    table = ice.create(BY_DAY)
-    table.append(rows(1))
-    table.append(rows(2))
-    pushed = DataChangeEvent(
-        table="bronze.ice",
-        partition=("2024-05-02",),
-        table_format=TableFormat.ICEBERG,
-        snapshot_id=SnapshotId(str(table.metadata.current_snapshot_id)),
-    )
-    platform.store.register([pushed])
-    reconcile(platform, [ICE])
-    assert [one.event.partition for one in events(platform)] == [("2024-05-02",), ("2024-05-01",)]
 
 
 @pytest.fixture(scope="module")
@@ -184,38 +160,6 @@ def test_a_file_that_is_half_written_is_a_problem_of_its_table_until_it_is_whole
     file.write_bytes(whole)
     new, problems = reconcile(platform, [ICE, other])
     assert ([one.event.table for one in new], problems) == (["bronze.ice"], [])
-
-
-def test_a_snapshot_trigger_reads_from_snapshot_to_snapshot_and_anew_after_a_rollback(
-    tmp_path: Path,
-) -> None:
-    engine = memory_engine()
-    upgrade(engine)
-    world, ice = World(engine), IcebergWorld.within(tmp_path)
-    platform = world.platform(tmp_path)
-    table, log = ice.create(BY_DAY), IcebergLog(ice.properties, "bronze.ice")
-    table.append(rows(1))
-    subscription = a_subscription("silver", "bronze.ice")
-
-    def fired() -> Execution:
-        """What the trigger launches a run for, after a poll."""
-        reconcile_table(platform, log, PartitionLevels())
-        execution = one(world.fire(subscription))
-        world.ledger.complete(execution, None)
-        return execution
-
-    def range_of(execution: Execution) -> tuple[str | None, str, bool]:
-        range_ = execution.ranges()["bronze.ice"]
-        return range_.start, range_.end, range_.is_recreated
-
-    first = str(table.metadata.current_snapshot_id)
-    assert range_of(fired()) == (None, first, False)
-    table.overwrite(rows(1), overwrite_filter="day = '2024-05-01'")
-    last = str(table.metadata.current_snapshot_id)
-    assert range_of(fired()) == (first, last, False)
-    assert world.fire(subscription) == []
-    table.manage_snapshots().set_current_snapshot(snapshot_id=int(first)).commit()
-    assert range_of(fired()) == (last, first, True)
 
 
 ACTIONS = st.lists(

@@ -1,14 +1,18 @@
 """Law 13: an execution of a consumer commits at most once, and the log says afterwards whose commit
-it is.
+it is; also where several create the target, settings are changed or the disk is full.
 """
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
 from delta.exceptions import ConcurrentAppendException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
 
 from lakechime_dagster.dce.events import Position
 from lakechime_dagster.errors import ConsumerConflictError
@@ -22,9 +26,18 @@ from lakechime_dagster.spark.commit import (
     create_if_missing,
     is_own,
 )
+from lakechime_dagster.spark.driver import SparkFailedError, activate, described
 from lakechime_dagster.spark.rows import OPERATION
+from lakechime_dagster.spark.session import in_threads
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, ConsumerId
-from tests.support.refreshes import open_log, read_rows
+from tests.support.refreshes import (
+    DAYS,
+    balanced,
+    flights_source,
+    make_subscription,
+    open_log,
+    read_rows,
+)
 
 pytestmark = pytest.mark.spark
 CONSUMER = ConsumerId("test", "silver.t", 'it\'s "quoted"')
@@ -192,3 +205,92 @@ def test_a_writer_that_loses_a_conflict_reads_and_writes_again(
     assert commit(spark, target, make_commit_metadata(2), prepare)
     assert len(tries) == 2
     assert read_rows(target.location) == [(1, "a", "mine"), (2, "a", "x")]
+
+
+RUNS = 4
+SCHEMA = StructType([StructField("id", LongType())])
+
+
+def test_runs_that_create_a_target_at_the_same_time_all_go_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    location = str(tmp_path / "target")
+    together = Barrier(RUNS)
+
+    def create(_: int) -> None:
+        target = Target(
+            name="silver.orders", location=location, log=open_log(location, "silver.orders")
+        )
+        together.wait(60)
+        create_if_missing(spark.newSession(), target, SCHEMA)
+
+    with ThreadPoolExecutor(RUNS) as pool:
+        list(pool.map(create, range(RUNS)))
+    assert open_log(location, "silver.orders").version == 0
+
+
+def test_appended_rows_are_committed_under_the_commit_metadata_of_their_own_session(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What a write is to say of itself is set in the session of the run."""
+    flights = flights_source(tmp_path)
+    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights)
+    subscription.run()
+    flights.write((DAYS[2], 3, "EWR", 9))
+    activate(spark.newSession())
+    assert balanced(subscription.run()).counts.inserted == 1
+    assert sorted(row[1] for row in subscription.rows) == [1, 2, 3]
+
+
+REPORTED = (
+    "no space is left on a disk that Spark writes to; free some, and the next attempt goes on"
+)
+
+
+def test_a_full_disk_below_other_failures_is_reported_too(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    full = jvm.java.io.IOException("No space left on device")
+    task = jvm.java.lang.RuntimeException(
+        "[TASK_WRITE_FAILED] Task failed while writing rows", full
+    )
+    with pytest.raises(SparkFailedError) as reported, described():
+        jvm.java.util.concurrent.CompletableFuture.failedFuture(task).get()
+    assert str(reported.value) == REPORTED
+
+
+def test_each_call_has_spark_properties_of_its_own(spark: SparkSession) -> None:
+    all_have_set, context, key = (
+        threading.Barrier(2, timeout=60),
+        spark.sparkContext,
+        "spark.job.description",
+    )
+    context.setLocalProperty(key, "inherited")
+
+    def call(name: str) -> tuple[str | None, str | None]:
+        inherited = context.getLocalProperty(key)
+        context.setLocalProperty(key, name)
+        all_have_set.wait()
+        return inherited, context.getLocalProperty(key)
+
+    try:
+        assert in_threads(spark, 2, call, ["a", "b"]) == [("inherited", "a"), ("inherited", "b")]
+        assert context.getLocalProperty(key) == "inherited"
+    finally:
+        context.setLocalProperty(key, None)  # type: ignore[arg-type]
+
+
+def test_a_target_without_keys_is_replaced_when_its_consumer_was_put_back_by_some_commits(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    flights = flights_source(tmp_path)
+    subscription = make_subscription(spark, tmp_path, {"flights": flights}, lambda flights: flights)
+    subscription.run()
+    checkpoint, position = subscription.checkpoint, subscription.position
+    flights.write((DAYS[2], 3, "EWR", 9))
+    subscription.run()
+    subscription.checkpoint, subscription.position = checkpoint, position
+    flights.write((DAYS[2], 4, "EWR", 9))
+    again = balanced(subscription.run())
+    assert (again.replaced, again.counts.inserted) == (True, 1)
+    assert again.notes == ("flights is read again, and the target has no keys: it is replaced",)
+    assert sorted(row[1] for row in subscription.rows) == [1, 2, 3, 4]

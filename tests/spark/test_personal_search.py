@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,9 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.errors import TableUnreadableError
-from lakechime_dagster.governance.requests import Searched, Subject, TaggedPath, searched_tables
-from lakechime_dagster.governance.spark_search import NOBODY, Match, keys_frame, matches
-from lakechime_dagster.governance.tags import Reach, Tagged, declared_tags
+from lakechime_dagster.governance.requests import Searched, Subject, TaggedPath
+from lakechime_dagster.governance.spark_search import Match, keys_frame, matches
 from lakechime_dagster.spark.session import session_confs
-from lakechime_dagster.tables.cdc import CDCMerge, SourceSchema, cdc_table
-from lakechime_dagster.tables.databases import Debezium
-from lakechime_dagster.tables.lake import Lake
-from lakechime_dagster.tables.options import Asset, personal
-from lakechime_dagster.tables.sources import JsonLines
-from tests.support.orders import order
-from tests.support.replica import Replica
 
 pytestmark = pytest.mark.spark
 
@@ -106,67 +97,6 @@ def test_addresses_are_found_in_small_letters_too_and_other_values_only_as_they_
         == 2
     )
     assert len(found(spark, tmp_path / "t", {"id": "customer"}, subject(1, customer="aB1"))) == 1
-
-
-def test_a_person_is_found_in_messages_history_state_and_refused_changes(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    table = Replica(
-        spark,
-        tmp_path / "shop",
-        ("id",),
-        merge={"stored_as_scd_type": 2},
-        options={"names": {"name": "called"}},
-    )
-    broken = replace(
-        order(3, at=9, name="Xanthippe"),
-        value=(order(3, at=9, name="Xanthippe").value or b"").replace(b'"u"', b'"?"'),
-    )
-    names = [(1, 1, "Xanthippe"), (2, 2, "Yolanda"), (1, 3, "Zenobia"), (2, 4, "Xanthippe")]
-    table.send(
-        [
-            *(order(number, at=at, name=name) for number, at, name in names),
-            broken,
-            replace(broken, value=b"{half", offset=10),
-        ]
-    )
-    table.run()
-    orders = cdc_table(
-        "shop.orders",
-        source=JsonLines("in"),
-        envelope=Debezium(),
-        merge=CDCMerge(keys=("id",), stored_as_scd_type=2),
-        schema=SourceSchema(names={"name": "called"}),
-        asset=Asset(columns={"called": personal("name")}),
-    )
-    lake = Lake("shop", [orders])
-    tags = [
-        Tagged(ref=ref, category=one, reach=Reach.PERSONAL, path=(ref,))
-        for ref, one in declared_tags(lake).items()
-    ]
-    paths = {one.table: one for one in searched_tables(lake, tags, {}, "_rescued")}
-    keys = keys_frame(spark, [subject(1, name="Xanthippe"), subject(2, name="Nobody")])
-    reported = {
-        name: list(matches(keys, one, f"{tmp_path}/{name.replace('.', '/')}"))
-        for name, one in paths.items()
-    }
-    rows = {
-        name: [json.loads(one.row) for one in matched if one.subject != NOBODY]
-        for name, matched in reported.items()
-    }
-    assert {one.subject for matched in reported.values() for one in matched} == {1, NOBODY}
-    assert sorted(row["id"] for row in rows["shop.orders"]) == [1, 2]
-    assert [row["id"] for row in rows["shop.orders"] if row["__END_SEQ"] is not None] == [1]
-    assert sorted(row["offset"] for row in rows["shop.orders__changes"]) == [1, 4, 9]
-    assert rows["shop.orders__state"]
-    assert [json.loads(row["row"])["offset"] for row in rows["shop.orders__quarantine"]] == [9]
-    unread = {
-        name: one.rows
-        for name, matched in reported.items()
-        for one in matched
-        if one.subject == NOBODY
-    }
-    assert unread["shop.orders__changes"] == 1
 
 
 @contextmanager

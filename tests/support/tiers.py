@@ -29,7 +29,6 @@ TOGETHER = {
         "tests/crash/",
         "tests/test_bare_machine.py",
         "tests/sources/test_kafka.py",
-        "tests/cli/test_trigger_of_topics.py",
         "tests/cdc/spark/test_kafka.py",
     ),
 }

@@ -108,24 +108,6 @@ def test_a_mark_vouches_for_a_snapshot_that_was_looked_through_and_compacted(wor
     assert one(world.fire(subscription)).end.sources[ORDERS].snapshot_id == "5"
 
 
-def test_a_tag_that_was_there_before_is_no_news_after_it_was_changed_and_compacted(
-    world: World,
-) -> None:
-    subscription = a_subscription("silver", trigger=SnapshotTrigger(ORDERS, tags=COMPLETE))
-    world.change(version=1, tags=COMPLETE)
-    assert world.tick_of_the_sensor(subscription).fires
-    world.change(version=1, tags={"complete": "false"})
-    assert not world.tick_of_the_sensor(subscription).fires
-    compact(world)
-
-    sweep = Sweep(world.evaluator, [subscription])
-    assert sweep.decisions() == {}
-    world.change(version=1, tags=COMPLETE)
-
-    assert not world.decide(subscription).fires
-    assert sweep.decisions() == {}
-
-
 def test_a_subscription_that_begins_with_a_compacted_history_fires_for_it_at_once(
     world: World,
 ) -> None:
@@ -166,30 +148,6 @@ def test_a_repeat_of_a_compacted_event_stays_a_duplicate_when_levels_are_declare
         world.store.register([sent, make_event(partition=[5], snapshot_id="1"), keyed]).registered
         == ()
     )
-
-
-@pytest.mark.dialect
-def test_the_tags_of_versions_of_a_partition_are_found_after_they_were_compacted(
-    world: World,
-) -> None:
-    levels = PartitionLevels.of({"day": "date"})
-    condition = PartitionCondition.of(ORDERS, {"day": tick("-1d")}, levels)
-    days = PartitionTrigger(
-        condition,
-        every(days=1, start="2013-01-02", until="2013-01-03"),
-        tags={"ready": "yes", "by": "shop"},
-    )
-    world.change(version=1, partition=["2013-01-01"], tags={"by": "shop"})
-    # an amendment has the tags of both
-    world.change(version=1, partition=["2013-01-01"], tags={"ready": "yes"})
-    world.change(version=2, partition=["2013-01-02"], tags={"ready": "yes", "by": "web"})
-    compact(world)
-    assert [
-        firing.key for firing in world.decide(Subscription(name="days", trigger=days)).firings
-    ] == ["day=2013-01-01"]
-    world.change(version=3, partition=["2013-01-01"], operation_type="DELETE")
-    compact(world)
-    assert not world.decide(Subscription(name="days", trigger=days)).fires
 
 
 # What was compacted while somebody still needs it

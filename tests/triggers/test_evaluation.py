@@ -23,7 +23,7 @@ from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.schema import dce_event, metadata
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import StoreUnreachableError
-from lakechime_dagster.triggers.consumers import Cause, CommitMetadata, Committed, Execution
+from lakechime_dagster.triggers.consumers import CommitMetadata, Committed, Execution
 from lakechime_dagster.triggers.decision import Decision
 from lakechime_dagster.triggers.evaluation import Evaluator, Sweep
 from lakechime_dagster.triggers.evidence import newer, partition_events
@@ -189,17 +189,6 @@ def test_a_table_that_is_only_read_is_pinned_but_does_not_fire(world: World) -> 
     }
 
 
-def test_tags_decide_when_and_commits_between_are_read_too(world: World) -> None:
-    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", tags=COMPLETE))
-    world.change(version=0)
-    decision = world.decide(subscription)
-    assert not decision.fires
-    assert decision.sentence == "1 event of bronze.orders arrived, none with complete=true"
-    world.change(version=1, tags=COMPLETE)
-    world.change(version=2)
-    assert snapshots(one(world.fire(subscription))) == {"bronze.orders": (None, "1")}
-
-
 @pytest.mark.parametrize(
     ("tags_from", "fires"), [("event", False), ("union", True), ("latest", False)]
 )
@@ -220,37 +209,6 @@ def test_tags_of_several_events_add_up_where_a_trigger_says_so(
     if fires:
         handed = events_of(world.engine, subscription, one(world.fire(subscription)))
         assert [event.event.snapshot_id for event in handed] == ["0", "1"]
-
-
-def test_an_amendment_of_an_earlier_event_brings_only_what_it_adds(world: World) -> None:
-    trigger = PartitionTrigger(
-        PartitionCondition.of("bronze.orders", {"day": tick("-1d")}),
-        every(days=1, start="2013-01-02", until="2013-01-02"),
-        tags={"state": "final", "audited": "true"},
-        tags_from="union",
-    )
-    subscription = a_subscription(trigger=trigger)
-    day: dict[str, Any] = {"partition": ["2013-01-01"]}
-    world.change(version=0, tags={"state": "draft"}, **day)
-    world.change(version=1, tags={"state": "final"}, **day)
-    assert not world.decide(subscription).fires
-    world.change(version=0, tags={"state": "draft", "audited": "true"}, **day)
-    assert world.decide(subscription).fires
-
-
-def test_tags_match_by_equality_whatever_they_hold(world: World) -> None:
-    for number, odd in enumerate(
-        ["it's", 'quo"te', "back\\slash", "drei €", "a.b", "$[0]", "%", "100%_", "?", "{}"]
-    ):
-        subscription = a_subscription(
-            f"odd-{number}",
-            f"odd.{number}",
-            trigger=SnapshotTrigger(f"odd.{number}", tags={odd: odd}),
-        )
-        world.change(f"odd.{number}", 0, tags={odd: odd + "x", "k": odd})
-        assert not world.decide(subscription).fires, odd
-        world.change(f"odd.{number}", 1, tags={odd: odd})
-        assert world.decide(subscription).fires, odd
 
 
 def test_a_mark_vouches_also_for_what_came_before_the_checkpoint_but_was_not_read(
@@ -452,9 +410,6 @@ def test_a_consumer_that_the_ledger_lost_goes_on_from_its_targets_commit(world: 
     assert (execution.number, snapshots(execution)) == (4, {"bronze.orders": ("1", "2")})
 
 
-# Pause
-
-
 ICE = "ice.orders"
 
 
@@ -502,31 +457,6 @@ def fired(decision: Decision) -> list[str]:
     return [firing.key for firing in decision.firings]
 
 
-def test_a_key_fires_when_all_its_partitions_are_there_and_only_once(world: World) -> None:
-    subscription = days("bronze.orders", "bronze.items")
-    arrive(world, "2013-01-01", 0)
-    decision = world.decide(subscription)
-    assert not decision.fires
-    assert (
-        decision.reasons[0]
-        == 'day=2013-01-01: 1 of 2 partitions; bronze.items["2013-01-01"] has no event yet'
-    )
-    arrive(world, "2013-01-01", 0, "bronze.items")
-    execution = one(world.fire(subscription))
-    assert (execution.consumer.key, execution.cause) == ("day=2013-01-01", Cause.TRIGGER)
-    world.ledger.complete(execution, None)
-    assert world.fire(subscription) == []
-
-
-def test_tags_that_come_after_a_drop_for_a_version_before_it_do_not_bring_the_partition_back(
-    world: World,
-) -> None:
-    arrive(world, "2013-01-01", 1)
-    arrive(world, "2013-01-01", 2, operation_type=OperationType.DELETE)
-    arrive(world, "2013-01-01", 1, tags=COMPLETE)
-    assert not world.decide(days(tags=COMPLETE)).fires
-
-
 def test_versions_of_a_table_and_of_its_successor_are_not_compared(world: World) -> None:
     subscription = days()
     arrive(world, "2013-01-01", 9, table_uid="old", operation_type=OperationType.DELETE)
@@ -543,19 +473,6 @@ def test_partitions_are_compared_by_the_types_that_the_table_declares(world: Wor
     condition = PartitionCondition.of("bronze.orders", {"day": tick("-1d"), "hour": "05"}, levels)
     world.change(version=0, partition=["2013-01-01", "5"])
     assert world.decide(Subscription(name="hours", trigger=PartitionTrigger(condition, DAYS))).fires
-
-
-# Late
-def test_late_changes_of_a_fired_key_fire_it_once_more_for_all_of_them(world: World) -> None:
-    subscription = days(late="refire")
-    arrive(world, "2013-01-01", 0)
-    world.ledger.complete(one(world.fire(subscription)), None)
-    arrive(world, "2013-01-01", 1)
-    arrive(world, "2013-01-01", 2, tags={"who": "cares"})
-    execution = one(world.fire(subscription))
-    assert (execution.number, execution.reason) == (2, "2 events arrived late for day=2013-01-01")
-    world.ledger.complete(execution, None)
-    assert world.fire(subscription) == []
 
 
 def test_late_is_counted_from_the_end_of_the_claim_that_committed(world: World) -> None:
@@ -575,9 +492,6 @@ def test_late_is_counted_from_the_end_of_the_claim_that_committed(world: World) 
     assert widened is not None
     world.ledger.complete(widened, committed(execution, end=before))
     assert one(world.fire(subscription)).number == 2
-
-
-# Deadline
 
 
 def test_a_late_change_is_known_when_the_levels_are_declared_after_the_key_fired(

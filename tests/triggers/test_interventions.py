@@ -215,18 +215,6 @@ def test_a_subscription_that_is_forgotten_holds_retention_back_no_longer_and_is_
     ) == (Action.FORGET, "ada", "0")
 
 
-def test_a_subscription_with_an_open_execution_is_not_forgotten(world: World) -> None:
-    row = consumed(world, 0)
-    world.change(version=1)
-    world.fire(a_subscription())
-    for dry_run in (True, False):
-        with pytest.raises(
-            ConsumerConflictError, match="has an open execution; wait for it, or skip it first"
-        ):
-            world.people.forget(row, ADA, dry_run=dry_run)
-    assert list(world.ledger.consumers(row)) == [""]
-
-
 def test_a_subscription_whose_sensor_is_at_work_is_not_forgotten(world: World) -> None:
     row = consumed(world, 0)
     world.ledger.note_tick([row], world.store.now())

@@ -2,40 +2,32 @@
 (laws 5 to 8, 20).
 """
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lakechime_dagster.dce.events import SnapshotId
+from lakechime_dagster.dce.events import Position, SnapshotId
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import ConsumerConflictError
 from lakechime_dagster.triggers.consumers import (
+    Checkpoint,
     CommitMetadata,
     Committed,
+    ConsumerId,
     ConsumerState,
     Execution,
-    ExecutionState,
+    FileOffsets,
+    KafkaOffsets,
+    SourceOffsets,
+    TopicOffsets,
+    spans_between,
 )
 from lakechime_dagster.triggers.ledger import BACKOFF_MS, MAX_ATTEMPTS, Claim
 from lakechime_dagster.triggers.progress import ConsumerAt, consumers_at
 from lakechime_dagster.triggers.registry import By
 from tests.support.world import World, a_subscription, checkpoint, committed, consumer_id, elsewhere
-
-
-# Claims
-def test_a_claim_takes_the_next_execution_with_its_range_frozen(world: World) -> None:
-    row = world.ledger.ensure_subscription(a_subscription())
-    world.ledger.complete(world.claim(row, 3), None)
-    execution = world.ledger.claim(
-        row,
-        world.ledger.consumers(row)[""],
-        Claim(end=checkpoint(8, bronze__orders=5), reason="2 events wait"),
-    )
-    assert (execution.number, execution.attempt, execution.state) == (2, 1, ExecutionState.OPEN)
-    assert (execution.start, execution.end) == (checkpoint(3), checkpoint(8, bronze__orders=5))
-    assert execution.reason == "2 events wait"
-    assert world.ledger.execution(execution.execution_id) == execution
 
 
 def test_a_claim_of_a_consumer_that_a_person_put_elsewhere_meanwhile_is_refused(
@@ -105,19 +97,6 @@ def test_of_many_that_make_a_subscription_and_its_consumer_at_once_all_get_the_s
 
 
 # Attempts
-
-
-def test_a_second_run_takes_the_next_attempt_once_the_lease_is_over(world: World) -> None:
-    execution = world.claim(world.ledger.ensure_subscription(a_subscription()))
-    first = world.ledger.begin(execution.execution_id, "run-1")
-    world.end_leases()
-    second = world.ledger.begin(execution.execution_id, "run-2")
-    assert (second.attempt, second.run_id) == (2, "run-2")
-    assert not world.ledger.renew(execution.execution_id, first.attempt, "run-1")
-    assert [(one.number, one.outcome) for one in world.ledger.attempts(execution.execution_id)] == [
-        (1, "lost"),
-        (2, None),
-    ]
 
 
 def test_the_pause_before_the_next_attempt_grows(world: World) -> None:
@@ -272,9 +251,6 @@ def test_completing_races_with_losing_and_one_of_them_wins(world: World) -> None
     assert world.ledger.consumers(row)[""].completed == 1
 
 
-# A lost ledger
-
-
 # Subscriptions and deployments
 def test_a_subscription_is_activated_once_and_keeps_its_start(world: World) -> None:
     first = world.ledger.ensure_subscription(a_subscription(), lambda connection: checkpoint(5))
@@ -357,3 +333,49 @@ def test_those_who_write_the_table_are_at_it_and_one_that_is_blocked_says_why(wo
         "a column changed",
         None,
     )
+
+
+FILES = FileOffsets({"b.jsonl": 20, "a.jsonl": 10})
+TOPICS = KafkaOffsets({"k1Ab": TopicOffsets("shop.orders", {1: 7, 0: 40})})
+
+
+@pytest.mark.parametrize("has_more", [False, True])
+@pytest.mark.parametrize("offsets", [None, FILES, TOPICS])
+def test_a_checkpoint_survives_its_json(offsets: SourceOffsets | None, has_more: bool) -> None:
+    checkpoint = Checkpoint(position=Position(0, 3), offsets=offsets, has_more=has_more)
+    assert Checkpoint.from_json(json.loads(json.dumps(checkpoint.to_json()))) == checkpoint
+
+
+def test_a_commit_records_up_to_where_its_source_was_read() -> None:
+    commit_metadata = CommitMetadata(
+        consumer=ConsumerId("test", "shop.orders__changes"),
+        number=2,
+        attempt=1,
+        end=Checkpoint(offsets=TOPICS),
+    )
+    assert CommitMetadata.from_text(commit_metadata.to_text()) == commit_metadata
+    assert (
+        '"offsets":{"topics":{"k1Ab":["shop.orders",{"0":40,"1":7}]}}' in commit_metadata.to_text()
+    )
+
+
+def test_between_two_checkpoints_lie_the_bytes_of_files_that_grew_or_came() -> None:
+    checkpoint = FileOffsets({"a.jsonl": 10, "gone.jsonl": 5, "still.jsonl": 7})
+    end = FileOffsets({"still.jsonl": 7, "b.jsonl": 20, "a.jsonl": 12})
+    assert list(end.spans_after(checkpoint).items()) == [
+        ("a.jsonl", (10, 12)),
+        ("b.jsonl", (0, 20)),
+    ]
+
+
+def test_between_two_checkpoints_lie_the_offsets_of_partitions_also_of_a_topic_that_was_recreated() -> (
+    None
+):
+    end = KafkaOffsets(
+        {
+            "k1Ab": TopicOffsets("shop.orders", {0: 40, 1: 9}),
+            "k2": TopicOffsets("shop.orders", {0: 3}),
+        }
+    )
+    assert spans_between(TOPICS, end) == [("shop.orders[1]", (7, 9)), ("shop.orders[0]", (0, 3))]
+    assert spans_between(None, FILES) == [("a.jsonl", (0, 10)), ("b.jsonl", (0, 20))]

@@ -18,13 +18,14 @@ from lakechime_dagster.formats.delta import DeltaLog, table_files
 from lakechime_dagster.silver import slices
 from lakechime_dagster.silver.event import JsonEvent, event_of
 from lakechime_dagster.silver.metrics import TypeMeasures, measures
-from lakechime_dagster.silver.results import TYPE_CAP, leaves_of, read_back
+from lakechime_dagster.silver.results import TYPE_CAP, TypeResult, leaves_of, read_back
+from lakechime_dagster.silver.schema import TypeCheckpoint
 from lakechime_dagster.silver.shape import Rescue
 from lakechime_dagster.spark.refresh import OpenLog
-from lakechime_dagster.tables.events import Contract
+from lakechime_dagster.tables.events import Contract, EventGroup, checked_groups, event_group
 from lakechime_dagster.tables.names import folded
-from lakechime_dagster.triggers.consumers import CommitMetadata
-from tests.support.streams import Stream, event, late, repository, stream
+from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId
+from tests.support.streams import GAME, Stream, event, late, repository, stream
 
 pytestmark = pytest.mark.spark
 
@@ -57,37 +58,6 @@ def test_each_type_gets_a_table_when_its_first_event_comes(game: Stream) -> None
     game.drop(event("fly", far=True), event("buy", item="bag", price=5))
     assert {name: one.rows for name, one in game.run().items()} == {"buy": 1, "fly": 1, "jump": 0}
     assert len(game.rows("buy")) == 3
-
-
-def test_a_kind_that_comes_later_gets_a_variant_and_what_has_no_column_is_reported(
-    game: Stream,
-) -> None:
-    game.drop(event("buy", price=3, more={"a b": [1, None]}))
-    game.run()
-    game.drop(
-        event("buy", price="four"),
-        event("buy", Price=1),
-        event("buy", more={"a b": [2, "x"]}),
-        event("buy", more={"a b": [1, 5.5]}),
-    )
-    (done,) = game.run().values()
-    assert (done.rows, done.written, done.rescued, done.columns_added) == (4, 4, 2, 2)
-    doubles = "a_x20_b__v_array_double"
-    assert game.payloads("buy") == [
-        {"type": "buy", "price": 3, "more": {"a_x20_b": [1, None], doubles: None}},
-        {"type": "buy", "price__v_string": "four"},
-        {"type": "buy"},
-        {"type": "buy", "more": {"a_x20_b": [2, None], doubles: None}},
-        {"type": "buy", "more": {"a_x20_b": None, doubles: [1.0, 5.5]}},
-    ]
-    reported = [json.loads(row["_rescued"] or "[]") for row in game.rows("buy")]
-    assert reported == [
-        [],
-        [],
-        [{"p": "/Price", "v": 1, "r": "case"}],
-        [{"p": "/more/a b/1", "v": "x", "r": "mismatch"}],
-        [],
-    ]
 
 
 def test_what_contracts_keep_out_of_columns_is_counted_by_reason(
@@ -414,3 +384,93 @@ def test_odd_and_many_events_of_one_execution_bring_their_columns(
         {"type": "odd", "text": "x"},
         {"type": "odd", "c": [1.0, 2.0]},
     ]
+
+
+SHOP = event_group("shop", GAME)
+VIP = event_group("vip", GAME, match="buy")
+
+
+def other(
+    game: Stream, group: EventGroup, *groups: EventGroup, start: TypeCheckpoint | None = None
+) -> Stream:
+    """Another group of the stream, which is declared with these groups from now on."""
+    declared = checked_groups(GAME, [group, *groups])
+    game.groups = declared
+    return replace(
+        game, group=group, groups=declared, start=start or TypeCheckpoint(), executions=100
+    )
+
+
+def execute(one: Stream) -> dict[str, TypeResult]:
+    """An execution of a group up to where the stream's table stands."""
+    one.executions += 1
+    end, execution = one.end(), f"{one.group.name}{one.executions}"
+    result = one.execute(end, execution=execution).run()
+    one.complete(result, end, execution)
+    return {each.type: each for each in result.types}
+
+
+def numbers(game: Stream, kind: str = "buy") -> list[int]:
+    return [row["n"] for row in game.rows(kind)]
+
+
+def test_a_type_that_moved_goes_on_in_its_table(game: Stream) -> None:
+    game.drop(event("buy", n=1), event("sell", n=1))
+    game.run()
+    game.drop(event("buy", n=2), event("sell", n=2))
+    game.ingest()
+    vip = other(game, VIP, SHOP)
+    done = execute(vip)
+    assert {name: (one.rows, one.written, one.table) for name, one in done.items()} == {
+        "buy": (1, 1, "shop.buy")
+    }
+    assert {name: one.rows for name, one in execute(game).items()} == {"sell": 1}
+    assert (numbers(game), numbers(game, "sell"), (game.folder / "vip").exists()) == (
+        [1, 2],
+        [1, 2],
+        False,
+    )
+    log = DeltaLog(game.location("buy"), "shop.buy")
+    last = log.last_committed(ConsumerId("test", "shop", "buy"))
+    assert last is not None
+    assert (last.commit_metadata.number, done["buy"].commits) == (2, (last,))
+
+
+def test_a_group_that_is_renamed_goes_on_in_all_tables(game: Stream) -> None:
+    game.drop(event("buy", n=1), event("sell", n=1))
+    game.run()
+    game.drop(event("buy", n=2), event("sell", n=2), event("gift", n=2))
+    game.ingest()
+    kiosk = other(game, event_group("kiosk", GAME), start=game.start)
+    assert {name: one.written for name, one in execute(kiosk).items()} == {
+        "buy": 1,
+        "sell": 1,
+        "gift": 1,
+    }
+    assert [numbers(kiosk, name) for name in ("buy", "sell", "gift")] == [[1, 2], [1, 2], [2]]
+    assert sorted(path.name for path in (game.folder / "shop").iterdir()) == ["buy", "sell"]
+    assert [path.name for path in (game.folder / "kiosk").iterdir()] == ["gift"]
+
+
+def test_an_execution_of_the_former_group_that_is_under_way_neither_loses_nor_doubles_a_row(
+    game: Stream,
+) -> None:
+    game.drop(event("buy", n=1))
+    game.run()
+    game.drop(event("buy", n=2))
+    game.ingest()
+    end = game.end()
+    late, later = game.execute(end, execution="late"), game.execute(end, execution="later")
+    found = late.run()  # commits, and has not completed
+    vip = other(game, VIP, SHOP, start=game.start)
+    game.drop(event("buy", n=3))
+    game.ingest()
+    assert execute(vip)["buy"].rows == 2  # that of the other group, and its own
+    game.complete(found, end, "late")
+    assert numbers(game) == [1, 2, 3]
+    assert (vip.types.types("vip")["buy"].checkpoint.commits, vip.types.types("shop")) == (3, {})
+    later.run()
+    assert numbers(game) == [1, 2, 3]
+    game.drop(event("buy", n=4))
+    game.ingest()
+    assert (execute(vip)["buy"].written, numbers(game)) == (1, [1, 2, 3, 4])

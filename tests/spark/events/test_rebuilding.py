@@ -242,25 +242,6 @@ def test_an_execution_that_is_not_let_in_behind_a_rebuild_goes_on_with_its_schem
     ]
 
 
-def test_a_rebuild_that_died_before_its_commit_and_was_cancelled_leaves_the_table_as_it_is(
-    game: Stream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    number_first(game)
-    with monkeypatch.context() as patched:
-        patched.setattr(replay, "commit", dies)
-        with pytest.raises(KeyboardInterrupt):
-            game.execute(replays=ASKED).run()
-    game.drop(event("buy", price="five", item="hat"))
-    assert (game.run()["buy"].error, game.payloads("buy")[2]) == (
-        "",
-        {"type": "buy", "price__v_string": "five", "item": "hat"},
-    )
-
-
-def dies(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
 def test_events_of_a_type_that_cannot_be_rebuilt_are_read_all_the_same(
     game: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
