@@ -501,6 +501,9 @@ class IcebergLog:
 
     @property
     def _catalog(self) -> Catalog:
+        if urlsplit(self.catalog.get("uri", "")).scheme == "thrift":
+            # one of Hive is a single connection, for a single thread; it is made when it is used
+            return load_catalog("lakechime", **self.catalog)
         return _catalog(tuple(sorted(self.catalog.items())))
 
     def _first_poll(

@@ -52,6 +52,8 @@ SERVERS = {
     "mariadb",
     "metastore",
     "postgres_server",
+    "rest_catalog",
+    "served_iceberg",
 }
 SAID = "said"
 
