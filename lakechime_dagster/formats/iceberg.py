@@ -998,7 +998,9 @@ def _is_within(value: Any, bounds: tuple[IcebergType, PartitionFieldSummary]) ->
     lower, upper = summary.lower_bound, summary.upper_bound
     if lower is None or upper is None:  # it has nulls alone
         return False
-    return from_bytes(kind, lower) <= value <= from_bytes(kind, upper)
+    least: Any = from_bytes(kind, lower)
+    greatest: Any = from_bytes(kind, upper)
+    return bool(least <= value <= greatest)
 
 
 def _live(state: Table, levels: _Levels, snapshot: Snapshot) -> set[Partition]:
