@@ -20,7 +20,6 @@ help: ## list the targets
 ready: ## install the environment, Spark's jars, those of the tests' servers and an archive of Spark's classes, and nothing else
 	@sh scripts/bootstrap.sh
 	@$(BIN)/python -m tests.support.stack_jars
-	@$(BIN)/python -m tests.support.metastore
 	@$(BIN)/python -m tests.support.archive
 
 run: ## the flights lake, running by itself in the Dagster UI (Ctrl-C ends all of it; RUN_ARGS="--port 3001" goes to lakechime dev)

@@ -19,6 +19,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from deltalake import DeltaTable
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
 
 from benchmarks._lines import Line, at_most, show
 from lakechime_dagster.dce.events import TableFormat
@@ -44,7 +48,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON document instead of lines")
     parser.add_argument("--tables", type=int, default=1_000, help="how many tables are idle")
     parser.add_argument("--commits", type=int, default=10_000, help="of the long history")
-    parser.add_argument("--partitions", type=int, default=100_000, help="of the Delta table")
+    parser.add_argument(
+        "--partitions", type=int, default=100_000, help="of the Delta and the Iceberg table"
+    )
     parser.add_argument("--hive-partitions", type=int, default=2_000, help="of the Hive table")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
@@ -120,21 +126,43 @@ def growing(platform: Platform, commits: int) -> Iterator[Line]:
 
 def partitioned(platform: Platform, count: int) -> Iterator[Line]:
     """A poll that finds one new partition, of a table that has many against one that has few."""
-    took = dict[int, float]()
+    world = IcebergWorld(platform.settings.iceberg_catalog)
+    world.catalog.create_namespace_if_not_exists("many")
+    took, dropped = dict[tuple[TableFormat, int], float](), dict[int, float]()
     for partitions in (FEW, count):
         name = f"many.d{partitions}"
         location = platform.location(name)
         written(location, 2, [f"p{number}" for number in range(partitions)])
         numbers = itertools.count()
-        took[partitions] = found(
+        took[TableFormat.DELTA, partitions] = found(
             platform,
             SourceTable(name),
             lambda location=location, numbers=numbers: write(
                 location, rows((None, 1, 0, f"new {next(numbers)}")), partition_by=["value"]
             ),
         )
-    yield at_most(f"poll that finds one of {count:,} partitions, DELTA", took[count] * 1000, "ms")
-    yield at_most(f"the same against one of {FEW:,}, DELTA", took[count] / took[FEW], "x", 5)
+        name = f"many.i{partitions}"
+        table, declared = with_partitions(world, name, partitions), Storage(format="iceberg")
+        regions = itertools.count()
+        took[TableFormat.ICEBERG, partitions] = found(
+            platform,
+            SourceTable(name, storage=declared),
+            lambda table=table, regions=regions: table.append(
+                iceberg.rows(1, region=f"new {next(regions)}")
+            ),
+        )
+        dropped[partitions] = found(
+            platform,
+            SourceTable(name, storage=declared),
+            lambda table=table, regions=regions: table.delete(f"region = 'p{next(regions):06}'"),
+        )
+    for kind in (TableFormat.DELTA, TableFormat.ICEBERG):
+        many, few = took[kind, count], took[kind, FEW]
+        yield at_most(f"poll that finds one of {count:,} partitions, {kind}", many * 1000, "ms")
+        yield at_most(f"the same against one of {FEW:,}, {kind}", many / few, "x", 5)
+    more, less = dropped[count], dropped[FEW]
+    yield at_most(f"poll that finds one of {count:,} dropped, ICEBERG", more * 1000, "ms")
+    yield at_most(f"the same against one of {FEW:,}, ICEBERG", more / less, "x", 5)
 
 
 def listed(home: Path, count: int) -> Iterator[Line]:
@@ -204,6 +232,33 @@ def with_history(world: IcebergWorld, name: str, snapshots: int) -> None:
     Path(urlsplit(longer).path).write_text(json.dumps(wire))
     world.catalog.drop_table(name)
     world.catalog.register_table(name, longer)
+
+
+def with_partitions(world: IcebergWorld, name: str, partitions: int) -> Table:
+    """An Iceberg table with a file in each of so many partitions, as many to a manifest as a table
+    of few has: only its metadata are written.
+    """
+    spec = iceberg.by(IdentityTransform(), "region", 4)
+    table = world.catalog.create_table(name, iceberg.SCHEMA, partition_spec=spec)
+    for first in range(0, partitions, FEW):
+        with table.transaction() as change, change.update_snapshot().fast_append() as files:
+            for number in range(first, first + FEW):
+                region = f"p{number:06}"
+                files.append_data_file(
+                    DataFile.from_args(
+                        content=DataFileContent.DATA,
+                        file_path=f"{table.location()}/data/{number}.parquet",
+                        file_format=FileFormat.PARQUET,
+                        partition=Record(region),
+                        record_count=1,
+                        file_size_in_bytes=1,
+                        value_counts={4: 1},
+                        null_value_counts={4: 0},
+                        lower_bounds={4: region.encode()},
+                        upper_bounds={4: region.encode()},
+                    )
+                )
+    return table
 
 
 def found(platform: Platform, table: SourceTable, change: Callable[[], object]) -> float:

@@ -7,6 +7,7 @@ pytest_plugins = [
     "tests.support.spark",
     "tests.support.postgres",
     "tests.support.metastore",
+    "tests.support.rest_catalog",
     "tests.support.stack",
     "tests.support.stores",
     "tests.support.topics",

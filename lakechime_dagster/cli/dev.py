@@ -492,7 +492,12 @@ def _reservations(settings: Settings) -> "Iterator[Reservations | None]":
     follows none.
     """
     from lakechime_dagster.demo.flights import kafka_address
-    from lakechime_dagster.demo.servers import check_parts, ensure_server_jars, reservations
+    from lakechime_dagster.demo.servers import (
+        STACK_FILE,
+        check_parts,
+        ensure_server_jars,
+        reservations,
+    )
     from lakechime_dagster.spark.jvm import find_java
 
     kafka = kafka_address(os.environ)
@@ -501,7 +506,7 @@ def _reservations(settings: Settings) -> "Iterator[Reservations | None]":
         return
     check_parts(kafka)
     java = find_java(settings.spark.java)
-    jars = ensure_server_jars(settings.jars.parent, java, note)
+    jars = ensure_server_jars(STACK_FILE, settings.jars.parent, java, note)
     folder = settings.home / "reservations"
     note(f"lakechime| MariaDB, Debezium and Kafka ({kafka}) are starting (their logs: {folder})")
     with reservations(folder, kafka, jars, java) as running:
@@ -519,14 +524,14 @@ def _metastore(settings: Settings) -> "Iterator[Metastore | None]":
     if is_other or find_spec("hive_metastore") is None:
         yield None
         return
-    from lakechime_dagster.demo.servers import ensure_metastore_jar, hive_metastore
+    from lakechime_dagster.demo.servers import METASTORE_FILE, ensure_server_jars, hive_metastore
     from lakechime_dagster.spark.jvm import find_java
 
     java = find_java(settings.spark.java)
     with ExitStack() as stack:
         try:
-            jar = ensure_metastore_jar(settings.jars.parent, java, note)
-            running = stack.enter_context(hive_metastore(settings.home / "metastore", jar, java))
+            jars = ensure_server_jars(METASTORE_FILE, settings.jars.parent, java, note)
+            running = stack.enter_context(hive_metastore(settings.home / "metastore", jars, java))
         except LakeChimeError as error:
             note(f"lakechime| the lake is without its Hive table: {error}")
             yield None

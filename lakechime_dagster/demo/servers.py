@@ -13,7 +13,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -28,52 +28,43 @@ from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lock import locked
 from lakechime_dagster.spark.jvm import Java, pyspark_home, retrieve
 
-IVY_FILE = Path(__file__).with_name("ivy.xml")
+STACK_FILE = Path(__file__).with_name("ivy.xml")
+METASTORE_FILE = Path(__file__).with_name("metastore.xml")
 
 
-def ensure_server_jars(home: Path, java: Java, progress: Callable[[str], None] = print) -> Path:
-    """Their folder in `home`, named after what ivy.xml asks for; it is complete where it is there,
-    because it is moved in whole.
+def ensure_server_jars(
+    file: Path, home: Path, java: Java, progress: Callable[[str], None] = print
+) -> Path:
+    """The folder in `home` of the jars that a file of Ivy asks for, and named after these; it is
+    complete where it is there, because it is moved in whole.
 
     Raises:
         LakeChimeError: they cannot be fetched.
     """
-    asked = sorted(
-        " ".join(each.attrib.values())
-        for each in ElementTree.parse(IVY_FILE).getroot().iter("dependency")
-    )
-    folder = home / f"stack-jars-{hashlib.sha256(' '.join(asked).encode()).hexdigest()[:12]}"
+    root = ElementTree.parse(file).getroot()
+    asked = sorted(" ".join(each.attrib.values()) for each in root.iter("dependency"))
+    (info,) = root.iter("info")
+    name, what = info.attrib["module"], info.findtext("description")
+    folder = home / f"{name}-{hashlib.sha256(' '.join(asked).encode()).hexdigest()[:12]}"
     if folder.is_dir():
         return folder
     home.mkdir(parents=True, exist_ok=True)
     with (
-        locked(home / "stack-jars.lock"),
-        tempfile.TemporaryDirectory(prefix=".stack-", dir=home) as temporary,
+        locked(home / f"{name}.lock"),
+        tempfile.TemporaryDirectory(prefix=f".{name}-", dir=home) as temporary,
     ):
         if not folder.is_dir():
-            progress(
-                f"Fetching the jars of Kafka, Connect and Debezium into {folder} (once, about 65 "
-                f"MB)"
-            )
-            _fetch(Path(temporary), folder, java)
+            progress(f"Fetching {what} into {folder} (once)")
+            fetched = Path(temporary) / "jars"
+            answer = retrieve(file, fetched, java, cache=Path(temporary) / "cache")
+            if answer.returncode or not fetched.is_dir():
+                said = (answer.stdout + answer.stderr).strip()[-500:]
+                raise LakeChimeError(f"{what} cannot be fetched; is there a network? {said}")
+            for other in ("*-sources.jar", "*-javadoc.jar", "*.pom"):
+                for one in fetched.glob(other):
+                    one.unlink()
+            fetched.rename(folder)
     return folder
-
-
-def _fetch(temporary: Path, folder: Path, java: Java) -> None:
-    fetched = temporary / "jars"
-    answer = retrieve(IVY_FILE, fetched, java, cache=temporary / "cache")
-    if answer.returncode or not fetched.is_dir():
-        said = (answer.stdout + answer.stderr).strip()[-500:]
-        raise LakeChimeError(
-            f"the jars of Kafka, Connect and Debezium cannot be fetched; is there a network? {said}"
-        )
-    for other in (
-        *fetched.glob("*-sources.jar"),
-        *fetched.glob("*-javadoc.jar"),
-        *fetched.glob("*.pom"),
-    ):
-        other.unlink()
-    fetched.rename(folder)
 
 
 LOOK_SECONDS = 0.1
@@ -544,16 +535,73 @@ def _connector(kafka: str, port: int, password: str) -> dict[str, str]:
     }
 
 
-METASTORE_FILE = Path(__file__).with_name("metastore.xml")
+OPENED = ("lang", "net", "io", "util", "util.concurrent")
+
+
+@dataclass(frozen=True)
+class JavaMachine:
+    """A Java machine of which this process calls what it wants; `packages` are those of its jars."""
+
+    packages: Any = field(repr=False)
+    log: Path
+    process: "subprocess.Popen[bytes]" = field(repr=False)
+
+
+@contextmanager
+def java_machine(log: Path, jars: Sequence[Path], java: Java) -> Iterator[JavaMachine]:
+    """A Java machine that ends with the block, or with this process.
+
+    Args:
+        log: a file for what it prints, in the folder in which it runs.
+        jars: those that it has beside pyspark's, as a class path has them.
+        java: that runs it.
+
+    Raises:
+        LakeChimeError: it does not start.
+    """
+    from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+    class_path = [*map(str, jars), str(pyspark_home() / "jars" / "*")]
+    opened = [f"--add-opens=java.base/java.{one}=ALL-UNNAMED" for one in OPENED]
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w") as file:
+        try:
+            started: Any = launch_gateway(
+                classpath=os.pathsep.join(class_path),
+                javaopts=[*SMALL, "-Xmx128m", *opened],
+                java_path=str(java.executable),
+                die_on_exit=True,
+                create_new_process_group=True,  # a Ctrl-C is for those that use it first
+                enable_auth=True,
+                cwd=str(log.parent),
+                redirect_stdout=file,
+                redirect_stderr=file,
+                return_proc=True,
+            )
+        except ValueError as error:  # it says no port
+            raise LakeChimeError(f"{log.stem} does not start; {log} says why") from error
+        port, token, process = started
+        gateway = JavaGateway(
+            gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True)
+        )
+        try:
+            yield JavaMachine(gateway.jvm, log, process)
+        finally:
+            gateway.shutdown()
+            process.kill()
+            process.wait()
+
+
 METASTORE = {
     "javax.jdo.option.ConnectionDriverName": "org.apache.derby.iapi.jdbc.AutoloadedDriver",
     "datanucleus.schema.autoCreateAll": "true",
+    "datanucleus.connectionPoolingType": "NONE",  # the jar of the default is not among pyspark's
     "hive.metastore.schema.verification": "false",
     "hive.metastore.transactional.event.listeners": "org.apache.hive.hcatalog.listener.DbNotificationListener",
     "hive.async.log.enabled": "false",
     "hive.warehouse.subdir.inherit.perms": "false",  # else it starts a chmod for each folder
 }
-OPENED = ("lang", "net", "io", "util", "util.concurrent")
+EXISTS = "X0Y32"  # Derby's state of a table that is there already
 
 
 @dataclass(frozen=True)
@@ -579,71 +627,42 @@ class Metastore:
 
 @contextmanager
 def hive_metastore(
-    folder: Path, jar: Path, java: Java, database: str = "derby"
+    folder: Path, jars: Path, java: Java, database: str = "derby"
 ) -> Iterator[Metastore]:
     """A metastore from pyspark's jars that listens on this machine only and ends with the block, or
     with this process.
 
     Args:
         folder: of its log, of its database and of the tables that name no folder.
-        jar: that of its notification log (`ensure_metastore_jar`).
+        jars: those of `METASTORE_FILE`.
         java: that runs it.
         database: of Derby: a folder in that folder, or `memory:` and a name.
 
     Raises:
         LakeChimeError: it does not start.
     """
-    from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-
-    jars = [jar, pyspark_home() / "jars" / "*"]
-    folder.mkdir(parents=True, exist_ok=True)
     settings = METASTORE | {
         "javax.jdo.option.ConnectionURL": f"jdbc:derby:{database};create=true",
         "hive.metastore.warehouse.dir": str(folder / "warehouse"),
     }
-    opened = [f"--add-opens=java.base/java.{one}=ALL-UNNAMED" for one in OPENED]
-    file = folder / "metastore.log"
-    with file.open("w") as log, ThreadPoolExecutor(1) as maker:
-        try:
-            started: Any = launch_gateway(
-                classpath=os.pathsep.join(map(str, jars)),
-                javaopts=[*SMALL, "-Xmx128m", *opened],
-                java_path=str(java.executable),
-                die_on_exit=True,
-                create_new_process_group=True,  # a Ctrl-C is for those that use it first
-                enable_auth=True,
-                cwd=str(folder),
-                redirect_stdout=log,
-                redirect_stderr=log,
-                return_proc=True,
-            )
-        except ValueError as error:  # it says no port
-            raise LakeChimeError(f"the Hive metastore does not start; {file} says why") from error
-        gateway_port, token, process = started
-        gateway = JavaGateway(
-            gateway_parameters=GatewayParameters(
-                port=gateway_port, auth_token=token, auto_convert=True
-            )
-        )
-        try:
-            jvm: Any = gateway.jvm
-            any_port = jvm.java.net.InetSocketAddress("127.0.0.1", 0)
-            socket = jvm.org.apache.thrift.transport.TServerSocket(any_port)
-            url = f"thrift://127.0.0.1:{socket.getServerSocket().getLocalPort()}"
-            made = maker.submit(_serve_metastore, jvm, socket, settings)
+    with (
+        java_machine(folder / "metastore.log", [jars / "*"], java) as machine,
+        ThreadPoolExecutor(1) as maker,
+    ):
+        jvm = machine.packages
+        any_port = jvm.java.net.InetSocketAddress("127.0.0.1", 0)
+        socket = jvm.org.apache.thrift.transport.TServerSocket(any_port)
+        url = f"thrift://127.0.0.1:{socket.getServerSocket().getLocalPort()}"
+        made = maker.submit(_serve_metastore, jvm, socket, settings)
 
-            def check(done: "Future[Any]") -> None:
-                if error := done.exception():
+        def check(done: "Future[Any]") -> None:
+            if error := done.exception():
+                with machine.log.open("a") as log:
                     log.write(f"{error}\n")
-                    process.kill()
+                machine.process.kill()
 
-            made.add_done_callback(check)
-            yield Metastore(url, file, process, made)
-            wait([made])
-        finally:
-            gateway.shutdown()
-            process.kill()
-            process.wait()
+        made.add_done_callback(check)
+        yield Metastore(url, machine.log, machine.process, made)
 
 
 def _serve_metastore(jvm: Any, socket: Any, settings: Mapping[str, str]) -> Any:
@@ -655,6 +674,7 @@ def _serve_metastore(jvm: Any, socket: Any, settings: Mapping[str, str]) -> Any:
         conf.set(key, value)
     metastore, thrift, java = jvm.org.apache.hadoop.hive.metastore, jvm.org.apache.thrift, jvm.java
     handler = metastore.HiveMetaStore.HMSHandler("hive", conf, False)
+    _make_lock_tables(metastore, conf)
     retrying = metastore.RetryingHMSHandler.getProxy(conf, handler, True)
     processor = metastore.TSetIpAddressProcessor(retrying)
     server = thrift.server.TThreadPoolServer(
@@ -669,31 +689,12 @@ def _serve_metastore(jvm: Any, socket: Any, settings: Mapping[str, str]) -> Any:
     return handler
 
 
-def ensure_metastore_jar(home: Path, java: Java, progress: Callable[[str], None] = print) -> Path:
-    """The jar of the metastore's notification log; it is whole where it is there, because it is
-    moved in when it is.
+def _make_lock_tables(metastore: Any, conf: Any) -> None:
+    """Make those tables of its database that datanucleus does not: commits of Iceberg tables lock."""
+    from py4j.protocol import Py4JJavaError
 
-    Raises:
-        LakeChimeError: it cannot be fetched.
-    """
-    (asked,) = ElementTree.parse(METASTORE_FILE).getroot().iter("dependency")
-    name = METASTORE_FILE.stem
-    jar = home / name / f"{asked.attrib['name']}-{asked.attrib['rev']}.jar"
-    if jar.is_file():
-        return jar
-    jar.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        locked(home / f"{name}.lock"),
-        tempfile.TemporaryDirectory(prefix=f".{name}-", dir=home) as temporary,
-    ):
-        if not jar.is_file():
-            progress(f"Fetching {jar.name} into {jar.parent} (once, 75 kB)")
-            answer = retrieve(
-                METASTORE_FILE, Path(temporary) / "jars", java, cache=Path(temporary) / "cache"
-            )
-            fetched = Path(temporary) / "jars" / jar.name
-            if answer.returncode or not fetched.is_file():
-                said = (answer.stdout + answer.stderr).strip()[-500:]
-                raise LakeChimeError(f"{jar.name} cannot be fetched; is there a network? {said}")
-            fetched.rename(jar)
-    return jar
+    try:
+        metastore.txn.TxnDbUtil.prepDb(conf)  # all or nothing
+    except Py4JJavaError as error:
+        if error.java_exception.getSQLState() != EXISTS:
+            raise

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import (
     CommitFailedException,
     NoSuchNamespaceError,
@@ -25,7 +26,12 @@ from pyiceberg.exceptions import (
     ValidationError,
 )
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, NotNull
-from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+from pyiceberg.manifest import (
+    ManifestContent,
+    ManifestEntryStatus,
+    ManifestFile,
+    PartitionFieldSummary,
+)
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
@@ -49,6 +55,7 @@ from pyiceberg.types import (
     LongType,
     MapType,
     NestedField,
+    PrimitiveType,
     StructType,
     TimestampType,
     TimestamptzType,
@@ -501,6 +508,9 @@ class IcebergLog:
 
     @property
     def _catalog(self) -> Catalog:
+        if urlsplit(self.catalog.get("uri", "")).scheme == "thrift":
+            # one of Hive is a single connection, for a single thread; it is made when it is used
+            return load_catalog("lakechime", **self.catalog)
         return _catalog(tuple(sorted(self.catalog.items())))
 
     def _first_poll(
@@ -532,8 +542,9 @@ class IcebergLog:
             return []
         with self._reading():
             added, removed = _changed(state, levels, snapshot)
-            left = _live(state, levels, snapshot) if removed - added else set[Partition]()
-        operations = operations_of(added, removed, left)
+            less = {one: keys for one, keys in removed.items() if one not in added}
+            left = set(less) - _emptied(state, levels, snapshot, less)
+        operations = operations_of(added, set(removed), left)
         partitions = named_partitions(self.table, snapshot.snapshot_id, _in_order(operations))
         return [
             self._event(snapshot, uid, one, operations.get(one, OperationType.UPDATE))
@@ -864,6 +875,9 @@ def _verdict(
     return Verdict.BRANCHED if shares else Verdict.RECREATED
 
 
+Key = tuple[int, tuple[Any, ...]]  # a partition spec and values of its fields as files have them
+
+
 class _Levels:
     """The partition levels of a table's events, and what each spec of the table has of them."""
 
@@ -905,6 +919,23 @@ class _Levels:
         if not places:
             return None
         return tuple(_value(one, kind, values[at]) for at, one, kind in places)
+
+    def key(self, spec_id: int, values: Any) -> Key:
+        """By what `may_hold` finds the partition of a file."""
+        return spec_id, tuple(values[at] for at, _, _ in self._places[spec_id] or ())
+
+    def may_hold(self, manifest: ManifestFile, keys: Iterable[Key]) -> bool:
+        """Whether a manifest may have a file of one of these partitions, by its bounds of their
+        values, which the manifest list has.
+        """
+        own = manifest.partition_spec_id
+        places, summaries = self._places[own], manifest.partitions
+        if not places or not summaries:
+            return True
+        bounds = [(kind, summaries[at]) for at, _, kind in places]
+        return any(
+            spec_id != own or all(map(_is_within, values, bounds)) for spec_id, values in keys
+        )
 
 
 def _fields(spec: PartitionSpec) -> list[PartitionField]:
@@ -957,6 +988,21 @@ def _day(days: int) -> str:
     return (EPOCH + timedelta(days=days)).date().isoformat()
 
 
+def _is_within(value: Any, bounds: tuple[IcebergType, PartitionFieldSummary]) -> bool:
+    """Whether a manifest may have a value, by its bounds; those of some types are not compared."""
+    kind, summary = bounds
+    if value is None:
+        return summary.contains_null
+    if not isinstance(value, int | str) or not isinstance(kind, PrimitiveType):
+        return True
+    lower, upper = summary.lower_bound, summary.upper_bound
+    if lower is None or upper is None:  # it has nulls alone
+        return False
+    least: Any = from_bytes(kind, lower)
+    greatest: Any = from_bytes(kind, upper)
+    return bool(least <= value <= greatest)
+
+
 def _live(state: Table, levels: _Levels, snapshot: Snapshot) -> set[Partition]:
     """The partitions that hold a file of rows."""
     return {
@@ -967,23 +1013,43 @@ def _live(state: Table, levels: _Levels, snapshot: Snapshot) -> set[Partition]:
     }
 
 
+def _emptied(
+    state: Table, levels: _Levels, snapshot: Snapshot, partitions: Mapping[Partition, Key]
+) -> set[Partition]:
+    """Which of these partitions hold no file of rows."""
+    left = dict(partitions)
+    for manifest in snapshot.manifests(state.io) if left else ():
+        if manifest.content is ManifestContent.DATA and levels.may_hold(manifest, left.values()):
+            for entry in manifest.fetch_manifest_entry(state.io):
+                left.pop(
+                    levels.partition(manifest.partition_spec_id, entry.data_file.partition), None
+                )
+    return set(left)
+
+
 def _changed(
     state: Table, levels: _Levels, snapshot: Snapshot
-) -> tuple[set[Partition], set[Partition]]:
+) -> tuple[set[Partition], dict[Partition, Key]]:
     """The partitions to which a snapshot added rows, and those from which it removed some, be it by
     files of deletes.
     """
-    added, removed = set[Partition](), set[Partition]()
+    added, removed = set[Partition](), dict[Partition, Key]()
     for manifest in snapshot.manifests(state.io):
-        if manifest.added_snapshot_id != snapshot.snapshot_id:
+        is_own = manifest.added_snapshot_id == snapshot.snapshot_id
+        # others have just files that it kept
+        if not is_own or (manifest.added_files_count == 0 and manifest.deleted_files_count == 0):
             continue
         for entry in manifest.fetch_manifest_entry(state.io, discard_deleted=False):
             if entry.status is ManifestEntryStatus.EXISTING:
                 continue
             is_added = entry.status is ManifestEntryStatus.ADDED
             is_rows = manifest.content is ManifestContent.DATA
-            partition = levels.partition(manifest.partition_spec_id, entry.data_file.partition)
-            (added if is_added and is_rows else removed).add(partition)
+            spec_id, values = manifest.partition_spec_id, entry.data_file.partition
+            partition = levels.partition(spec_id, values)
+            if is_added and is_rows:
+                added.add(partition)
+            else:
+                removed[partition] = levels.key(spec_id, values)
     return added, removed
 
 

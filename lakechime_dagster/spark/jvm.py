@@ -324,7 +324,7 @@ def retrieve(
             "-confs",
             *configurations,
             "-retrieve",
-            f"{folder}/[artifact]-[revision].[ext]",
+            f"{folder}/[artifact]-[revision](-[classifier]).[ext]",
         ],
         capture_output=True,
         text=True,

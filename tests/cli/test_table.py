@@ -3,6 +3,7 @@ leaves.
 """
 
 import datetime as dt
+import json
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from tests.cli.game import Game, event
 from tests.support.cli import Cli
+from tests.support.iceberg import IcebergWorld
 from tests.support.tables import rows, write
 
 DAY = dt.date(2013, 1, 1)
@@ -18,6 +20,11 @@ HIVE_LAKE = """
 from lakechime_dagster import Lake, SourceTable, Storage
 
 lake = Lake("hive", [SourceTable("bronze.hive", storage=Storage(format="hive"))])
+"""
+ICEBERG_LAKE = """
+from lakechime_dagster import Lake, SourceTable, Storage
+
+lake = Lake("iced", [SourceTable(name, storage=Storage(format="iceberg")) for name in {names}])
 """
 
 
@@ -89,6 +96,29 @@ def test_reconcile_names_the_setting_that_hive_tables_are_captured_by(
     answer = lakechime("table", "reconcile", "bronze.hive")
     assert (answer.code, answer.out) == (1, "")
     assert answer.err.startswith("error: bronze.hive: it cannot be read by the Hive metastore")
+
+
+def test_the_tables_of_a_catalog_that_a_server_has_are_shown(
+    lakechime: Cli, served_iceberg: IcebergWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"bronze.ice{number}" for number in range(6)]
+    (tmp_path / "iced_lake.py").write_text(ICEBERG_LAKE.format(names=names))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("LAKECHIME_LAKE", "iced_lake:lake")
+    monkeypatch.setenv("LAKECHIME_ICEBERG_CATALOG", json.dumps(served_iceberg.properties))
+    newest = []
+    for name in names:
+        served_iceberg.fill(name, pa.table({"id": [1]}))
+        current = served_iceberg.catalog.load_table(name).current_snapshot()
+        newest.append(str(current and current.snapshot_id))
+    assert lakechime("table", "reconcile", *names).code == 0
+    listed = {one["name"]: one for one in lakechime("table", "show", "--json").json["tables"]}
+    facts = ("format", "captured_by", "captured_up_to", "version", "lag_commits", "problem")
+    assert [[listed[name][fact] for fact in facts] for name in names] == [
+        ["ICEBERG", "log", snapshot, snapshot, 0, None] for snapshot in newest
+    ]
+    shown = lakechime("table", "show", names[0], "--json").json["table"]
+    assert (shown["version"], shown["location"]) == (newest[0], served_iceberg.properties["uri"])
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,23 @@ def test_an_overwrite_of_rows_is_a_delete_and_an_append_and_some_rows_less_are_a
     ]
 
 
+def test_whether_a_partition_is_emptied_is_found_without_reading_of_others(
+    world: IcebergWorld,
+) -> None:
+    table, log, seen = polled(world)
+    (away,) = table.inspect.manifests()["path"].to_pylist()
+    table.append(pa.concat_tables([rows(2), rows(4)]))
+    table.append(rows(2, region="us"))
+    table.append(rows(3))
+    table.delete("region = 'us'")
+    table.delete("day = '2024-05-03'")
+    Path(away.removeprefix("file://")).unlink()
+    assert found(log.changes_after(seen).events)[-2:] == [
+        ("2024-05-02", UPDATE),
+        ("2024-05-03", DELETE),
+    ]
+
+
 @pytest.mark.parametrize(
     ("transform", "name", "kind", "value"),
     [

@@ -4,9 +4,7 @@ and fires triggers as the changes of a Delta table do.
 
 import json
 import tempfile
-import threading
-from collections.abc import Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -81,32 +79,12 @@ def test_the_events_of_a_table_are_registered_once_and_of_one_that_is_not_there_
     )
 
 
-@pytest.fixture(scope="module")
-def refusing() -> Iterator[str]:
-    """The URL of a REST catalog that accepts no token."""
-
-    class Refusing(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            error = {"message": "no such token", "type": "NotAuthorizedException", "code": 401}
-            body = json.dumps({"error": error}).encode()
-            self.send_response(401)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        ("away", "Connection refused"),
-        ("refusing", "no such token"),
+        ("rest", "Connection refused"),
+        ("hive", "Could not connect to any of"),
+        pytest.param("refusing", "no such token", marks=pytest.mark.tier2),
         pytest.param("postgres", 'role "nobody" does not exist', marks=pytest.mark.tier2),
     ],
 )
@@ -118,8 +96,10 @@ def test_a_catalog_that_cannot_be_asked_is_a_problem_of_its_tables_alone(
     reason: str,
 ) -> None:
     catalog = {"type": "rest", "uri": "http://127.0.0.1:9", "token": "hunter2"}
+    if kind == "hive":
+        catalog = {"type": "hive", "uri": "thrift://127.0.0.1:9"}
     if kind == "refusing":
-        catalog["uri"] = request.getfixturevalue("refusing")
+        catalog = request.getfixturevalue("rest_catalog").properties(token="hunter2")
     if kind == "postgres":
         url = make_url(request.getfixturevalue("postgres_url"))
         nobody = url.set(drivername="postgresql+psycopg", username="nobody", password="hunter2")

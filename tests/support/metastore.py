@@ -1,10 +1,7 @@
-"""A Hive metastore, from pyspark's jars, and small tables in it, written by pyarrow; `python -m
-tests.support.metastore` fetches the jar of its notification log ahead of the tests.
-"""
+"""A Hive metastore, from pyspark's jars, and small tables in it, written by pyarrow."""
 
 import itertools
 import json
-import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -19,7 +16,7 @@ from lakechime_dagster.demo import servers
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.spark.jvm import find_java
 from tests.support.missing import missing
-from tests.support.processes import REPOSITORY
+from tests.support.stack_jars import ensure_jars
 
 if TYPE_CHECKING:  # most tests do without them
     import pyarrow as pa
@@ -27,7 +24,6 @@ if TYPE_CHECKING:  # most tests do without them
 
     from lakechime_dagster.formats.hive import HiveLog
 
-HOME = REPOSITORY / ".lakechime"
 Found = list[tuple[Any, OperationType]]
 _numbers = itertools.count(1)
 
@@ -207,8 +203,8 @@ def tags(events: Iterable[DataChangeEvent]) -> list[dict[str, str]]:
 @contextmanager
 def running_metastore(folder: Path) -> Iterator[Metastore]:
     """A metastore that keeps nothing, and ends with the block."""
-    jar = servers.ensure_metastore_jar(HOME, find_java())
-    with servers.hive_metastore(folder, jar, find_java(), "memory:metastore") as running:
+    jars = ensure_jars(servers.METASTORE_FILE)
+    with servers.hive_metastore(folder, jars, find_java(), "memory:metastore") as running:
         yield Metastore(running.url, running.log, running.process, running.made)
 
 
@@ -226,10 +222,3 @@ def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metastore]:
 def hive_table(metastore: Metastore, tmp_path: Path) -> HiveTable:
     """A table that is still to be created."""
     return HiveTable(metastore, tmp_path)
-
-
-if __name__ == "__main__":
-    try:
-        servers.ensure_metastore_jar(HOME, find_java())
-    except LakeChimeError as error:
-        sys.exit(str(error))

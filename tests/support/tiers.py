@@ -51,6 +51,8 @@ SERVERS = {
     "mariadb",
     "metastore",
     "postgres_server",
+    "rest_catalog",
+    "served_iceberg",
 }
 SAID = "said"
 
