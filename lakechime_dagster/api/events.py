@@ -51,6 +51,9 @@ class Event(BaseModel):
     cluster: str | None = Field(default=None, description="That of the server by default.")
     table_uid: str | None = None
     event_key: str | None = None
+    added_bytes: int | None = Field(
+        default=None, description="The size of the files that the commit added."
+    )
 
 
 BODY = body_of(Event.model_json_schema())

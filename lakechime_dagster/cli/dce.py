@@ -60,6 +60,7 @@ OPTIONS = {  # of the fields of an event
     "cluster": "--cluster",
     "table_uid": "--table-uid",
     "event_key": "--event-key",
+    "added_bytes": "--added-bytes",
 }
 TIME = "TIME"  # ISO 8601, UTC where it names no zone, or milliseconds since the epoch
 
@@ -103,6 +104,10 @@ def register(
             "--event-key", help="Your own identity of the event: a repeat is a duplicate."
         ),
     ] = None,
+    added_bytes: Annotated[
+        int | None,
+        typer.Option("--added-bytes", help="The size of the files that the commit added."),
+    ] = None,
     file: Annotated[
         str | None,
         typer.Option(
@@ -129,6 +134,7 @@ def register(
         "cluster": cluster,
         "table_uid": table_uid,
         "event_key": event_key,
+        "added_bytes": added_bytes,
     }
     wire = {name: value for name, value in given.items() if value is not None}
     if file is not None and (partitions or set(wire) - {"cluster"}):

@@ -330,7 +330,8 @@ class DataChangeEvent:
     milliseconds since the epoch. `prev_snapshot_id` is the table's own predecessor (Delta: version
     - 1). `table_uid` distinguishes a table from one that was dropped and created again under its
     name; None means the store's current one. `event_key` is the producer's own identity of the
-    event; the same key again for the same table is a duplicate.
+    event; the same key again for the same table is a duplicate. `added_bytes` is the size of the
+    files that the commit added to the partition, None where that is not known.
 
     Raises:
         InvalidValueError: naming field, value and remedy.
@@ -347,6 +348,7 @@ class DataChangeEvent:
     cluster: str = ""
     table_uid: TableUid | None = None
     event_key: str | None = None
+    added_bytes: int | None = None
 
     def __post_init__(self) -> None:
         checked_text("table", self.table)
@@ -362,6 +364,8 @@ class DataChangeEvent:
                 checked_text(name, value, limit=limit)
         if self.snapshot_ts is not None:
             checked_milliseconds("snapshot_ts", self.snapshot_ts)
+        if self.added_bytes is not None:
+            _check_bytes("added_bytes", self.added_bytes)
         if self.prev_snapshot_id is not None and self.snapshot_id is None:
             raise InvalidValueError(
                 "prev_snapshot_id",
@@ -479,6 +483,12 @@ def _check_delta_version(name: str, value: str | None) -> None:
         raise InvalidValueError(name, value, "is not a Delta version; send its number, such as 42")
 
 
+def _check_bytes(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_SEQ:
+        remedy = f"is no number of bytes; send a whole number from 0 to {MAX_SEQ}"
+        raise InvalidValueError(name, value, remedy)
+
+
 def _choice(name: str, value: object, choices: type[Choice]) -> Choice:
     try:
         return choices(value if isinstance(value, choices) else str(value).upper())
@@ -499,6 +509,7 @@ WIRE_FIELDS = (
     "cluster",
     "table_uid",
     "event_key",
+    "added_bytes",
 )
 
 

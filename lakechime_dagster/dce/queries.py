@@ -96,6 +96,7 @@ def values_of(event: DataChangeEvent, canonical: str) -> dict[str, Any]:
         "operation_type": OPERATION_CODES[event.operation_type],
         "tags": dict(event.tags),
         "producer_key": event.event_key,
+        "added_bytes": event.added_bytes,
     }
 
 
@@ -129,6 +130,7 @@ def event_of(row: Row[Any]) -> RegisteredEvent:
             "cluster": row.cluster,
             "table_uid": row.table_uid,
             "event_key": row.producer_key,
+            "added_bytes": row.added_bytes,
         }
     )
     return RegisteredEvent(

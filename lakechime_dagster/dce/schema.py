@@ -102,6 +102,7 @@ dce_event = Table(
     # digest of the identity; unique also for amendments
     Column("event_key", LargeBinary(16), nullable=False),
     Column("producer_key", String(512)),
+    Column("added_bytes", BIG),  # of the files that the commit added; NULL: not known
     Column("amends_tx", BIG),
     Column("amends_seq", BIG),
     UniqueConstraint("event_key"),
@@ -143,6 +144,7 @@ dce_compacted = Table(
     Column("tags", DOCUMENT, nullable=False),
     Column("event_key", LargeBinary(16), nullable=False),
     Column("producer_key", String(512)),
+    Column("added_bytes", BIG),
     Column("amends_tx", BIG),
     Column("amends_seq", BIG),
     UniqueConstraint("event_key"),

@@ -161,8 +161,17 @@ class TableCommit:
     @property
     def partitions(self) -> tuple[tuple[PartitionValue, ...] | None, ...]:
         """The touched partitions in a stable order; `(None,)` for an unpartitioned table."""
+        return tuple(self.added_bytes)
+
+    @property
+    def added_bytes(self) -> dict[tuple[PartitionValue, ...] | None, int]:
+        """Of each of `partitions` the size of the files that were added to it."""
         own = {file.partition for file in (*self.added, *self.removed) if not file.is_foreign}
-        return tuple(sorted(own, key=lambda values: json.dumps(values)))
+        found = dict.fromkeys(sorted(own, key=lambda values: json.dumps(values)), 0)
+        for file in self.added:
+            if not file.is_foreign:
+                found[file.partition] += file.size
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)

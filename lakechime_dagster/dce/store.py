@@ -302,6 +302,7 @@ _SENT = (
     "operation_type",
     "tags",
     "producer_key",
+    "added_bytes",
     "event_key",
 )
 

@@ -5,7 +5,8 @@ A format has a module whose log implements `ChangeLog`: `delta`, `iceberg`, `hiv
 
 import json
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -136,25 +137,26 @@ class SideLog:
 
 
 def named_partitions(
-    table: str, snapshot: object, partitions: Iterable[Partition]
-) -> list[Partition]:
-    """The partitions of the events of a commit, with one None for all that no event can name, such
-    as too long ones.
+    table: str, snapshot: object, partitions: Mapping[Partition, int]
+) -> dict[Partition, int]:
+    """The partitions of the events of a commit in a stable order, each with the bytes that were
+    added to it, and one None for all that no event can name, such as too long ones.
     """
-    named: list[Partition] = []
-    unnamed = 0
-    for partition in partitions:
+    named = Counter[Partition]()
+    unnamed = unnamed_bytes = 0
+    for partition in sorted(partitions, key=lambda values: json.dumps(values)):
         try:
-            named.append(checked_partition(partition))
+            named[checked_partition(partition)] += partitions[partition]
         except InvalidValueError:
             unnamed += 1
+            unnamed_bytes += partitions[partition]
     if unnamed:
         what = (
             "%s: commit %s has %s among its partitions that no event can name, too long or no "
             "text; registered without a partition"
         )
         _logger.warning(what, table, snapshot, unnamed)
-        named.append(None)
+        named[None] += unnamed_bytes
     return named
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -573,13 +574,14 @@ class DeltaLog:
                 tags,
                 operation=operations.get(p, OperationType.UPDATE),
                 prev=prev,
+                added_bytes=size,
             )
-            for p in named_partitions(self.table, commit.version, commit.partitions)
+            for p, size in named_partitions(self.table, commit.version, commit.added_bytes).items()
         ]
 
     def _live_partitions(self, version: int) -> set[Partition]:
         state = self._open(version)
-        return _live(state, _levels(state))
+        return set(_live(state, _levels(state)))
 
     def _baseline(
         self, verdict: Verdict | None, at: int | None = None, of: TableUid | None = None
@@ -601,12 +603,12 @@ class DeltaLog:
             else OperationType.APPEND
         )
         timestamp = commit.timestamp if commit else None
-        partitions = named_partitions(
-            self.table, version, sorted(_live(state, levels), key=lambda values: json.dumps(values))
-        )
+        partitions = named_partitions(self.table, version, _live(state, levels))
         events = tuple(
-            self._event(version, timestamp, uid, p, tags, operation=operation, prev=None)
-            for p in partitions
+            self._event(
+                version, timestamp, uid, p, tags, operation=operation, prev=None, added_bytes=size
+            )
+            for p, size in partitions.items()
         )
         return Captured(events=events, seen=seen)
 
@@ -620,6 +622,7 @@ class DeltaLog:
         *,
         operation: OperationType,
         prev: int | None,
+        added_bytes: int,
     ) -> DataChangeEvent:
         return DataChangeEvent(
             table=self.table,
@@ -632,6 +635,7 @@ class DeltaLog:
             table_uid=uid,
             tags=tags,
             prev_snapshot_id=None if prev is None else SnapshotId(str(prev)),
+            added_bytes=added_bytes,
         )
 
     def _commit_metadata_backwards(self, state: DeltaTable) -> Iterator[CommitMetadata]:
@@ -733,11 +737,13 @@ def _levels(state: DeltaTable) -> DeltaLevels:
     )
 
 
-def _live(state: DeltaTable, levels: DeltaLevels) -> set[Partition]:
-    """The partitions that hold a file; `{None}` for an unpartitioned table with any."""
+def _live(state: DeltaTable, levels: DeltaLevels) -> dict[Partition, int]:
+    """The bytes of each partition that holds a file; of None for an unpartitioned table with any."""
     actions = pa.table(state.get_add_actions(flatten=True))
+    sizes = actions["size_bytes"].to_pylist()
     if not levels.levels:
-        return {None} if actions.num_rows else set()
+        return {None: sum(sizes)} if sizes else {}
+    found = Counter[Partition]()
     columns = [
         actions[
             f"partition.{name}"
@@ -746,10 +752,9 @@ def _live(state: DeltaTable, levels: DeltaLevels) -> set[Partition]:
         ].to_pylist()
         for name, physical in zip(levels.levels.names, levels.physical, strict=True)
     ]
-    return {
-        levels.values(dict(zip(levels.physical, row, strict=True)))
-        for row in zip(*columns, strict=True)
-    }
+    for size, *row in zip(sizes, *columns, strict=True):
+        found[levels.values(dict(zip(levels.physical, row, strict=True)))] += size
+    return found
 
 
 def _committed(version: int, commit_metadata: CommitMetadata) -> Committed:

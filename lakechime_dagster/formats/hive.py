@@ -10,6 +10,7 @@ import json
 import logging
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -417,6 +418,7 @@ class HiveLog:
             table_uid=polled.table_uid,
             tags=change.tags.merged(extra),
             event_key=f"hive/{polled.snapshot_id}/{where}",
+            added_bytes=change.added_bytes,
         )
 
     def _load(self, client: Client) -> Struct:
@@ -522,14 +524,19 @@ class _Listed(NamedTuple):
     def text(self) -> str:
         return _text(self.files)
 
-    def has_grown(self, text: str) -> bool:
-        """Whether the oldest files are those of an earlier listing."""
-        return _text(self.files[: int(text.partition(":")[0])]) == text
+    def added_to(self, text: str | None) -> list[tuple[str, int, int]] | None:
+        """The files after those of an earlier listing, all of them without one; None where the
+        oldest are not those that it had.
+        """
+        count = 0 if text is None else int(text.partition(":")[0])
+        is_same = text is None or _text(self.files[:count]) == text
+        return self.files[count:] if is_same else None
 
 
 class _Change(NamedTuple):
     operation: OperationType
     tags: Tags
+    added_bytes: int | None = None
 
 
 class _Levels:
@@ -587,6 +594,7 @@ def _changes(
     All that is known is asked for where a partition lost files: others may be called alike.
     """
     added, removed, tags = set[Partition](), set[Partition](), dict[Partition, Tags]()
+    sizes = Counter[Partition]()
     for key, one in found.items():
         absent = NO_FILES if key == TABLE else None
         old = absent if is_new else known.get(key, absent)
@@ -594,10 +602,12 @@ def _changes(
             continue
         partition = levels.partition(key)
         tags[partition] = one.tags if one else Tags()
-        if one is None or not (old is None or one.has_grown(old)):
+        more = one.added_to(old) if one else None
+        if one is None or more is None:
             removed.add(partition)
         if one is not None and (old is None or one.files):
             added.add(partition)
+            sizes[partition] += sum(size for _, size, _ in (one.files if more is None else more))
     left = set[Partition]()
     if removed - added:
         after = {**all_known(), **{key: one and one.text for key, one in found.items()}}
@@ -605,7 +615,7 @@ def _changes(
             levels.partition(key) for key, text in after.items() if text not in (None, NO_FILES)
         }
     operations = operations_of(added, removed, left)
-    return {one: _Change(operation, tags[one]) for one, operation in operations.items()}
+    return {one: _Change(operation, tags[one], sizes[one]) for one, operation in operations.items()}
 
 
 def _news(client: Client, table: Struct, after: int, newest: int) -> _News:

@@ -5,7 +5,8 @@ log is none: after `fast_forward` it lacks the snapshots between.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -541,14 +542,14 @@ class IcebergLog:
         if _operation(snapshot) is Operation.REPLACE:
             return []
         with self._reading():
-            added, removed = _changed(state, levels, snapshot)
+            added, removed, sizes = _changed(state, levels, snapshot)
             less = {one: keys for one, keys in removed.items() if one not in added}
             left = set(less) - _emptied(state, levels, snapshot, less)
         operations = operations_of(added, set(removed), left)
-        partitions = named_partitions(self.table, snapshot.snapshot_id, _in_order(operations))
+        partitions = named_partitions(self.table, snapshot.snapshot_id, sizes)
         return [
-            self._event(snapshot, uid, one, operations.get(one, OperationType.UPDATE))
-            for one in partitions
+            self._event(snapshot, uid, one, operations.get(one, OperationType.UPDATE), size)
+            for one, size in partitions.items()
         ]
 
     def _baseline(
@@ -563,9 +564,10 @@ class IcebergLog:
             live = _live(state, levels, snapshot)
         is_again = verdict not in (None, Verdict.RECREATED)
         operation = OperationType.UPDATE if is_again else OperationType.APPEND
+        partitions = named_partitions(self.table, snapshot.snapshot_id, live)
         events = tuple(
-            self._event(snapshot, uid, one, operation, verdict, is_baseline=True)
-            for one in named_partitions(self.table, snapshot.snapshot_id, _in_order(live))
+            self._event(snapshot, uid, one, operation, size, verdict, is_baseline=True)
+            for one, size in partitions.items()
         )
         return Captured(events=events, seen=seen)
 
@@ -575,6 +577,7 @@ class IcebergLog:
         uid: TableUid,
         partition: Partition,
         operation: OperationType,
+        added_bytes: int,
         verdict: Verdict | None = None,
         *,
         is_baseline: bool = False,
@@ -593,6 +596,7 @@ class IcebergLog:
             table_uid=uid,
             tags=baseline_tags(tags, verdict) if is_baseline else tags,
             prev_snapshot_id=None if parent is None else SnapshotId(str(parent)),
+            added_bytes=added_bytes,
         )
 
     def _seen(self, snapshot: Snapshot | None, uid: TableUid) -> Seen:
@@ -1003,14 +1007,16 @@ def _is_within(value: Any, bounds: tuple[IcebergType, PartitionFieldSummary]) ->
     return bool(least <= value <= greatest)
 
 
-def _live(state: Table, levels: _Levels, snapshot: Snapshot) -> set[Partition]:
-    """The partitions that hold a file of rows."""
-    return {
-        levels.partition(manifest.partition_spec_id, entry.data_file.partition)
-        for manifest in snapshot.manifests(state.io)
-        if manifest.content is ManifestContent.DATA
-        for entry in manifest.fetch_manifest_entry(state.io)
-    }
+def _live(state: Table, levels: _Levels, snapshot: Snapshot) -> dict[Partition, int]:
+    """The bytes of each partition that holds a file of rows."""
+    found = Counter[Partition]()
+    for manifest in snapshot.manifests(state.io):
+        if manifest.content is ManifestContent.DATA:
+            for entry in manifest.fetch_manifest_entry(state.io):
+                file = entry.data_file
+                partition = levels.partition(manifest.partition_spec_id, file.partition)
+                found[partition] += file.file_size_in_bytes
+    return found
 
 
 def _emptied(
@@ -1029,11 +1035,11 @@ def _emptied(
 
 def _changed(
     state: Table, levels: _Levels, snapshot: Snapshot
-) -> tuple[set[Partition], dict[Partition, Key]]:
+) -> tuple[set[Partition], dict[Partition, Key], dict[Partition, int]]:
     """The partitions to which a snapshot added rows, and those from which it removed some, be it by
-    files of deletes.
+    files of deletes; and of both the bytes of the files that it added, as its summary counts them.
     """
-    added, removed = set[Partition](), dict[Partition, Key]()
+    added, removed, sizes = set[Partition](), dict[Partition, Key](), Counter[Partition]()
     for manifest in snapshot.manifests(state.io):
         is_own = manifest.added_snapshot_id == snapshot.snapshot_id
         # others have just files that it kept
@@ -1044,14 +1050,11 @@ def _changed(
                 continue
             is_added = entry.status is ManifestEntryStatus.ADDED
             is_rows = manifest.content is ManifestContent.DATA
-            spec_id, values = manifest.partition_spec_id, entry.data_file.partition
-            partition = levels.partition(spec_id, values)
+            file, spec_id = entry.data_file, manifest.partition_spec_id
+            partition = levels.partition(spec_id, file.partition)
             if is_added and is_rows:
                 added.add(partition)
             else:
-                removed[partition] = levels.key(spec_id, values)
-    return added, removed
-
-
-def _in_order(partitions: Iterable[Partition]) -> list[Partition]:
-    return sorted(partitions, key=lambda values: json.dumps(values))
+                removed[partition] = levels.key(spec_id, file.partition)
+            sizes[partition] += file.file_size_in_bytes if is_added else 0
+    return added, removed, sizes

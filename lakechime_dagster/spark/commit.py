@@ -258,7 +258,7 @@ class Target:
         record = commit_at(self.log, int(committed.version))
         merged = record.metrics if record.operation == "MERGE" else {}
         return Written(
-            partitions=record.partitions,
+            partitions=tuple(record.partitions),
             files=len(record.added),
             bytes=sum(file.size for file in record.added),
             merged=tuple(int(merged[f"numTargetRows{name}"]) for name in MERGED) if merged else (),

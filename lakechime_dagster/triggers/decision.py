@@ -1,8 +1,9 @@
 """Decides whether the evidence fires a trigger, and explains why or why not."""
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from lakechime_dagster.dce.events import Position, RegisteredEvent
 from lakechime_dagster.triggers.consumers import (
@@ -153,6 +154,46 @@ def decide_snapshot(
     if paced:
         return answer(False, f"{counted}; {paced}")
     return answer(True, _counted(total, matching, "arrived"))
+
+
+class Arrived(NamedTuple):
+    """An event that changed data; commit and partition have the id of their table."""
+
+    position: Position
+    commit: tuple[int, str | int]
+    partition: tuple[int, str]
+    added_bytes: int
+
+
+def end_within(
+    bounds: Sequence[int | None],
+    arrived: Iterable[Arrived],
+    checkpoint: Position,
+    through: Position,
+) -> Position:
+    """The position up to which at most so many commits, partitions and bytes arrived after a
+    checkpoint, or one commit of more; `through` where there are no more.
+
+    Args:
+        bounds: Those of `SnapshotTrigger.bounds`.
+        arrived: Events in commit order. Those of a commit, one for each partition, are never
+            divided.
+        checkpoint: Before the first of them.
+        through: Of the last of them, or after it.
+    """
+    commits, partitions = set[tuple[int, str | int]](), set[tuple[int, str]]()
+    added_bytes = 0
+    last = before = checkpoint  # the event before, and the one before the newest commit
+    for event in arrived:
+        before = before if event.commit in commits else last
+        commits.add(event.commit)
+        partitions.add(event.partition)
+        added_bytes += event.added_bytes
+        taken = zip((len(commits), len(partitions), added_bytes), bounds, strict=True)
+        if len(commits) > 1 and any(most is not None and one > most for one, most in taken):
+            return before
+        last = event.position
+    return through
 
 
 def _spaced(trigger: SnapshotTrigger, claimed_ms: int | None, now_ms: int) -> str:

@@ -369,13 +369,8 @@ class Evaluator:
             names = {source_name(one, subscription.cluster) for one in subscription.woken_by}
             builds = names & sources.keys() - consumer.checkpoint.sources.keys()
             if is_bounded and isinstance(trigger, SnapshotTrigger) and not builds:
-                through = evidence.through_bounds(
-                    connection,
-                    subscription.woken_by,
-                    known.position,
-                    through,
-                    max_commits=trigger.max_commits,
-                    max_partitions=trigger.max_partitions,
+                through = evidence.bounded_end(
+                    connection, subscription.woken_by, known.position, through, trigger
                 )
                 # the other side of a switch is read by all partitions that changed before it
                 passed = [

@@ -5,7 +5,6 @@ them, and up to which snapshots of tables an execution reads.
 import datetime as dt
 import itertools
 import json
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -51,10 +50,10 @@ from lakechime_dagster.dce.schema import HISTORY, dce_event, dce_table, lc_consu
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.triggers.consumers import Checkpoint
-from lakechime_dagster.triggers.decision import AtomState, Waiting
+from lakechime_dagster.triggers.decision import Arrived, AtomState, Waiting, end_within
 from lakechime_dagster.triggers.schema import lc_consumer, lc_execution
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import Atom, TagsFrom
+from lakechime_dagster.triggers.triggers import Atom, SnapshotTrigger, TagsFrom
 
 
 def head_at(connection: Connection, time_ms: int) -> Position:
@@ -212,25 +211,18 @@ def _counting(
     return counts.add_columns(number.label("number")).group_by(matches, number)
 
 
-def through_bounds(
+def bounded_end(
     connection: Connection,
     tables: Sequence[TableKey],
     checkpoint: Position,
     through: Position,
-    *,
-    max_commits: int | None,
-    max_partitions: int | None,
+    trigger: SnapshotTrigger,
 ) -> Position:
-    """The position up to which at most so many commits arrived after a checkpoint, to so many
-    partitions or a single one to more; `through` where there are no more.
-
-    The events of a commit, one for each partition, count once; what has no snapshot counts alone.
-    """
+    """Where in (checkpoint, through] an execution ends that takes no more than its trigger says."""
     ids = [table_id for table_id, _ in table_ids(connection, tables).values()]
+    names = ("tx_id", "seq", "table_id", "snapshot_id", "partition_key", "added_bytes")
     queries = [
-        sa.select(
-            event.c.tx_id, event.c.seq, event.c.table_id, event.c.snapshot_id, event.c.partition_key
-        ).where(
+        sa.select(*(event.c[name] for name in names)).where(
             event.c.table_id.in_(ids),
             changes_data(event),
             is_after(checkpoint, event),
@@ -240,18 +232,16 @@ def through_bounds(
     ]
     found = sa.union_all(*queries).subquery()
     ordered = sa.select(found).order_by(found.c.tx_id, found.c.seq)
-    commits, partitions = set[tuple[int, object]](), set[tuple[int, str]]()
-    last = before = checkpoint  # the event before, and the one before the newest commit
-    for row in connection.execute(ordered.execution_options(yield_per=1_000)):
-        commit = (row.table_id, row.snapshot_id or row.seq)
-        before = before if commit in commits else last
-        commits.add(commit)
-        partitions.add((row.table_id, row.partition_key))
-        is_over = len(partitions) > (max_partitions or math.inf) and len(commits) > 1
-        if is_over or len(commits) > (max_commits or math.inf):
-            return before
-        last = Position(row.tx_id, row.seq)
-    return through
+    arrived = (
+        Arrived(
+            position=Position(row.tx_id, row.seq),
+            commit=(row.table_id, row.snapshot_id or row.seq),
+            partition=(row.table_id, row.partition_key),
+            added_bytes=row.added_bytes or 0,
+        )
+        for row in connection.execute(ordered.execution_options(yield_per=1_000))
+    )
+    return end_within(trigger.bounds, arrived, checkpoint, through)
 
 
 def _waiting_of(question: Question, rows: Sequence[sa.Row[Any]]) -> Waiting:

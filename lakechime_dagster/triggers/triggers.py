@@ -518,10 +518,11 @@ class SnapshotTrigger:
     earlier than `min_time_between` after its last execution was claimed. Tags decide
     when it fires; the range is everything up to the newest matching event. A `TableName` may demand
     tags of its own, and name the cluster of a table, also of several ones. An execution reads at
-    most `max_commits` of all its tables, and commits to at most `max_partitions` of their
-    partitions, or one commit to more of them, and the next execution follows; a commit is what has
-    a snapshot of its own, or the change of a partition of a Hive table. The first execution that
-    reads the snapshots of a table reads all, as it builds the target.
+    most `max_commits` of all its tables, commits to at most `max_partitions` of their partitions,
+    and commits that added at most `max_bytes` of files, but always one commit, and the next
+    execution follows; a commit is what has a snapshot of its own, or the change of a partition of a
+    Hive table. An event without `added_bytes` counts as 0 bytes. The first execution that reads the
+    snapshots of a table reads all, as it builds the target.
     """
 
     watched: tuple[TableName, ...]
@@ -533,6 +534,7 @@ class SnapshotTrigger:
     changed: str | int
     max_commits: int | None
     max_partitions: int | None
+    max_bytes: int | None
     min_time_between: dt.timedelta | None
 
     def __init__(
@@ -547,6 +549,7 @@ class SnapshotTrigger:
         changed: str | int = "any",
         max_commits: int | None = None,
         max_partitions: int | None = None,
+        max_bytes: int | None = None,
         min_time_between: dt.timedelta | None = None,
     ) -> None:
         wanted = TagConditions(tags)
@@ -569,7 +572,12 @@ class SnapshotTrigger:
                 "changed",
                 f"{shown(changed)} is none of 'any', 'all', and a number of its tables from 1 on",
             )
-        for name, most in (("max_commits", max_commits), ("max_partitions", max_partitions)):
+        bounds = {
+            "max_commits": max_commits,
+            "max_partitions": max_partitions,
+            "max_bytes": max_bytes,
+        }
+        for name, most in bounds.items():
             if most is not None and (not isinstance(most, int) or most < 1):
                 raise DeclarationError("SnapshotTrigger", name, "must be at least 1")
         if max_wait is not None and wait_after_last is None and changed == "any":
@@ -594,8 +602,7 @@ class SnapshotTrigger:
             max_wait,
             StartFrom(start_from),
             changed,
-            max_commits,
-            max_partitions,
+            *bounds.values(),
             min_time_between,
         )
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
@@ -608,7 +615,12 @@ class SnapshotTrigger:
     @property
     def is_bounded(self) -> bool:
         """Whether an execution may leave something of what arrived to the next one."""
-        return self.max_commits is not None or self.max_partitions is not None
+        return any(most is not None for most in self.bounds)
+
+    @property
+    def bounds(self) -> tuple[int | None, int | None, int | None]:
+        """How many commits, partitions and bytes an execution may have."""
+        return self.max_commits, self.max_partitions, self.max_bytes
 
     @property
     def has_optional(self) -> bool:

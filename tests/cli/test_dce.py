@@ -23,6 +23,7 @@ FIELDS = {
     "cluster",
     "table_uid",
     "event_key",
+    "added_bytes",
     "position",
     "amends",
 }
@@ -30,7 +31,7 @@ FIELDS = {
 
 ALL_FLAGS = """
 dce register --table bronze.orders --format DELTA --operation APPEND --partition ["2013-01-01",5] --snapshot-id 7 --prev-snapshot-id 6
---snapshot-ts 1357000000000 --tag complete=true --tag note=a=b --cluster west --table-uid u1 --event-key k1 --json
+--snapshot-ts 1357000000000 --tag complete=true --tag note=a=b --cluster west --table-uid u1 --event-key k1 --added-bytes 4096 --json
 """
 
 
@@ -58,6 +59,7 @@ def test_every_flag_of_register_reaches_the_event(lakechime: Cli) -> None:
         "cluster": "west",
         "table_uid": "u1",
         "event_key": "k1",
+        "added_bytes": 4096,
         "amends": None,
     }
     assert isinstance(event["event_ts"], int)

@@ -49,4 +49,5 @@ def events(draw: st.DrawFn) -> DataChangeEvent:
         cluster=draw(texts),
         table_uid=draw(st.one_of(st.none(), names)),  # type: ignore[arg-type]
         event_key=draw(st.one_of(st.none(), names)),
+        added_bytes=draw(st.one_of(st.none(), st.integers(0, MAX_SEQ))),
     )

@@ -49,12 +49,26 @@ def test_an_event_comes_back_as_it_was_registered(store: DCEStore) -> None:
         cluster="east",
         table_uid="u-1",
         event_key="k",
+        added_bytes=5 * 2**40,
     )
 
     registered = store.register([event]).registered
 
     assert [one.event for one in registered] == [event]
     assert all_of(store) == list(registered)
+
+
+@pytest.mark.dialect
+def test_the_size_of_a_change_is_kept_however_it_was_registered(store: DCEStore) -> None:
+    sizes = (None, 0, 7)
+    batch = [make_event(snapshot_id=str(at), added_bytes=size) for at, size in enumerate(sizes)]
+    store.register(batch)
+    for at, size in enumerate(sizes, len(sizes)):
+        store.register([make_event(snapshot_id=str(at), added_bytes=size)])
+    (amendment,) = store.register([make_event(snapshot_id="2", tags={"a": "1"})]).registered
+
+    assert amendment.event.added_bytes == 7
+    assert [one.event.added_bytes for one in all_of(store)] == [*sizes, *sizes, 7]
 
 
 @pytest.mark.dialect

@@ -1,5 +1,7 @@
 import datetime as dt
+import json
 import shutil
+from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 
@@ -77,6 +79,37 @@ def test_a_commit_gives_one_event_per_partition_with_typed_values(location: Path
     assert {event.cluster for event in events} == {"east"}
     assert all(event.snapshot_ts and event.snapshot_ts > 1_600_000_000_000 for event in events)
     assert log.levels().as_dict() == {"day": "date", "hour": "int"}
+
+
+def test_an_event_has_the_bytes_of_the_files_that_the_commit_added_to_its_partition(
+    location: Path,
+) -> None:
+    hourly(location, 5, 23)
+    hourly(location, 5, 5, mode="append")
+    table = DeltaTable(str(location))
+    table.optimize.compact()
+    table.delete("hour = 23")
+    log = log_of(location)
+
+    def added(version: int) -> dict[int, int]:
+        text = (location / "_delta_log" / f"{version:020d}.json").read_text()
+        files = [json.loads(line).get("add") for line in text.splitlines()]
+        sizes: Counter[int] = Counter()
+        for file in files:
+            if file and file["dataChange"]:
+                sizes[int(file["partitionValues"]["hour"])] += file["size"]
+        return sizes
+
+    for version in (0, 1):
+        found = {one.partition[1]: one.added_bytes for one in log.events_of_commit(version)}  # pyright: ignore[reportOptionalSubscript]
+        assert found == added(version)
+        assert all(found.values())
+    assert log.events_of_commit(2) == []
+    assert [one.added_bytes for one in log.events_of_commit(3)] == [0]
+    # as a whole the files that there are
+    (event,) = log.changes_after(None).events
+    (size,) = pa.table(table.get_add_actions(flatten=True))["size_bytes"].to_pylist()
+    assert event.added_bytes == size
 
 
 def test_every_partition_type_reads_as_its_typed_value(location: Path) -> None:

@@ -56,6 +56,30 @@ def test_files_of_which_the_metastore_learns_nothing_are_found_when_all_are_list
     assert polls.found() == []
 
 
+def test_an_event_has_the_bytes_of_the_files_that_are_new_in_its_partition(
+    hive_table: HiveTable,
+) -> None:
+    polls = Polls(hive_table.create("day date"))
+
+    def write(day: str, name: str, size: int) -> None:
+        hive_table.write(day, name=name).write_bytes(bytes(size))
+
+    def sizes() -> list[int | None]:
+        return [one.added_bytes for one in polls.events(lists_all=True)]
+
+    write("2024-05-01", "a", 10)
+    write("2024-05-02", "a", 20)
+    for day in ("2024-05-01", "2024-05-02"):
+        hive_table.add(day)
+    assert sizes() == [10, 20]
+    write("2024-05-01", "b", 5)
+    assert sizes() == [5]
+    write("2024-05-01", "a", 30)  # rewritten: which of its files are new is not known
+    assert sizes() == [35]
+    hive_table.drop_partition("2024-05-02")
+    assert sizes() == [0]
+
+
 def test_a_notification_is_no_change_and_says_which_files_to_look_at(hive_table: HiveTable) -> None:
     polls = Polls(hive_table.create("day date"))
     hive_table.write("2024-05-01")

@@ -116,6 +116,27 @@ def test_whether_a_partition_is_emptied_is_found_without_reading_of_others(
     ]
 
 
+def test_the_events_of_a_snapshot_have_the_bytes_that_its_summary_counts(
+    world: IcebergWorld,
+) -> None:
+    table, log, seen = polled(world)
+    table.append(pa.concat_tables([rows(1), rows(2)]))
+    table.append(rows(2, region="us"))
+    table.delete("region = 'us'")
+    events = log.changes_after(seen).events
+    for snapshot in table.metadata.snapshots[1:]:
+        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        of = [one.added_bytes for one in events if one.snapshot_id == str(snapshot.snapshot_id)]
+        assert sum(filter(None, of)) == int(summary.get("added-files-size", 0))
+    assert [bool(one.added_bytes) for one in events] == [True, True, True, False]
+    # as a whole the files that there are
+    live = {one["partition"]["day"]: 0 for one in table.inspect.files().to_pylist()}
+    for one in table.inspect.files().to_pylist():
+        live[one["partition"]["day"]] += one["file_size_in_bytes"]
+    baseline = log.changes_after(None).events
+    assert [one.added_bytes for one in baseline] == [live[day] for day in sorted(live)]
+
+
 @pytest.mark.parametrize(
     ("transform", "name", "kind", "value"),
     [

@@ -17,6 +17,7 @@ from lakechime_dagster.dce.events import Position
 from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.triggers.decision import (
+    Arrived,
     AtomState,
     ConsumerView,
     Decision,
@@ -25,6 +26,7 @@ from lakechime_dagster.triggers.decision import (
     Waiting,
     decide_partition,
     decide_snapshot,
+    end_within,
 )
 from lakechime_dagster.triggers.schedule import every, tick, to_milliseconds
 from lakechime_dagster.triggers.triggers import (
@@ -294,3 +296,42 @@ def test_after_the_longest_wait_a_trigger_leaves_out_optional_tables_only() -> N
     for wrong in several:
         with pytest.raises(DeclarationError, match="b is optional"):
             SnapshotTrigger(tables, **({"changed": "all", "max_wait": hour} | wrong))
+
+
+# How much an execution takes
+commits = st.lists(  # of each commit the partitions, with the bytes that were added to them
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=3), max_size=8
+)
+a_bound = st.one_of(st.none(), st.integers(1, 8))
+
+
+@given(commits, a_bound, a_bound, a_bound)
+def test_an_execution_takes_as_many_whole_commits_as_its_bounds_admit_and_at_least_one(
+    changes: list[list[tuple[int, int]]],
+    max_commits: int | None,
+    max_partitions: int | None,
+    max_bytes: int | None,
+) -> None:
+    trigger = SnapshotTrigger(
+        "bronze.orders", max_commits=max_commits, max_partitions=max_partitions, max_bytes=max_bytes
+    )
+    flat = [(version, *each) for version, several in enumerate(changes) for each in several]
+    arrived = [
+        Arrived(Position(0, seq), (1, str(version)), (1, str(day)), size)
+        for seq, (version, day, size) in enumerate(flat, 1)
+    ]
+    through = Position(0, len(flat) + 5)  # behind events of other tables
+
+    def is_within(first: int) -> bool:
+        taken = [each for several in changes[:first] for each in several]
+        amounts = (first, len({day for day, _ in taken}), sum(size for _, size in taken))
+        bounds = (max_commits, max_partitions, max_bytes)
+        return all(most is None or one <= most for one, most in zip(amounts, bounds, strict=True))
+
+    admitted = max((n for n in range(len(changes) + 1) if is_within(n)), default=0)
+    whole = max(admitted, 1)
+    end = end_within(trigger.bounds, arrived, Position(0, 0), through)
+    if whole >= len(changes):
+        assert end == through
+    else:
+        assert end == Position(0, sum(map(len, changes[:whole])))

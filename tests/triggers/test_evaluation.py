@@ -126,8 +126,25 @@ def test_a_claim_takes_so_many_partitions_at_most_or_one_commit_to_more(world: W
     assert handed == ["1212", "3", "1234", "42"]
 
 
+def test_a_claim_takes_commits_of_so_many_bytes_at_most_or_one_larger_commit(world: World) -> None:
+    subscription = a_subscription(trigger=SnapshotTrigger("bronze.orders", max_bytes=100))
+    world.change(version=0, added_bytes=1_000)
+    world.ledger.complete(one(world.fire(subscription)), None)
+    # by version the sizes of its partitions; of some it is not known
+    sizes = [(60, None), (20, 20), (1,), (70, 70), (None,), (99,), (1,), (1,)]
+    for version, several in enumerate(sizes, 1):
+        for day, size in enumerate(several):
+            world.change(version=version, partition=[str(day)], added_bytes=size)
+    ranges = []
+    while world.decide(subscription).fires:
+        execution = one(world.fire(subscription))
+        ranges.append(snapshots(execution)["bronze.orders"])
+        world.ledger.complete(execution, None)
+    assert ranges == [("0", "2"), ("2", "3"), ("3", "4"), ("4", "7"), ("7", "8")]
+
+
 @pytest.mark.parametrize("reads", [(), ("bronze.orders",)])
-@pytest.mark.parametrize("most", [{"max_commits": 2}, {"max_partitions": 2}])
+@pytest.mark.parametrize("most", [{"max_commits": 2}, {"max_partitions": 2}, {"max_bytes": 2}])
 def test_changes_of_a_hive_table_are_caught_up_with_in_bounded_executions(
     world: World, reads: tuple[str, ...], most: dict[str, Any]
 ) -> None:
@@ -135,7 +152,7 @@ def test_changes_of_a_hive_table_are_caught_up_with_in_bounded_executions(
     world.change(partition=["1"], table_format=TableFormat.HIVE)
     world.ledger.complete(one(world.fire(subscription)), None)
     for day in "12345":
-        world.change(partition=[day], table_format=TableFormat.HIVE)
+        world.change(partition=[day], table_format=TableFormat.HIVE, added_bytes=1)
     handed = []
     while world.decide(subscription).fires:
         execution = one(world.fire(subscription))
