@@ -13,18 +13,24 @@ import pyarrow as pa
 
 from lakechime_dagster.cdc.canonical import text_of
 from lakechime_dagster.cdc.change import Change, Key, Operation, Order
-from lakechime_dagster.cdc.history import Histories, Tracked, history
-from lakechime_dagster.cdc.incremental_merge import (
+from lakechime_dagster.cdc.history import TrackHistory, history
+from lakechime_dagster.cdc.merge import (
+    AFTER_ALL,
+    BEFORE_ALL,
     ChangeOutcome,
-    Known,
+    Ended,
+    Kept,
     Merged,
     MergedKey,
     Need,
+    Row,
+    Span,
+    Truncations,
+    Window,
     merged,
     need_of,
     soft_need,
 )
-from lakechime_dagster.cdc.merge import AFTER_ALL, BEFORE_ALL, Ended, Row, Soft
 from lakechime_dagster.cdc.record import (
     Beat,
     Changes,
@@ -44,22 +50,21 @@ from lakechime_dagster.cdc.state import (
     StateRow,
     change_of,
     change_row,
+    has_ended,
     known_of,
     remembered,
+    row_state_text,
+    span_of,
+    span_text,
 )
 from lakechime_dagster.cdc.wire import (
-    Span,
     encoded,
-    has_ended,
     key_of,
     key_text,
     order_of,
     order_text,
     row_of,
-    row_state_text,
     row_text,
-    span_of,
-    span_text,
 )
 from lakechime_dagster.compat import UTC
 from lakechime_dagster.dce.events import TableFormat
@@ -414,17 +419,17 @@ class Merging:
     `merged_ddl`.
 
     A row has the defaults of columns that were added while it existed. A table holds histories
-    where they are `tracked`, or keeps deleted rows where its deletions are `soft`. Hours before
-    `complete_ms` were complete before the execution; None counts no late changes.
+    where there are columns to `track`, or keeps deleted rows. Hours before `complete_ms` were
+    complete before the execution; None counts no late changes.
     """
 
     out: pa.Schema
     keys: tuple[str, ...]
-    truncated: Mapping[str, frozenset[Order]]
+    truncated: Truncations
     low_watermarks: Mapping[str, Order] = field(default_factory=dict)
     defaults: Defaults = field(default_factory=Defaults)
-    tracked: Tracked | None = None
-    soft: Soft | None = None
+    track: TrackHistory | None = None
+    keeps_deleted: bool = False
     complete_ms: int | None = None
 
     def __call__(self, batches: Batches) -> Batches:
@@ -447,7 +452,7 @@ class Merging:
         counts: Counter[tuple[str, str | None]],
     ) -> Iterator[tuple[Any, ...]]:
         size = len(StateRow._fields)
-        known: dict[Key, Known] = {}
+        known: dict[Key, Window] = {}
         rows_by_change: dict[int, tuple[Any, ...]] = {}
         changes: list[Change] = []
         targets: dict[str, list[StateRow]] = {}
@@ -465,14 +470,15 @@ class Merging:
                     targets.setdefault(text, []).append(one)
             if (found := known_of(before)) is not None:
                 known[key_of(text)] = found
-        found = merged(known, changes, self.truncated, self.low_watermarks, self.soft)
+        found = merged(
+            known, changes, self.truncated, self.low_watermarks, keeps_deleted=self.keeps_deleted
+        )
         for outcome, count in found.outcomes.items():
             counts[What.OUTCOME, outcome] += count
         counts[What.REFUSALS, None] += len(found.refused)
         for refused in found.refused:
             row = rows_by_change[id(refused.change)]
             yield (What.REFUSED, None, None, *row[:size], *row[size + 1 :], refused.reason, None)
-        histories = None if self.tracked is None else self.tracked.histories(found.kept, known)
 
         def as_it_came(change: Change) -> StateRow:
             return StateRow(*rows_by_change[id(change)][:size])
@@ -484,8 +490,8 @@ class Merging:
             before = targets.get(key_text(one.key), [])
             for operation, row in (
                 self._row(one, before, types)
-                if histories is None
-                else self._history(one, before, histories, types)
+                if self.track is None
+                else self._history(one, before, found.kept, self.track, types)
             ):
                 counts[What.ROWS, operation] += 1
                 has_changed = has_changed or operation != Need.NOTHING
@@ -502,7 +508,7 @@ class Merging:
         What newer changes said before says nothing new, but to a history or to a key that continues
         another one.
         """
-        says_all = self.tracked is not None or len(found.keys) > 1
+        says_all = self.track is not None or len(found.keys) > 1
         for change, outcome in found.change_outcomes:
             if (
                 change.event_ms
@@ -525,16 +531,17 @@ class Merging:
             else None
         )
         now = row_state_text(row_state, merged_key.source)
-        need = need_of(merged_key.before, after, bool(targets) and targets[0].order == now)
-        if self.soft is not None:
+        before = row_of(targets[0].columns or "{}") if targets else None
+        need = need_of(before, after, bool(targets) and targets[0].order == now)
+        if self.keeps_deleted:
             need = soft_need(
                 need, bool(targets) and has_ended(targets[0].order), row_state.ended is not None
             )
         if need is not None:
             own = (
-                {HIDDEN: now}
-                if self.soft is None
-                else {DELETED_AT: deleted_at(row_state.ended), HIDDEN: now}
+                {DELETED_AT: deleted_at(row_state.ended), HIDDEN: now}
+                if self.keeps_deleted
+                else {HIDDEN: now}
             )
             yield (
                 need,
@@ -545,30 +552,28 @@ class Merging:
         self,
         merged_key: MergedKey,
         targets: Sequence[StateRow],
-        histories: Histories,
+        kept: Kept,
+        track: TrackHistory,
         types: Mapping[str, pa.DataType],
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """What the rows of a key's history need, by the order that each begins at."""
-        assert self.tracked is not None
-        found = history(histories, merged_key.key, track=self.tracked.track)
+        found = history(kept, merged_key.key, track)
         old = {
             span.start_seq: (row, span)
             for row in targets
             if (span := span_of(row.span or "")).start_seq >= found.since
         }
         for one in found.rows:
-            row, span = old.pop(one.start_seq, (None, None))
-            given = self.defaults.given(merged_key.source, one.start_seq, one.end_seq or AFTER_ALL)
-            after, now = (
-                self._columns({**given, **one.columns}, types),
-                row_state_text(merged_key.row_state, merged_key.source) if one.is_open else None,
-            )
-            now_span = Span(one.start_seq, one.start_at, one.end_seq, one.end_at)
+            start, end = one.span.start_seq, one.span.end_seq
+            row, span = old.pop(start, (None, None))
+            given = self.defaults.given(merged_key.source, start, end or AFTER_ALL)
+            after = self._columns({**given, **one.columns}, types)
+            now = row_state_text(merged_key.row_state, merged_key.source) if one.is_open else None
             before = None if row is None else row_of(row.columns or "{}")
-            is_same = row is not None and span == now_span and (row.order or None) == now
+            is_same = row is not None and span == one.span and (row.order or None) == now
             yield (
                 need_of(before, after, is_same) or Need.NOTHING,
-                {**after, HIDDEN: now, **span_columns(now_span)},
+                {**after, HIDDEN: now, **span_columns(one.span)},
             )
         for start in old:
             yield (

@@ -16,9 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.change import Change, Operation, Order, Position
-from lakechime_dagster.cdc.incremental_merge import ChangeOutcome, Need
 from lakechime_dagster.cdc.job import CDCJob
-from lakechime_dagster.cdc.merge import BEFORE_ALL
+from lakechime_dagster.cdc.merge import BEFORE_ALL, ChangeOutcome, Need
 from lakechime_dagster.cdc.record import key_text
 from lakechime_dagster.cdc.schema import Evolution, spellings
 from lakechime_dagster.cdc.spark_changes import (

@@ -8,8 +8,8 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.cdc.incremental_merge import ChangeOutcome, Need
 from lakechime_dagster.cdc.job import CDCJob
+from lakechime_dagster.cdc.merge import ChangeOutcome, Need
 from lakechime_dagster.cdc.schema import TEXT, Evolution, evolved, why_not_taken
 from lakechime_dagster.cdc.spark_changes import (
     GROUPED_DDL,
@@ -24,14 +24,9 @@ from lakechime_dagster.cdc.spark_changes import (
     table_columns,
 )
 from lakechime_dagster.cdc.spark_parse import AS_OF, Merge, Parsed, Parsing, bad_rows, known_until
-from lakechime_dagster.cdc.spark_remembered import (
-    collected_state,
-    components,
-    is_worth_while,
-    orders_of,
-)
+from lakechime_dagster.cdc.spark_remembered import collected_state, components, is_worth_while
 from lakechime_dagster.cdc.spark_rows import Computing, Here, InWorkers, Rows
-from lakechime_dagster.cdc.state import COLUMNS, Role
+from lakechime_dagster.cdc.state import COLUMNS, Role, truncations_of
 from lakechime_dagster.dce.snapshots import TableSize
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.spark.commit import (
@@ -536,11 +531,11 @@ class CDCRefresh:
         return Merging(
             out=arrow_of(self._ddl(evolution)),
             keys=self.job.merge.keys,
-            truncated=orders_of(parsed.ends),
+            truncated=truncations_of(parsed.ends),
             low_watermarks=parsed.known.low_watermark,
             defaults=parsed.defaults,
-            tracked=self.job.tracked(parsed.ends),
-            soft=self.job.soft(parsed.ends),
+            track=self.job.track,
+            keeps_deleted=self.job.keeps_deleted,
             complete_ms=self._complete_ms,
         )
 
@@ -628,15 +623,8 @@ class CDCRefresh:
         write = self.state.append if before is not None else self.state.replace_all
         if before is not None and not parsed.has_more and self._collects(before, version):
             known = parsed.seen.added_to(known, parsed.ended, parsed.marks)
-            state, ends = before.union(rows), known.truncations
-            kept = self.job.tracked(ends), self.job.soft(ends)
             rows = collected_state(
-                self._compute.workers,
-                state.frame,
-                known,
-                self.job.merge.allowed_lateness,
-                merge.groups,
-                *kept,
+                self._compute.workers, before.union(rows).frame, known, self.job, merge.groups
             )
             write = self.state.replace_all
         frame = rows.shaped(ddl_of(COLUMNS), values={"number": self.commit_metadata.number}).frame

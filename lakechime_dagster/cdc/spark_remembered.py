@@ -1,6 +1,6 @@
 """What of a table's changes concerns more than their own keys, and what may be forgotten of it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
@@ -12,8 +12,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc.change import Order, Position
-from lakechime_dagster.cdc.history import Tracked
-from lakechime_dagster.cdc.merge import Soft
+from lakechime_dagster.cdc.history import TrackHistory
+from lakechime_dagster.cdc.job import CDCJob
+from lakechime_dagster.cdc.merge import Truncations
 from lakechime_dagster.cdc.record import Beat
 from lakechime_dagster.cdc.spark_changes import STATE_DDL
 from lakechime_dagster.cdc.spark_rows import InWorkers, Rows, oldest
@@ -32,6 +33,7 @@ from lakechime_dagster.cdc.state import (
     compacted,
     low_watermark_before,
     open_snapshots,
+    truncations_of,
 )
 from lakechime_dagster.cdc.wire import order_of, order_text
 from lakechime_dagster.spark.session import CHUNK, Batches, arrow_of, record_batches, rows_of
@@ -227,14 +229,6 @@ def columns_in(seen: Seen, known: Seen) -> tuple[StateRow, ...]:
     )
 
 
-def orders_of(truncations: Iterable[StateRow]) -> dict[str, frozenset[Order]]:
-    """By source the orders of its truncations."""
-    found: dict[str, frozenset[Order]] = {}
-    for row in truncations:
-        found[row.source] = found.get(row.source, frozenset()) | {order_of(row.order)}
-    return found
-
-
 def components(links: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Of each linked key the group that is merged together, named by one of its keys."""
     parents: dict[str, str] = {}
@@ -266,13 +260,7 @@ def is_worth_while(state: DataFrame, lateness: timedelta, least: int) -> bool:
 
 
 def collected_state(
-    workers: InWorkers,
-    state: DataFrame,
-    seen: Seen,
-    lateness: timedelta,
-    groups: Mapping[str, str],
-    tracked: Tracked | None,
-    soft: Soft | None,
+    workers: InWorkers, state: DataFrame, seen: Seen, job: CDCJob, groups: Mapping[str, str]
 ) -> Rows:
     """All that is still to be remembered (`STATE_DDL`) of what is; `seen` is what of it concerns
     more than its keys.
@@ -281,7 +269,7 @@ def collected_state(
     """
     low_watermarks = {
         **seen.low_watermark,
-        **_low_watermarks(state, lateness, open_snapshots(seen.marks)),
+        **_low_watermarks(state, job.merge.allowed_lateness, open_snapshots(seen.marks)),
     }
     rows = (
         workers.rows(state)
@@ -290,7 +278,11 @@ def collected_state(
     )
     together = rows.translated("group", groups) if groups else rows
     collecting = Collecting(
-        arrow_of(STATE_DDL), orders_of(seen.truncations), low_watermarks, tracked, soft
+        arrow_of(STATE_DDL),
+        truncations_of(seen.truncations),
+        low_watermarks,
+        job.track,
+        job.keeps_deleted,
     )
     kept = together.on_batches(collecting, STATE_DDL, by="group", keep=False)
     whole = [
@@ -329,16 +321,20 @@ class Collecting:
     """Collects each group of keys, which come one group after another."""
 
     out: pa.Schema
-    truncated: Mapping[str, frozenset[Order]]
+    truncated: Truncations
     low_watermarks: Mapping[str, Order]
-    tracked: Tracked | None = None
-    soft: Soft | None = None
+    track: TrackHistory | None
+    keeps_deleted: bool
 
     def __call__(self, batches: Batches) -> Batches:
         found: list[tuple[Any, ...]] = []
         for rows in self._groups(batches):
             found += collected_rows(
-                rows, self.truncated, self.low_watermarks, self.tracked, self.soft
+                rows,
+                self.truncated,
+                self.low_watermarks,
+                self.track,
+                keeps_deleted=self.keeps_deleted,
             )
             if len(found) >= CHUNK:
                 yield from record_batches(found, self.out)

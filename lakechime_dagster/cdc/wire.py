@@ -1,16 +1,15 @@
-"""Changes, keys and orders as text, between processes and in tables."""
+"""Values, rows, keys and orders as text, between processes and in tables."""
 
 import datetime as dt
 import math
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from lakechime_dagster.cdc.change import Key, Order
-from lakechime_dagster.cdc.merge import BEFORE_ALL, Ended, RowState
 from lakechime_dagster.compat import date_of_iso, datetime_of_iso
 
 # what JSON has, and what is asked for one by one
@@ -81,86 +80,6 @@ def order_of(text: str) -> Order:
     """The order of a text."""
     epoch, position, *rest = orjson.loads(text)
     return Order(epoch, tuple(position), *rest)
-
-
-class Span(NamedTuple):
-    """Where a row of a history begins and, unless it is open, ends: orders, and times in
-    milliseconds.
-    """
-
-    start_seq: Order
-    start_at: int | None
-    end_seq: Order | None = None
-    end_at: int | None = None
-
-
-def span_text(span: Span) -> str:
-    """A span as text."""
-    end = span.end_seq and order_text(span.end_seq)
-    return orjson.dumps([order_text(span.start_seq), span.start_at, end, span.end_at]).decode()
-
-
-def span_of(text: str) -> Span:
-    """The span of a text."""
-    start, start_at, end, end_at = orjson.loads(text)
-    return Span(order_of(start), start_at, end and order_of(end), end_at)
-
-
-def row_state_text(row_state: RowState, source: str) -> str:
-    """What is known of a key, but for the values of its columns: the source that feeds it, and the
-    orders.
-
-    Of columns that the newest upsert carried, which most are, none is written. Those that it
-    carried as null are named: a table shows the same for one that nobody carried. Of a row that
-    ended its end is written too, and its last deletion where there was one: each row of a table has
-    such a text.
-    """
-    at = {
-        name: order_text(order)
-        for name, (order, _) in row_state.columns.items()
-        if order != row_state.upserted
-    }
-    null = [
-        name for name, (_, value) in row_state.columns.items() if value is None and name not in at
-    ]
-    upserted = row_state.upserted and order_text(row_state.upserted)
-    parts: dict[str, Any] = {"source": source, "at": upserted}
-    if row_state.deleted != BEFORE_ALL:
-        parts["deleted"] = order_text(row_state.deleted)
-    if at:
-        parts["columns"] = at
-    if null:
-        parts["null"] = null
-    if row_state.ended is not None:
-        parts["ended"] = [order_text(row_state.ended.order), row_state.ended.at]
-    return orjson.dumps(parts).decode()
-
-
-def row_state_of(text: str, columns: Mapping[str, Any]) -> tuple[str, RowState]:
-    """The source that feeds a key, and what is known of it, given the values of its columns and
-    null for what it does not know.
-    """
-    parts = orjson.loads(text)
-    upserted = None if parts["at"] is None else order_of(parts["at"])
-    deleted = order_of(parts["deleted"]) if "deleted" in parts else BEFORE_ALL
-    at, null = (
-        {name: order_of(order) for name, order in parts.get("columns", {}).items()},
-        parts.get("null", ()),
-    )
-    if upserted is not None:
-        at |= {
-            name: upserted
-            for name, value in columns.items()
-            if name not in at and (value is not None or name in null)
-        }
-    known = {name: (order, columns[name]) for name, order in at.items()}
-    ended = None if (end := parts.get("ended")) is None else Ended(order_of(end[0]), end[1])
-    return parts["source"], RowState(upserted=upserted, deleted=deleted, columns=known, ended=ended)
-
-
-def has_ended(text: str) -> bool:
-    """Whether the text of a row state is of a row that ended."""
-    return '"ended"' in text and "ended" in orjson.loads(text)
 
 
 def _tagged(value: Any) -> Any:

@@ -5,8 +5,8 @@ alone.
 import pytest
 
 from lakechime_dagster.cdc.change import BEFORE_READ, READ, UPSERT, Change, Operation, Order
-from lakechime_dagster.cdc.merge import Kept, with_changes
 from lakechime_dagster.cdc.state import Snapshots
+from tests.cdc.merge.lake import kept_of, rows_in
 
 
 def read(position: int, key: int, mark: str, source: str = "s") -> Change:
@@ -87,10 +87,5 @@ def test_a_row_that_a_complete_snapshot_lacks_is_gone_and_what_came_after_it_sta
         )
     ]
     _, complete = Snapshots().with_changes([*before, *WHOLE, *after])
-    kept = with_changes(Kept(), [*after, *complete, *WHOLE, *before]).kept
-    assert {key for key in kept.windows if kept.row_state(key).upserted is not None} == {
-        (1,),
-        (2,),
-        (3,),
-        (9,),
-    }
+    kept = kept_of([*after, *complete, *WHOLE, *before])
+    assert rows_in(kept).keys() == {(1,), (2,), (3,), (9,)}

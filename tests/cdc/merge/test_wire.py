@@ -10,17 +10,15 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import Order
 from lakechime_dagster.cdc.merge import BEFORE_ALL, Ended, RowState
+from lakechime_dagster.cdc.state import has_ended, row_state_of, row_state_text
 from lakechime_dagster.cdc.wire import (
     decoded,
     encoded,
-    has_ended,
     key_of,
     key_text,
     order_of,
     order_text,
     row_of,
-    row_state_of,
-    row_state_text,
     row_text,
 )
 
