@@ -4,9 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lakechime_dagster.cdc.canonical import text_of
-from lakechime_dagster.cdc.change import Key, Order
+from lakechime_dagster.cdc.change import Key, Order, encoded
 from lakechime_dagster.cdc.merge import AFTER_ALL, BEFORE_ALL, Event, Kept, Row, Span, states_of
-from lakechime_dagster.cdc.wire import encoded
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
-from lakechime_dagster.cdc.debezium import BeatReader, DebeziumReader
+from lakechime_dagster.cdc.debezium import DebeziumReader, beat_in
 from lakechime_dagster.cdc.history import TrackHistory
 from lakechime_dagster.cdc.record import (
     EnvelopeReader,
     ShardReader,
     SnapshotRowReader,
     TableFilter,
-    TransactionReader,
+    TopicReader,
+    transaction_in,
 )
 from lakechime_dagster.cdc.row_messages import CanalReader, DmsReader, MaxwellReader
 from lakechime_dagster.cdc.schema import AsWritten, History, Schemas
@@ -70,10 +71,10 @@ class MessageFormat:
         if self.shards:
             reader = ShardReader(reader, self.shards, self.keys)
         if self.transactions:
-            reader = TransactionReader(reader, self.transactions)
-        return SnapshotRowReader(
-            BeatReader(reader, self.heartbeats) if self.heartbeats else reader, self.keys
-        )
+            reader = TopicReader(reader, self.transactions, transaction_in)
+        if self.heartbeats:
+            reader = TopicReader(reader, self.heartbeats, beat_in)
+        return SnapshotRowReader(reader, self.keys)
 
     @property
     def message_keys(self) -> tuple[str, ...]:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from lakechime_dagster.cdc.change import REPAIRS, Change, Key, Operation, Order
-from lakechime_dagster.cdc.wire import encoded
+from lakechime_dagster.cdc.change import REPAIRS, Change, Key, Operation, Order, encoded
 from lakechime_dagster.compat import StrEnum
 
 BEFORE_ALL = Order(epoch=-1)

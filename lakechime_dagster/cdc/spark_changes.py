@@ -12,7 +12,19 @@ import orjson
 import pyarrow as pa
 
 from lakechime_dagster.cdc.canonical import text_of
-from lakechime_dagster.cdc.change import Change, Key, Operation, Order
+from lakechime_dagster.cdc.change import (
+    Change,
+    Key,
+    Operation,
+    Order,
+    encoded,
+    key_of,
+    key_text,
+    order_of,
+    order_text,
+    row_of,
+    row_text,
+)
 from lakechime_dagster.cdc.history import TrackHistory, history
 from lakechime_dagster.cdc.merge import (
     AFTER_ALL,
@@ -57,15 +69,6 @@ from lakechime_dagster.cdc.state import (
     span_of,
     span_text,
 )
-from lakechime_dagster.cdc.wire import (
-    encoded,
-    key_of,
-    key_text,
-    order_of,
-    order_text,
-    row_of,
-    row_text,
-)
 from lakechime_dagster.compat import UTC
 from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.spark.session import CHUNK, Batches, record_batches, rows_of
@@ -77,6 +80,7 @@ from lakechime_dagster.tables.names import (
     OWN_COLUMNS,
     START_AT,
     START_SEQ,
+    folded,
     spelled_as,
 )
 from lakechime_dagster.triggers.consumers import HOUR_MS
@@ -147,13 +151,40 @@ class What:
     COUNTS = ROWS, REFUSALS, OUTCOME, LATE = "rows", "refusals", "outcome", "late"
 
 
+Line = tuple[str, str, int]  # a source in a partition of a topic
+Message = tuple[str, int, int]  # topic id, partition and offset
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """In which epochs changes are.
+
+    Attributes:
+        begins: Of lines beyond their first epoch the epochs, and the offset from which on each is.
+        again: Messages that were delivered before: they are counted alone.
+    """
+
+    begins: Mapping[Line, Mapping[int, int]] = field(default_factory=dict)
+    again: frozenset[Message] = frozenset()
+
+    def numbered(self, change: Change) -> Change:
+        """A change in its epoch."""
+        order = change.order
+        begins = self.begins.get((change.source, order.topic, order.partition))
+        if not begins:
+            return change
+        epochs = [epoch for epoch, begin in begins.items() if order.offset >= begin]
+        return replace(change, order=order._replace(epoch=max(epochs, default=0)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """How the messages of a table are read: by a reader, which each process makes for itself.
 
     `names` are the table's names of columns that have others in the database; it `takes` some of
     them. `ignores_truncates` and `ignores_nulls` are what `CDCMerge` says; `has_bare_tombstones`
-    says that a key without a value is a deletion, as nothing else reports it.
+    says that a key without a value is a deletion, as nothing else reports it; `numbering` says in
+    which epochs changes are, and `spelled` which names columns have that Spark takes for one.
     """
 
     out: pa.Schema
@@ -163,6 +194,8 @@ class Reading:
     ignores_truncates: bool = False
     ignores_nulls: bool = False
     has_bare_tombstones: bool = False
+    numbering: Numbering = field(default_factory=Numbering)
+    spelled: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, batches: Batches) -> Batches:
         """For each message of a batch (`MESSAGE`) the rows of `PARSED_DDL`: a row for each change,
@@ -214,17 +247,9 @@ class Reading:
                 ]
             case Tombstone() as tombstone:
                 deletion = tombstone.deletion(record.topic) if self.has_bare_tombstones else None
-                row = NOTHING if deletion is None else change_row(deletion)
-                return [
-                    (
-                        None if deletion else ChangeOutcome.CONTROL.value,
-                        *row,
-                        *NO_SCHEMA,
-                        *at,
-                        None,
-                        None,
-                    )
-                ]
+                if deletion is not None:
+                    return [(*self._numbered_row(deletion), *NO_SCHEMA, *at, None, None)]
+                return [(ChangeOutcome.CONTROL.value, *NOTHING, *NO_SCHEMA, *at, None, None)]
             case Beat(server, ts_ms):
                 return [
                     (
@@ -249,6 +274,8 @@ class Reading:
     def _schema(self, types: Mapping[str, str], defaults: Mapping[str, Any]) -> "_Schema":
         spelled = spelled_as(self.names, {name: name for name in types})
         named = {name: self.names.get(there, there) for there, name in spelled.items()}
+        clash = doubled(here for here in named.values() if self.takes(here))
+        named = {there: self.spelled.get(folded(here), here) for there, here in named.items()}
         columns = {here: types[there] for there, here in named.items() if self.takes(here)}
         taken = Schema(
             columns,
@@ -259,19 +286,25 @@ class Reading:
             },
         )
         names = None if columns == types else named
-        return _Schema(
-            types=types, columns=columns, names=names, taken=taken, doubled=doubled(columns)
-        )
+        return _Schema(types=types, columns=columns, names=names, taken=taken, doubled=clash)
 
     def _row(self, change: Change, schema: "_Schema") -> tuple[Any, ...]:
         """A change with its outcome, where that is known at once."""
-        if change.operation is Operation.TRUNCATE:
-            return (
-                ChangeOutcome.CONTROL.value
-                if self.ignores_truncates
-                else ChangeOutcome.APPLIED.value
-            ), *change_row(change, Role.TRUNCATION)
-        return None, *change_row(self._as_declared(change, schema))
+        if change.operation is not Operation.TRUNCATE:
+            return self._numbered_row(self._as_declared(change, schema))
+        is_ignored = self.ignores_truncates
+        outcome = ChangeOutcome.CONTROL if is_ignored else ChangeOutcome.APPLIED
+        return self._numbered_row(change, outcome.value, Role.TRUNCATION)
+
+    def _numbered_row(
+        self, change: Change, outcome: str | None = None, role: Role = Role.CHANGE
+    ) -> tuple[Any, ...]:
+        order = change.order
+        row = change_row(self.numbering.numbered(change), role)
+        if (order.topic, order.partition, order.offset) in self.numbering.again:
+            outcome = ChangeOutcome.DELIVERED_AGAIN.value
+            row = row._replace(role=None, continues=None)
+        return outcome, *row
 
     def _as_declared(self, change: Change, schema: "_Schema") -> Change:
         if not change.operation.is_upsert:
@@ -312,48 +345,11 @@ def _unreadable(message: Mapping[str, Any], reason: str) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True)
-class Respelled:
-    """Changes with the table's own names of columns (`PARSED_DDL`): `names` by those of messages,
-    schemas by those that had them.
-    """
-
-    out: pa.Schema
-    names: Mapping[str, str]
-    schemas: Mapping[str, str]
-
-    def __call__(self, batches: Batches) -> Batches:
-        respelled = {"columns": self._columns, "omitted": self._omitted, "schema": self._schema}
-        for batch in batches:
-            columns = list(batch.columns)
-            for name, change in respelled.items():
-                index = self.out.get_field_index(name)
-                values = [
-                    None if one is None else change(one) for one in columns[index].to_pylist()
-                ]
-                columns[index] = pa.array(values, pa.string())
-            yield pa.RecordBatch.from_arrays(columns, schema=self.out)
-
-    def _columns(self, text: str) -> str:
-        return orjson.dumps(
-            {self.names.get(name, name): value for name, value in orjson.loads(text).items()}
-        ).decode()
-
-    def _omitted(self, text: str) -> str:
-        return orjson.dumps([self.names.get(name, name) for name in orjson.loads(text)]).decode()
-
-    def _schema(self, name: str) -> str:
-        return self.schemas.get(name, name)
-
-
-@dataclass(frozen=True)
 class TargetRows:
-    """The rows of a table as what merging starts from: `GROUPED_DDL`, each in the group of its
-    key.
-    """
+    """The rows of a table as what merging starts from: `GROUPED_DDL`, each a group of its own."""
 
     out: pa.Schema
     keys: tuple[str, ...]
-    groups: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, batches: Batches) -> Batches:
         for batch in batches:
@@ -369,7 +365,7 @@ class TargetRows:
                 state_row = StateRow(
                     role.value, text, source, hidden or "", columns=row_text(values), span=span
                 )
-                found.append((self.groups.get(text, text), *state_row, False, None, None, None))
+                found.append((text, *state_row, False, None, None, None))
             yield from record_batches(found, self.out)
 
 

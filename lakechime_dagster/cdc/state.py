@@ -11,7 +11,20 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.change import BEFORE_READ, Change, Key, Operation, Order, Position
+from lakechime_dagster.cdc.change import (
+    BEFORE_READ,
+    Change,
+    Key,
+    Operation,
+    Order,
+    Position,
+    key_of,
+    key_text,
+    order_of,
+    order_text,
+    row_of,
+    row_text,
+)
 from lakechime_dagster.cdc.history import TrackHistory, history
 from lakechime_dagster.cdc.merge import (
     AFTER_ALL,
@@ -26,7 +39,6 @@ from lakechime_dagster.cdc.merge import (
     final_state,
     merged,
 )
-from lakechime_dagster.cdc.wire import key_of, key_text, order_of, order_text, row_of, row_text
 from lakechime_dagster.compat import StrEnum
 
 _FIRST = ("first", "first_in_data_collection")
@@ -34,52 +46,42 @@ _LAST = ("last", "last_in_data_collection")
 MARKS = _FIRST + _LAST
 
 
-@dataclass(frozen=True)
-class Snapshots:
-    """The snapshots that were begun or ended, by their source and the order that comes before all
-    their rows.
+# by source, and the order that comes before all of its rows: whether an end of a snapshot is the
+# last one, and its time
+Snapshots = Mapping[tuple[str, Order], Mapping[bool, int | None]]
+
+
+def snapshots_in(changes: Iterable[Change]) -> Snapshots:
+    """The snapshots of which these changes are an end.
 
     The rows that a snapshot read share one position. The connector marks its first and its last row
     of a table; of a table with a single row it marks one end alone, and of an empty table none: of
     such a snapshot it is not known whether it is complete. An incremental snapshot has no such
     marks.
     """
+    found: dict[tuple[str, Order], dict[bool, int | None]] = {}
+    for change in changes:
+        order = change.order
+        is_end = change.operation is Operation.READ and change.snapshot in MARKS
+        if is_end and order.position:
+            before_rows = Order(order.epoch, order.position, BEFORE_READ)
+            ends = found.setdefault((change.source, before_rows), {})
+            ends.setdefault(change.snapshot in _LAST, change.event_ms)
+    return found
 
-    # whether it is the last one, and its time
-    ends: Mapping[tuple[str, Order], Mapping[bool, int | None]] = field(default_factory=dict)
 
-    def with_changes(self, changes: Iterable[Change]) -> tuple["Snapshots", tuple[Change, ...]]:
-        """With these changes too; and for each snapshot of which both ends are seen now the
-        truncation that it means.
+def completed_in(changes: Iterable[Change]) -> list[Change]:
+    """For each snapshot of which both ends are among these changes the truncation that it means.
 
-        A complete snapshot speaks for its whole source: a row that it does not hold was deleted
-        before it. The truncation stands below all rows of the snapshot and above all before it, at
-        the time of the first one. It is reported once.
-        """
-        ends, complete = dict(self.ends), list[Change]()
-        for change in changes:
-            if (
-                change.operation is not Operation.READ
-                or change.snapshot not in MARKS
-                or not change.order.position
-            ):
-                continue
-            order = Order(change.order.epoch, change.order.position, BEFORE_READ)
-            before = ends.get((change.source, order), {})
-            ends[change.source, order] = found = {
-                change.snapshot in _LAST: change.event_ms,
-                **before,
-            }
-            if len(found) > len(before) == 1:
-                complete.append(
-                    Change(
-                        source=change.source,
-                        operation=Operation.TRUNCATE,
-                        order=order,
-                        event_ms=found[False],
-                    )
-                )
-        return Snapshots(ends), tuple(complete)
+    A complete snapshot speaks for its whole source: a row that it does not hold was deleted before
+    it. The truncation stands below all rows of the snapshot and above all before it, at the time of
+    the first one.
+    """
+    return [
+        Change(source=source, operation=Operation.TRUNCATE, order=order, event_ms=ends[False])
+        for (source, order), ends in snapshots_in(changes).items()
+        if len(ends) == 2
+    ]
 
 
 Partition = tuple[str, int]  # a topic's id and a partition of it, within which positions go forward
@@ -134,8 +136,8 @@ def assigned(
             offset.
     """
     found = _assigned(epochs, changes, was_seen)
-    _, complete = Snapshots().with_changes(found.held)
-    return _assigned(epochs.confirmed(), changes, was_seen) if complete else found
+    opens = completed_in(found.held)
+    return _assigned(epochs.confirmed(), changes, was_seen) if opens else found
 
 
 def _assigned(
@@ -503,14 +505,6 @@ class Schema:
     def of_texts(cls, types: str, defaults: str | None) -> "Schema":
         return cls(orjson.loads(types), {} if defaults is None else row_of(defaults))
 
-    def spelled(self, names: Mapping[str, str]) -> "Schema":
-        """The same with other names for some of its columns."""
-        types, defaults = (
-            {names.get(name, name): value for name, value in one.items()}
-            for one in (self.types, self.defaults)
-        )
-        return Schema(types, defaults)
-
     def row(self, source: str, since: Order) -> StateRow:
         """What is remembered of it: since when a source has it."""
         columns = orjson.dumps(sorted(self.types)).decode()
@@ -718,11 +712,10 @@ def compacted(rows: Iterable[StateRow], low_watermarks: Mapping[str, Order]) -> 
                 schemas.append(TableSchema.of_row(row))
             case _:
                 pass
-    opened, _ = Snapshots().with_changes(map(change_of, marks))
-    open_ones = {position for position, ends in opened.ends.items() if len(ends) == 1}
+    opened = _opened(marks)
     for row in marks:
         order = order_of(row.order)
-        if (row.source, Order(order.epoch, order.position, BEFORE_READ)) in open_ones:
+        if (row.source, Order(order.epoch, order.position, BEFORE_READ)) in opened:
             found.append(row)
     low_watermark_rows = [
         StateRow(Role.LOW_WATERMARK.value, None, source, order_text(order))
@@ -733,5 +726,9 @@ def compacted(rows: Iterable[StateRow], low_watermarks: Mapping[str, Order]) -> 
 
 def open_snapshots(marks: Sequence[StateRow]) -> set[str]:
     """The sources of which a snapshot is being taken, or was left off."""
-    opened, _ = Snapshots().with_changes(map(change_of, marks))
-    return {source for (source, _), ends in opened.ends.items() if len(ends) == 1}
+    return {source for source, _ in _opened(marks)}
+
+
+def _opened(marks: Iterable[StateRow]) -> set[tuple[str, Order]]:
+    found = snapshots_in(map(change_of, marks))
+    return {snapshot for snapshot, ends in found.items() if len(ends) == 1}

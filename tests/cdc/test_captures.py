@@ -17,7 +17,7 @@ from lakechime_dagster.cdc.debezium import OLD_KEY, DebeziumReader
 from lakechime_dagster.cdc.merge import BEFORE_ALL, Kept, Row
 from lakechime_dagster.cdc.record import Changes, Control, Tombstone, Unreadable
 from lakechime_dagster.cdc.schema import History
-from lakechime_dagster.cdc.state import Defaults, Epochs, Schema, Snapshots, StateRow, assigned
+from lakechime_dagster.cdc.state import Defaults, Epochs, Schema, StateRow, assigned, completed_in
 from lakechime_dagster.tables.databases import VALUE_SETTINGS, Debezium
 from tests.cdc.captures import captures, is_the_same
 from tests.cdc.merge.lake import Lake, kept_of, rows_in
@@ -115,9 +115,8 @@ def changes_read(
         Epochs(), reported, was_seen=lambda change: first[content(change)] < change.order.offset
     )
     assert not assignment.held
-    _, complete = Snapshots().with_changes(assignment.changes)
     return (
-        [*assignment.changes, *complete],
+        [*assignment.changes, *completed_in(assignment.changes)],
         Defaults.of(random.Random(topic).sample(schemas, len(schemas))),
         unreadable,
     )

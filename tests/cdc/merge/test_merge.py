@@ -10,10 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.change import DELETE, READ, REPAIRS, Change, Key, Operation, Order
+from lakechime_dagster.cdc.change import (
+    DELETE,
+    READ,
+    REPAIRS,
+    Change,
+    Key,
+    Operation,
+    Order,
+    key_text,
+)
 from lakechime_dagster.cdc.merge import BEFORE_ALL, ChangeOutcome, Kept, RowState
 from lakechime_dagster.cdc.state import Role, low_watermark_before
-from lakechime_dagster.cdc.wire import key_text
 from tests.cdc.merge.lake import (
     COLUMNS,
     LENGTHS,

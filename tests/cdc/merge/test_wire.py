@@ -8,10 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.change import Order
-from lakechime_dagster.cdc.merge import BEFORE_ALL, Ended, RowState
-from lakechime_dagster.cdc.state import has_ended, row_state_of, row_state_text
-from lakechime_dagster.cdc.wire import (
+from lakechime_dagster.cdc.change import (
+    Order,
     decoded,
     encoded,
     key_of,
@@ -21,6 +19,8 @@ from lakechime_dagster.cdc.wire import (
     row_of,
     row_text,
 )
+from lakechime_dagster.cdc.merge import BEFORE_ALL, Ended, RowState
+from lakechime_dagster.cdc.state import has_ended, row_state_of, row_state_text
 
 WALL = st.datetimes()
 INSTANTS = st.datetimes(

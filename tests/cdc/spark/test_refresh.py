@@ -13,10 +13,9 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.change import Change
+from lakechime_dagster.cdc.change import Change, order_text
 from lakechime_dagster.cdc.debezium import DebeziumReader
 from lakechime_dagster.cdc.record import Record
-from lakechime_dagster.cdc.wire import order_text
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.spark.job import Outcome
