@@ -19,7 +19,7 @@ from lakechime_dagster.cdc.change import READ, Order
 from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.merge import RowState
 from lakechime_dagster.cdc.record import COLUMNS, Message, Record, bronze_row
-from lakechime_dagster.cdc.wire import row_state_text
+from lakechime_dagster.cdc.state import row_state_text
 from lakechime_dagster.tables.databases import Debezium
 
 KEYS = ("id",)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.values import MAX_PRECISION, SOURCE_TYPE, ConnectSchema
+from lakechime_dagster.cdc.values import SOURCE_TYPE, ConnectSchema, value_type
 from lakechime_dagster.tables.databases import (
     BINARY,
     DECIMALS,
@@ -18,7 +18,7 @@ from lakechime_dagster.tables.databases import (
 
 _KIND = re.compile(
     r"(?P<word>[a-z][a-z0-9_ ]*?)\s*(?:\((?P<length>.*)\))?(?P<rest>(?: "
-    r"(?:unsigned|zerofill|with(?:out)? time zone))*)",
+    r"(?:unsigned|zerofill|with(?:out)? time zone))*)(?: /\* mariadb-5\.3 \*/)?",
     re.DOTALL,
 )
 _MICROSECONDS = 6  # digits of a second that a type of PostgreSQL has which names none
@@ -42,22 +42,24 @@ def connect_type(dialect: Dialect, kind: str, envelope: Debezium) -> ConnectSche
         return ConnectSchema(
             "array", items=connect_type(dialect, kind.removesuffix("[]"), envelope)
         )
-    found = _KIND.fullmatch(kind.strip().lower())
-    made = None if found is None else _TYPES[dialect].get(found["word"] + _variant(found["rest"]))
-    if found is None or made is None:
+    word, length = _word_and_length(kind)
+    made = _TYPES[dialect].get(word)
+    if made is None:
         raise ValueError(f"how Debezium writes {kind!r} without a schema is not known")
-    return made(found["length"] or "", envelope)
+    return made(length, envelope)
 
 
-def _variant(rest: str) -> str:
-    """What of the words behind a length makes a type of its own."""
-    return (
-        " unsigned"
-        if "unsigned" in rest or "zerofill" in rest
-        else rest
-        if "with time zone" in rest
-        else ""
-    )
+def _word_and_length(kind: str) -> tuple[str, str]:
+    """A type without its length, but with what behind that makes a type of its own, and the
+    length.
+    """
+    found = _KIND.fullmatch(kind.strip().lower())
+    if found is None:
+        return "", ""
+    rest = found["rest"]
+    zoned = rest if "with time zone" in rest else ""
+    variant = " unsigned" if "unsigned" in rest or "zerofill" in rest else zoned
+    return found["word"] + variant, found["length"] or ""
 
 
 def _named(kind: str, name: str, **parameters: str) -> ConnectSchema:
@@ -170,6 +172,7 @@ _TEXT, _JSON, _ENUM = (
 )
 _TINY, _SHORT, _INT, _LONG = (_always(f"int{bits}") for bits in (16, 16, 32, 64))
 _INSTANT = _always("string", "io.debezium.time.ZonedTimestamp")
+_RANGES = ("int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange")
 _MYSQL: Mapping[str, Made] = {
     "tinyint": _TINY,
     "smallint": _SHORT,
@@ -228,9 +231,7 @@ _POSTGRES: Mapping[str, Made] = {
         ),
         _TEXT,
     ),
-    **dict.fromkeys(
-        ("int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange"), _TEXT
-    ),
+    **dict.fromkeys(_RANGES, _TEXT),
     "json": _JSON,
     "jsonb": _JSON,
     "xml": _always("string", "io.debezium.data.Xml"),
@@ -249,41 +250,19 @@ _TYPES: Mapping[Dialect, Mapping[str, Made]] = {Dialect.MYSQL: _MYSQL, Dialect.P
 
 # The types of the lake
 
-_WIDTH, _UNSIGNED = r"(?:\(\d+\))?", r" unsigned(?: zerofill)?"
-_MYSQL_IN_LAKE = {
-    rf"tinyint{_WIDTH}": "tinyint",
-    rf"tinyint{_WIDTH}{_UNSIGNED}|smallint{_WIDTH}|year{_WIDTH}": "smallint",
-    rf"smallint{_WIDTH}{_UNSIGNED}|mediumint{_WIDTH}(?:{_UNSIGNED})?|int{_WIDTH}": "int",
-    rf"int{_WIDTH}{_UNSIGNED}|bigint{_WIDTH}": "bigint",
-    rf"bigint{_WIDTH}{_UNSIGNED}": "decimal(20,0)",
-    r"float\b.*": "float",
-    r"double\b.*": "double",
-    r"bit\(1\)": "boolean",
-    r"(?:var)?char\(\d+\)|(?:tiny|medium|long)?text|json|enum\(.*\)|time\b.*": "string",
-    r"(?:var)?binary\(\d+\)|(?:tiny|medium|long)?blob": "binary",
-    r"date": "date",
-    r"datetime\b.*": "timestamp_ntz",
-    r"timestamp\b.*": "timestamp",
+_NARROWER = {"tinyint": "tinyint", "year": "smallint"}  # than Debezium's connectors write them
+_WRITTEN_DIFFERENTLY = {  # by other tools
+    "set",
+    "bit varying",
+    "inet",
+    "cidr",
+    "macaddr",
+    "macaddr8",
+    "interval",
+    "time with time zone",
+    "xml",
+    *_RANGES,
 }
-_POSTGRES_IN_LAKE = {
-    r"smallint": "smallint",
-    r"integer": "int",
-    r"bigint|oid": "bigint",
-    r"real": "float",
-    r"double precision": "double",
-    r"boolean|bit\(1\)": "boolean",
-    r"character(?: varying)?(?:\(\d+\))?|text|citext|name|enum|jsonb?|uuid|time(?:\(\d\))? without "
-    r"time zone": "string",
-    r"bytea": "binary",
-    r"date": "date",
-    r"timestamp(?:\(\d\))? without time zone": "timestamp_ntz",
-    r"timestamp(?:\(\d\))? with time zone": "timestamp",
-}
-_IN_LAKE: Mapping[Dialect, Mapping[str, str]] = {
-    Dialect.MYSQL: _MYSQL_IN_LAKE,
-    Dialect.POSTGRES: _POSTGRES_IN_LAKE,
-}
-_DECIMAL_NUMBER = re.compile(rf"(?:decimal|numeric)(?:\((\d+),(-?\d+)\))?(?:{_UNSIGNED})?")
 
 
 def lake_type(dialect: Dialect, source_type: str) -> str | None:
@@ -297,19 +276,11 @@ def lake_type(dialect: Dialect, source_type: str) -> str | None:
         dialect: The database's.
         source_type: The type in the database's words, as `canonical` takes it.
     """
-    kind = source_type.lower()
-    if decimal := _DECIMAL_NUMBER.fullmatch(kind):
-        precision, scale = (int(part or -1) for part in decimal.groups())
-        return (
-            f"decimal({precision},{scale})"
-            if 0 <= scale <= precision <= MAX_PRECISION
-            else "string"
-        )
-    return next(
-        (
-            ddl
-            for pattern, ddl in _IN_LAKE[dialect].items()
-            if re.fullmatch(pattern, kind, re.DOTALL)
-        ),
-        None,
-    )
+    word, length = _word_and_length(source_type)
+    is_bit_string = word == "bit" and length not in ("", "1")
+    if is_bit_string or word in _WRITTEN_DIFFERENTLY or source_type.endswith("[]"):
+        return None
+    try:
+        return _NARROWER.get(word) or value_type(connect_type(dialect, source_type, Debezium())).ddl
+    except ValueError:
+        return None

@@ -18,7 +18,6 @@ from lakechime_dagster.cdc.record import (
     Control,
     EnvelopeReader,
     MessageReader,
-    ReaderBeside,
     Reading,
     Record,
     TableFilter,
@@ -30,7 +29,6 @@ from lakechime_dagster.cdc.record import (
     key_of,
     keys_in,
     order_of,
-    payload_of,
     placed_in,
     shown,
 )
@@ -356,22 +354,12 @@ def _columns_of(message: ConnectSchema, placeholder: str) -> Columns:
 _STREAMED = {"c", "u", "d"}
 
 
-class BeatReader(ReaderBeside):
-    """Reads the messages of a table's topics, and among them those of a heartbeat table of
-    Debezium's.
+def beat_in(payload: Any) -> Reading:
+    """How far the log of a server had come with a change of a heartbeat table; a row that a
+    snapshot read does not say.
     """
-
-    def _read(self, record: Record, is_exact: bool) -> Reading:
-        payload = (
-            None if record.value is None else payload_of(record.value, "value", is_exact=is_exact)
-        )
-        return beat_of(payload) if isinstance(payload, dict) else Control.HEARTBEAT
-
-
-def beat_of(payload: dict[str, Any]) -> Reading:
-    """How far the log of a server had come with a change; a row that a snapshot read does not
-    say.
-    """
+    if not isinstance(payload, dict):
+        return Control.HEARTBEAT
     envelope = payload if is_envelope(payload) else unflattened(payload)
     source = source_block(envelope)
     server, at = source.get("name"), source.get("ts_ms")

@@ -1,26 +1,24 @@
 """What a run does with a CDC table, and how the messages of its topics are read: plain values."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
-from lakechime_dagster.cdc.change import Order
-from lakechime_dagster.cdc.debezium import BeatReader, DebeziumReader
-from lakechime_dagster.cdc.history import Tracked, TrackHistory
-from lakechime_dagster.cdc.merge import Soft
+from lakechime_dagster.cdc.debezium import DebeziumReader, beat_in
+from lakechime_dagster.cdc.history import TrackHistory
 from lakechime_dagster.cdc.record import (
     EnvelopeReader,
     ShardReader,
     SnapshotRowReader,
     TableFilter,
-    TransactionReader,
+    TopicReader,
+    transaction_in,
 )
 from lakechime_dagster.cdc.row_messages import CanalReader, DmsReader, MaxwellReader
 from lakechime_dagster.cdc.schema import AsWritten, History, Schemas
-from lakechime_dagster.cdc.state import StateRow, TableSchema
-from lakechime_dagster.cdc.wire import order_of
+from lakechime_dagster.cdc.state import TableSchema
 from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.dce.snapshots import TableSize
 from lakechime_dagster.sources.source import SourceJob
@@ -73,10 +71,10 @@ class MessageFormat:
         if self.shards:
             reader = ShardReader(reader, self.shards, self.keys)
         if self.transactions:
-            reader = TransactionReader(reader, self.transactions)
-        return SnapshotRowReader(
-            BeatReader(reader, self.heartbeats) if self.heartbeats else reader, self.keys
-        )
+            reader = TopicReader(reader, self.transactions, transaction_in)
+        if self.heartbeats:
+            reader = TopicReader(reader, self.heartbeats, beat_in)
+        return SnapshotRowReader(reader, self.keys)
 
     @property
     def message_keys(self) -> tuple[str, ...]:
@@ -175,32 +173,21 @@ class CDCJob:
             else self
         )
 
-    def tracked(self, truncations: Iterable[StateRow]) -> Tracked | None:
-        """How histories are held, given the truncations; None where the table holds none."""
+    @property
+    def track(self) -> TrackHistory | None:
+        """The columns whose changes begin another row; None where the table holds no histories."""
         if not self.has_history:
             return None
-        listed, excepted = (
-            self.merge.track_history_column_list,
-            self.merge.track_history_except_column_list,
-        )
-        track = TrackHistory(
+        listed = self.merge.track_history_column_list
+        return TrackHistory(
             column_list=None if listed is None else frozenset(listed),
-            except_column_list=frozenset(excepted),
+            except_column_list=frozenset(self.merge.track_history_except_column_list),
         )
-        return Tracked(track=track, truncated_at=_times(truncations))
 
     @property
     def keeps_deleted(self) -> bool:
         """Whether a row stays in the table that the database deleted."""
         return self.merge.keeps_deleted
-
-    def soft(self, truncations: Iterable[StateRow]) -> Soft | None:
-        """How deleted rows stay, given the truncations; None where they do not."""
-        return Soft(_times(truncations)) if self.keeps_deleted else None
-
-
-def _times(truncations: Iterable[StateRow]) -> dict[tuple[str, Order], int | None]:
-    return {(row.source, order_of(row.order)): row.ts_ms for row in truncations}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,12 +24,12 @@ from lakechime_dagster.cdc.change import (
     Position,
     StatedPosition,
     WalPosition,
+    row_text,
 )
 from lakechime_dagster.cdc.compare import Comparison, Key
 from lakechime_dagster.cdc.debezium import is_envelope, source_block, unflattened
-from lakechime_dagster.cdc.declared_values import natural_type
 from lakechime_dagster.cdc.job import MessageFormat
-from lakechime_dagster.cdc.record import Changes, Record, SnapshotRows, parsed, parts_of
+from lakechime_dagster.cdc.record import Changes, Record, parsed, parts_of
 from lakechime_dagster.cdc.values import (
     EXACT,
     ConnectSchema,
@@ -37,6 +37,7 @@ from lakechime_dagster.cdc.values import (
     ValueType,
     connect_schema,
     decoded,
+    natural_type,
 )
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.tables.databases import Debezium, Maxwell
@@ -135,15 +136,31 @@ class Form:
     parts: int = 3
     is_first: bool = False
 
-    def rows_at(self, position: Position) -> SnapshotRows:
-        """The form of rows of a snapshot at a position."""
-        return SnapshotRows(
-            source=self.source,
-            types=self.types,
-            defaults=self.defaults,
-            position=position,
-            ts_ms=self.newest_ms,
-        )
+    def record(
+        self,
+        at: Record,
+        position: Position,
+        key: Key,
+        row: Mapping[str, Any],
+        *,
+        is_deleted: bool = False,
+    ) -> Record:
+        """A row at a position of the log as a record, which `record.SnapshotRowReader` reads; of
+        one that the database does not have its key alone.
+
+        It reports no later time than the messages do, which would say that all changes before it
+        arrived.
+        """
+        value = {
+            "source": self.source,
+            "position": position,
+            "ts_ms": self.newest_ms,
+            "types": dict(self.types),
+            "defaults": orjson.Fragment(row_text(self.defaults)),
+            "row": orjson.Fragment(row_text(row)),
+            "deleted": is_deleted,
+        }
+        return replace(at, key=orjson.dumps(list(key)), value=orjson.dumps(value))
 
     def value(self, name: str, kind: Kind, text: str) -> Any:
         """The value that a column has for a canonical text.
@@ -311,10 +328,6 @@ class RowWriter:
     position: Position
     comparison: Comparison
 
-    @cached_property
-    def _rows(self) -> SnapshotRows:
-        return self.form.rows_at(self.position)
-
     def record(self, at: Record, key: Key, row: Texts | None) -> Record:
         """The row of a key as a record at a coordinate; None is no row there.
 
@@ -329,9 +342,7 @@ class RowWriter:
             for name, text in texts.items()
             if name in self.form.types
         }
-        return replace(
-            at, key=orjson.dumps(list(key)), value=self._rows.value(values, is_deleted=row is None)
-        )
+        return self.form.record(at, self.position, key, values, is_deleted=row is None)
 
     def _value(self, name: str, text: str) -> Any:
         found, ddl = self.comparison.columns[name], self.form.types[name]
@@ -444,10 +455,6 @@ class DumpWriter:
                 ) from problem
         return found
 
-    @cached_property
-    def _rows(self) -> SnapshotRows:
-        return self.form.rows_at(self.position)
-
     def record(self, at: Record, row: Mapping[str, Any]) -> tuple[Key, Record]:
         """The key of a row, in canonical texts, and the row as a record at a coordinate.
 
@@ -470,7 +477,7 @@ class DumpWriter:
                 f"row"
             )
         key = tuple(lake_twin(self.form.types[name])(values[name]) for name in self.keys)
-        return key, replace(at, key=orjson.dumps(list(key)), value=self._rows.value(values))
+        return key, self.form.record(at, self.position, key, values)
 
 
 def writer_of(

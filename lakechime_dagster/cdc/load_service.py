@@ -20,6 +20,7 @@ from lakechime_dagster.cdc.change import (
     Position,
     StatedPosition,
     WalPosition,
+    order_of,
 )
 from lakechime_dagster.cdc.compare import (
     Comparison,
@@ -53,7 +54,6 @@ from lakechime_dagster.cdc.load import (
 from lakechime_dagster.cdc.merge import BEFORE_ALL
 from lakechime_dagster.cdc.record import COLUMNS, Message, Record, bronze_row
 from lakechime_dagster.cdc.service import Replica, ReplicaTables
-from lakechime_dagster.cdc.wire import order_of
 from lakechime_dagster.formats.delta_rows import DeltaRows, append_rows
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.reconcile import reconcile_table

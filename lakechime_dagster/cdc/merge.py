@@ -1,15 +1,19 @@
-"""What a set of changes makes of a table's rows, in whatever order they arrive."""
+"""What a set of changes makes of a table's rows, in whatever order and executions they arrive."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from lakechime_dagster.cdc.change import REPAIRS, Change, Key, Operation, Order
+from lakechime_dagster.cdc.change import REPAIRS, Change, Key, Operation, Order, encoded
+from lakechime_dagster.compat import StrEnum
 
 BEFORE_ALL = Order(epoch=-1)
 AFTER_ALL = Order(epoch=2**31)
 Row = Mapping[str, Any]
+# by source the truncations, and the time of each
+Truncations = Mapping[str, Mapping[Order, int | None]]
 
 
 class Ended(NamedTuple):
@@ -47,11 +51,12 @@ class RowState:
         """The order at which the row ended."""
         return AFTER_ALL if self.ended is None else self.ended.order
 
-    def row(self, columns: Collection[str]) -> Row | None:
-        """The row with these columns; None when it does not live, or waits for one of them."""
-        if self.upserted is None or any(name not in self.columns for name in columns):
+    @property
+    def row(self) -> Row | None:
+        """The values of the columns; None when the row does not live."""
+        if self.upserted is None:
             return None
-        return {name: self.columns[name][1] for name in columns}
+        return {name: value for name, (_, value) in self.columns.items()}
 
     def before(self, order: Order) -> "RowState":
         """What of this was so before an order; columns that were carried again since are not
@@ -103,15 +108,52 @@ class RowState:
         )
 
 
+class Span(NamedTuple):
+    """Where a row of a history begins and, unless it is open, ends: orders, and times in
+    milliseconds.
+    """
+
+    start_seq: Order
+    start_at: int | None
+    end_seq: Order | None = None
+    end_at: int | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Window:
     """What is kept of a key: a row state of all that is final, and the changes above it, which late
     ones may still come between.
+
+    Of a key of which nothing is remembered the table's own row is the base. `waiting` are the
+    columns of the base that nobody carried; `span` says where the base's row is open in the table's
+    history.
     """
 
     source: str
     base: RowState = field(default_factory=RowState)
+    waiting: frozenset[str] = frozenset()
+    span: Span | None = None
     changes: tuple[Change, ...] = ()
+
+    @property
+    def newest(self) -> Order:
+        """The newest order of anything of the key."""
+        return max(*_orders(self.base), BEFORE_ALL, *(change.order for change in self.changes))
+
+    def has(self, change: Change) -> bool:
+        """Whether a change was there before: one of the same event, and of the same content where
+        that is known.
+        """
+        event = event_of(change.order)
+        if any(
+            event_of(one.order) == event and _content(one) == _content(change)
+            for one in self.changes
+        ):
+            return True
+        return any(
+            event_of(order) == event
+            for order in (*_orders(self.base), *(order for order, _ in self.base.columns.values()))
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +166,7 @@ class Kept:
     """
 
     windows: Mapping[Key, Window] = field(default_factory=dict)
-    truncated: Mapping[str, frozenset[Order]] = field(default_factory=dict)
+    truncated: Truncations = field(default_factory=dict)
     low_watermarks: Mapping[str, Order] = field(default_factory=dict)
     _turns: dict[Key, "Turns"] = field(default_factory=dict, init=False, repr=False, compare=False)
     _row_states: dict[tuple[Key, Order], RowState] = field(
@@ -303,103 +345,6 @@ class Turns:
         return self.deletions[end - 1] if end and self.deletions[end - 1].order >= since else None
 
 
-@dataclass(frozen=True)
-class Refused:
-    """A change that the table must not take, and why."""
-
-    change: Change
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Applied:
-    """What some changes make of what is kept.
-
-    Attributes:
-        kept: What is kept after them.
-        touched: The keys whose rows they may have changed; all other rows are as they were.
-        refused: The changes that were not taken.
-    """
-
-    kept: Kept
-    touched: frozenset[Key]
-    refused: tuple[Refused, ...] = ()
-
-
-def with_changes(kept: Kept, changes: Iterable[Change]) -> Applied:
-    """What is kept after these changes too; the order in which they come makes no difference."""
-    windows, truncated, touched, refused = (
-        dict(kept.windows),
-        dict(kept.truncated),
-        set[Key](),
-        list[Refused](),
-    )
-    for change in changes:
-        if change.operation is Operation.TRUNCATE:
-            truncated[change.source] = truncated.get(change.source, frozenset()) | {change.order}
-            touched |= {key for key, window in windows.items() if window.source == change.source}
-            continue
-        window = windows.get(change.key)
-        reason = _reason(change, window, kept.low_watermarks.get(change.source, BEFORE_ALL))
-        if reason is not None:
-            refused.append(Refused(change, reason))
-            continue
-        window = window or Window(source=change.source)
-        windows[change.key] = replace(window, changes=(*window.changes, change))
-        touched.add(change.key)
-    after = replace(kept, windows=windows, truncated=truncated)
-    return Applied(kept=after, touched=_reached(windows, touched), refused=tuple(refused))
-
-
-def _reason(change: Change, window: Window | None, low_watermark: Order) -> str | None:
-    """Why a change must not be taken; None if it may be."""
-    if window is not None and window.source != change.source:
-        return (
-            f"key {change.key} is fed by {window.source!r} already: orders of {change.source!r} do "
-            f"not compare with its"
-        )
-    if change.order < low_watermark and (window is None or change.order > window.base.end):
-        return (
-            f"order {change.order} is below {low_watermark}, up to which it is forgotten which "
-            f"rows of {change.source!r} were deleted"
-        )
-    return None
-
-
-def collected(
-    kept: Kept,
-    source: str,
-    low_watermark: Order,
-    row_state_of: Callable[[Kept, Key, Order], RowState] = Kept.row_state,
-) -> Kept:
-    """What is kept once nothing of a source is expected below the low watermark any more: changes
-    below it become part of the bases.
-
-    A low watermark stands between two transactions, and never goes back. What comes below it all
-    the same is taken for a key that is known, and refused for another: its row may have been
-    deleted since. `row_state_of` says what is known of a key below an order.
-    """
-    low_watermark = max(low_watermark, kept.low_watermarks.get(source, BEFORE_ALL))
-    windows = dict(kept.windows)
-    for key, window in kept.windows.items():
-        if window.source != source:
-            continue
-        base = row_state_of(kept, key, low_watermark)
-        changes = tuple(change for change in window.changes if change.order >= low_watermark)
-        if changes or base.upserted is not None:
-            windows[key] = Window(source=source, base=base, changes=changes)
-        else:
-            del windows[key]
-    truncated = frozenset(
-        order for order in kept.truncated.get(source, ()) if order >= low_watermark
-    )
-    return Kept(
-        windows=windows,
-        truncated={**kept.truncated, source: truncated},
-        low_watermarks={**kept.low_watermarks, source: low_watermark},
-    )
-
-
 def _order(change: Change) -> Order:
     return change.order
 
@@ -407,26 +352,6 @@ def _order(change: Change) -> Order:
 def event_of(order: Order) -> Order:
     """What is the same of the order of a change that is delivered again."""
     return Order(order.epoch, order.position, order.rank) if order.position else order
-
-
-def _reached(windows: Mapping[Key, Window], touched: Iterable[Key]) -> frozenset[Key]:
-    """The keys, and those that continue them, and so on."""
-    continuing: dict[Key, set[Key]] = {}
-    for key, window in windows.items():
-        for change in window.changes:
-            if change.continues is not None:
-                continuing.setdefault(change.continues, set()).add(key)
-    reached = set(touched)
-    ahead = list(reached)
-    while ahead:
-        fresh = continuing.get(ahead.pop(), set()) - reached
-        reached |= fresh
-        ahead += fresh
-    return frozenset(reached)
-
-
-# when truncations were, by their source and order
-TruncatedAt = Mapping[tuple[str, Order], int | None]
 
 
 class Event(NamedTuple):
@@ -446,19 +371,12 @@ class State:
     waiting: frozenset[str]  # for columns that the row has, and nobody carried
 
 
-def states_of(
-    kept: Kept,
-    truncated_at: TruncatedAt,
-    key: Key,
-    below: Order = AFTER_ALL,
-    waiting: frozenset[str] = frozenset(),
-) -> Iterator[State]:
-    """What a key of which something is kept is in its base, which is `waiting` for columns, and
-    after each event below an order.
-    """
-    row_state = kept.windows[key].base.lasting
+def states_of(kept: Kept, key: Key, below: Order = AFTER_ALL) -> Iterator[State]:
+    """What a key of which something is kept is in its base, and after each event below an order."""
+    window = kept.windows[key]
+    row_state, waiting = window.base.lasting, window.waiting
     yield State(None, row_state, waiting)
-    for event in _events(kept, truncated_at, key, below):
+    for event in _events(kept, key, below):
         if event.upsert is None:
             row_state = row_state.without(event.order)
             waiting = waiting if row_state.upserted is not None else frozenset()
@@ -470,13 +388,10 @@ def states_of(
         yield State(event, row_state, waiting)
 
 
-def _events(kept: Kept, truncated_at: TruncatedAt, key: Key, below: Order) -> list[Event]:
+def _events(kept: Kept, key: Key, below: Order) -> list[Event]:
     """What happens to a key below an order, in turn."""
     window = kept.windows[key]
-    events = [
-        Event(order, truncated_at.get((window.source, order)))
-        for order in kept.truncated.get(window.source, ())
-    ]
+    events = [Event(order, at) for order, at in kept.truncated.get(window.source, {}).items()]
     if window.base.ended is not None:
         events.append(Event(*window.base.ended))
     for change in window.changes:
@@ -487,29 +402,276 @@ def _events(kept: Kept, truncated_at: TruncatedAt, key: Key, below: Order) -> li
     return sorted((one for one in events if one.order < below), key=lambda one: one.order)
 
 
+def final_state(
+    kept: Kept, key: Key, below: Order = AFTER_ALL, *, keeps_deleted: bool = False
+) -> State:
+    """A key after all events below an order; where deleted rows are kept, one that does not live is
+    as it was, and says how it ended.
+    """
+    was = None
+    for state in states_of(kept, key, below):
+        if state.row_state.upserted is not None or not keeps_deleted:
+            was = state
+        elif was is not None and was.row_state.ended is None and state.event is not None:
+            ended = Ended(state.event.order, state.event.at)
+            was = replace(was, row_state=replace(was.row_state, ended=ended))
+    return was or State(None, kept.row_state(key, below), frozenset())
+
+
+class ChangeOutcome(StrEnum):
+    """What became of a change; of each of them one thing.
+
+    Attributes:
+        APPLIED: The key's state rests on it: it deleted the row, is the newest upsert, or carries a
+            column of it.
+        MERGED: Newer ones of the same execution say all that it said.
+        STALE: What was known before the execution says all that it said: it came late.
+        DELIVERED_AGAIN: It was there before.
+        TRUNCATED: A truncation above it took what it said.
+        WAITING: Its row waits for a column that nobody carried.
+        CONTROL: It is about no row, or about what the declaration leaves out.
+        OTHER_TABLE: It is of a table that the declared filter does not accept.
+        QUARANTINED: It was not taken.
+    """
+
+    APPLIED = "applied"
+    MERGED = "merged"
+    STALE = "stale"
+    DELIVERED_AGAIN = "delivered again"
+    TRUNCATED = "truncated"
+    WAITING = "waiting"
+    CONTROL = "control"
+    OTHER_TABLE = "other table"
+    QUARANTINED = "quarantined"
+
+
 @dataclass(frozen=True)
-class Soft:
-    """That a table keeps deleted rows, and when truncations were, by their source and order."""
+class Refused:
+    """A change that the table must not take, and why."""
 
-    truncated_at: Mapping[tuple[str, Order], int | None] = field(default_factory=dict)
+    change: Change
+    reason: str
 
-    def row_state(self, kept: Kept, key: Key, below: Order = AFTER_ALL) -> RowState:
-        """What is known of a key's row by the changes below an order; of one that does not live as
-        it was, and how it ended.
-        """
-        row_state = kept.row_state(key, below)
-        if row_state.upserted is not None or key not in kept.windows:
-            return row_state
-        was = None
-        for state in states_of(kept, self.truncated_at, key, below):
-            if state.row_state.upserted is not None:
-                was = state.row_state
-            elif was is not None and was.ended is None and state.event is not None:
-                was = replace(was, ended=Ended(state.event.order, state.event.at))
-        return was or row_state
 
-    def collected(self, kept: Kept, source: str, low_watermark: Order) -> Kept:
-        """What is kept once nothing of a source is expected below the low watermark any more; see
-        `merge.collected`.
-        """
-        return collected(kept, source, low_watermark, self.row_state)
+@dataclass(frozen=True, kw_only=True)
+class MergedKey:
+    """A key after an execution.
+
+    Attributes:
+        key: Its values.
+        source: What feeds it.
+        after: The table's row now; None if it has none. One that was deleted has a row state that
+            ended.
+        row_state: What is known of the key now, which stands beside the row.
+        added: The changes to remember.
+        waits: Its row waits for a column.
+    """
+
+    key: Key
+    source: str
+    after: Row | None
+    row_state: RowState
+    added: tuple[Change, ...]
+    waits: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merged:
+    """What an execution made of some keys: each of them, the changes that were refused, and how
+    many changes met which outcome.
+
+    `change_outcomes` has the outcome of each change that is to be remembered; `kept` is what their
+    rows rest on.
+    """
+
+    keys: tuple[MergedKey, ...]
+    refused: tuple[Refused, ...]
+    outcomes: Counter[ChangeOutcome]
+    kept: Kept
+    change_outcomes: tuple[tuple[Change, ChangeOutcome], ...] = ()
+
+
+def merged(
+    known: Mapping[Key, Window],
+    changes: Iterable[Change],
+    truncated: Truncations,
+    low_watermarks: Mapping[str, Order],
+    *,
+    keeps_deleted: bool = False,
+) -> Merged:
+    """One execution of a few keys; neither the order of the changes nor how they are split into
+    executions makes a difference to the rows.
+
+    Args:
+        known: What is known of the keys, of all keys that continue one of them among them.
+        changes: The new changes of these keys; those of no key are among `truncated`.
+        truncated: The truncations of each source, new ones among them.
+        low_watermarks: By source the order below which it is forgotten which rows were deleted.
+        keeps_deleted: Rows stay that were deleted.
+    """
+    fresh, outcomes = _fresh(known, changes)
+    added, refused = _accepted(known, fresh, low_watermarks)
+    outcomes[ChangeOutcome.QUARANTINED] += len(refused)
+    windows = dict(known)
+    for key, of_key in added.items():
+        window = windows.get(key) or Window(source=of_key[0].source)
+        windows[key] = replace(window, changes=(*window.changes, *of_key))
+    kept = Kept(windows=windows, truncated=truncated, low_watermarks=low_watermarks)
+    keys, change_outcomes = list[MergedKey](), list[tuple[Change, ChangeOutcome]]()
+    for key, window in windows.items():
+        state = final_state(kept, key, keeps_deleted=keeps_deleted)
+        one = MergedKey(
+            key=key,
+            source=window.source,
+            after=None if state.waiting else state.row_state.row,
+            row_state=state.row_state,
+            added=tuple(added.get(key, ())),
+            waits=bool(state.waiting) and state.row_state.ended is None,
+        )
+        newest = known[key].newest if key in known else BEFORE_ALL
+        ends = truncated.get(window.source, {})
+        change_outcomes += [(change, _outcome(one, change, newest, ends)) for change in one.added]
+        keys.append(one)
+    outcomes.update(outcome for _, outcome in change_outcomes)
+    return Merged(
+        keys=tuple(keys),
+        refused=tuple(refused),
+        outcomes=outcomes,
+        kept=kept,
+        change_outcomes=tuple(change_outcomes),
+    )
+
+
+def _fresh(
+    known: Mapping[Key, Window], changes: Iterable[Change]
+) -> tuple[list[Change], Counter[ChangeOutcome]]:
+    """The changes that were not there before, each once, in their order."""
+    fresh: list[Change] = []
+    seen: dict[tuple[Key, str, Order], Change] = {}
+    outcomes = Counter[ChangeOutcome]()
+    for change in sorted(changes, key=lambda one: (one.source, one.order)):
+        event = change.key, change.source, event_of(change.order)
+        before = known.get(change.key)
+        again = seen.setdefault(event, change)
+        if (again is not change and _content(again) == _content(change)) or (
+            before is not None and before.source == change.source and before.has(change)
+        ):
+            outcomes[ChangeOutcome.DELIVERED_AGAIN] += 1
+        else:
+            fresh.append(change)
+    return fresh, outcomes
+
+
+def _accepted(
+    known: Mapping[Key, Window], changes: Iterable[Change], low_watermarks: Mapping[str, Order]
+) -> tuple[dict[Key, list[Change]], list[Refused]]:
+    """The changes of each key that the table may take, and the others."""
+    sources = {key: window.source for key, window in known.items()}
+    homes: dict[Key, tuple[str, int]] = {}  # partitions of changes without a position
+    for key, window in known.items():
+        orders = [window.base.upserted, *(change.order for change in window.changes)]
+        if without := [order for order in orders if order and not order.position]:
+            homes[key] = without[0].topic, without[0].partition
+    added, refused = dict[Key, list[Change]](), list[Refused]()
+    for change in changes:
+        key, order, source = change.key, change.order, change.source
+        low_watermark = low_watermarks.get(source, BEFORE_ALL)
+        home = order.topic, order.partition
+        if not order.position and homes.setdefault(key, home) != home:
+            reason = (
+                f"key {key} has changes without a position in partition {homes[key]} and in "
+                f"{home}: which came first?"
+            )
+        elif sources.get(key, source) != source:
+            reason = (
+                f"key {key} is fed by {sources[key]!r} already: orders of {source!r} do not "
+                f"compare with its"
+            )
+        elif order < low_watermark and (key not in known or order > known[key].base.end):
+            reason = (
+                f"order {order} is below {low_watermark}, up to which it is forgotten which rows "
+                f"of {source!r} were deleted"
+            )
+        else:
+            sources[key] = source
+            added.setdefault(key, []).append(change)
+            continue
+        refused.append(Refused(change, reason))
+    return added, refused
+
+
+def _outcome(
+    merged_key: MergedKey, change: Change, newest: Order, ends: Iterable[Order]
+) -> ChangeOutcome:
+    row_state, order = merged_key.row_state, change.order
+    if merged_key.waits and change.operation.is_upsert and order > row_state.deleted:
+        return ChangeOutcome.WAITING
+    if order in _orders(row_state) or any(
+        carried == order for carried, _ in row_state.columns.values()
+    ):
+        return ChangeOutcome.APPLIED
+    if any(end > order for end in ends):
+        return ChangeOutcome.TRUNCATED
+    return ChangeOutcome.STALE if order < newest else ChangeOutcome.MERGED
+
+
+def _orders(row_state: RowState) -> list[Order]:
+    """The orders at which the row was written last, and began and ended by deletions."""
+    return [
+        order
+        for order in (
+            row_state.upserted,
+            row_state.deleted,
+            row_state.ended and row_state.ended.order,
+        )
+        if order is not None
+    ]
+
+
+def _content(change: Change) -> tuple[object, ...]:
+    return change.operation.is_upsert, change.columns, change.continues
+
+
+class Need:
+    """What a row of the table needs.
+
+    Where deleted rows stay, one is written too that ends (`END`), that is there again after that
+    (`RETURN`), or that ended and was otherwise than was known (`AMEND`).
+    """
+
+    INSERT, UPDATE, DELETE, NOTHING = "I", "U", "D", "="
+    END, RETURN, AMEND = "d", "i", "u"
+
+
+def need_of(before: Row | None, after: Row | None, is_same: bool) -> str | None:
+    """What the table's row needs; None where there is none and was none."""
+    if before is None:
+        return None if after is None else Need.INSERT
+    if after is None:
+        return Need.DELETE
+    return (
+        Need.NOTHING
+        if is_same and all(_equal(before.get(name), value) for name, value in after.items())
+        else Need.UPDATE
+    )
+
+
+def soft_need(need: str | None, had_ended: bool, has_ended: bool) -> str | None:
+    """The same of a row that is kept, by whether it had ended before and has now; None of one that
+    ended, and is as it was.
+    """
+    match need, had_ended, has_ended:
+        case (Need.UPDATE, False, True):
+            return Need.END
+        case (Need.UPDATE, True, False):
+            return Need.RETURN
+        case (Need.UPDATE, True, True):
+            return Need.AMEND
+        case (Need.NOTHING, True, _):
+            return None
+        case _:
+            return need
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return one == other or encoded(one) == encoded(other)

@@ -22,9 +22,9 @@ from lakechime_dagster.cdc.change import (
     Operation,
     Order,
     Position,
+    parsed_row,
 )
 from lakechime_dagster.cdc.values import ConnectSchema, InexactNumberError, connect_schema
-from lakechime_dagster.cdc.wire import parsed_row, row_text
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.partitions import canonical_json
 from lakechime_dagster.tables.names import folded
@@ -243,15 +243,6 @@ def parsed(raw: bytes, part: str, *, is_exact: bool) -> Any:
         raise ValueError(f"{part}: {raw[:60]!r} is no JSON: {problem}") from problem
 
 
-def payload_of(raw: bytes, part: str, *, is_exact: bool = False) -> Any:
-    """The payload of a message whose schema does not matter.
-
-    Raises:
-        ValueError: It is no JSON.
-    """
-    return parts_of(parsed(raw, part, is_exact=is_exact))[1]
-
-
 def parts_of(message: Any) -> tuple[Mapping[str, Any] | None, Any]:
     """The schema and the payload of a message; one with neither is its own payload, and one may
     hold a payload alone.
@@ -324,23 +315,26 @@ class EnvelopeReader(ABC):
         """
 
 
-class ReaderBeside(EnvelopeReader):
+class TopicReader(EnvelopeReader):
     """Reads the messages of a table's topics, those of some topics otherwise than the others.
 
     Args:
         reader: Of the other messages.
         topics: A glob of the topics that this one reads.
+        of_payload: What the payload of a message in one of these reports; it raises ValueError.
     """
 
-    def __init__(self, reader: EnvelopeReader, topics: str) -> None:
-        self._reader, self._topics = reader, topics
+    def __init__(
+        self, reader: EnvelopeReader, topics: str, of_payload: Callable[[Any], Reading]
+    ) -> None:
+        self._reader, self._topics, self._of_payload = reader, topics, of_payload
 
-    def read(self, record: Record) -> Reading:
-        """What a message reports; one that cannot be read says why."""
-        return (
-            super().read(record)
-            if fnmatchcase(record.topic, self._topics)
-            else self._reader.read(record)
+    def _read(self, record: Record, is_exact: bool) -> Reading:
+        if not fnmatchcase(record.topic, self._topics):
+            return self._reader.read(record)
+        raw = record.value
+        return self._of_payload(
+            None if raw is None else parts_of(parsed(raw, "value", is_exact=is_exact))[1]
         )
 
 
@@ -562,24 +556,21 @@ BEGIN, END = "BEGIN", "END"  # states of a transaction in its topic
 _OF_POSTGRES = re.compile(r"(\d+):\d+")
 
 
-class TransactionReader(ReaderBeside):
-    """Reads the messages of a table's topics, and among them those of the connector's topics of
-    transactions.
-    """
+def transaction_in(payload: Any) -> Reading:
+    """The begin or the end of a transaction, in a topic of the connector's transactions.
 
-    def _read(self, record: Record, is_exact: bool) -> Reading:
-        payload = (
-            None if record.value is None else payload_of(record.value, "value", is_exact=is_exact)
+    Raises:
+        ValueError: It is neither.
+    """
+    if payload is None:
+        return Control.TRANSACTION
+    found = boundary_of(payload) if isinstance(payload, dict) else None
+    if found is None:
+        raise ValueError(
+            f"status: a message of a topic of transactions is a BEGIN or an END, not "
+            f"{shown(payload)}"
         )
-        if payload is None:
-            return Control.TRANSACTION
-        found = boundary_of(payload) if isinstance(payload, dict) else None
-        if found is None:
-            raise ValueError(
-                f"status: a message of a topic of transactions is a BEGIN or an END, not "
-                f"{shown(payload)}"
-            )
-        return found
+    return found
 
 
 def boundary_of(payload: Mapping[str, Any]) -> Reading | None:
@@ -798,43 +789,9 @@ def _clean(text: str) -> str:
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-@dataclass(frozen=True, kw_only=True)
-class SnapshotRows:
-    """What the rows of one snapshot have in common.
-
-    Attributes:
-        source: The table of the server, as changes name it.
-        types: The types of the columns, in Spark's words, as the table's messages have them.
-        defaults: The constant defaults of columns.
-        position: Of the snapshot in the database's log.
-        ts_ms: The newest time that the messages report. A row reports no later one, which would say
-            that all changes before it arrived.
-    """
-
-    source: str
-    types: Mapping[str, str]
-    defaults: Mapping[str, Any]
-    position: Position
-    ts_ms: int | None
-
-    def value(self, row: Mapping[str, Any], *, is_deleted: bool = False) -> bytes:
-        """A row as the value of a record; of one that the database does not have its key alone."""
-        shared = {
-            "source": self.source,
-            "position": self.position,
-            "ts_ms": self.ts_ms,
-            "types": dict(self.types),
-        }
-        parts = {
-            "defaults": orjson.Fragment(row_text(self.defaults)),
-            "row": orjson.Fragment(row_text(row)),
-            "deleted": is_deleted,
-        }
-        return orjson.dumps({**shared, **parts})
-
-
 class SnapshotRowReader(EnvelopeReader):
-    """Reads such rows, and has another reader read all messages.
+    """Reads rows of a snapshot that the product read itself, and has another reader read all
+    messages.
 
     Args:
         reader: Of the messages.

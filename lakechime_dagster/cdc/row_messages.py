@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 from lakechime_dagster.cdc.change import Change, Key, Operation, Position, binlog_position
-from lakechime_dagster.cdc.declared_values import NaturalColumns
 from lakechime_dagster.cdc.record import (
     Changes,
     Control,
@@ -26,6 +25,7 @@ from lakechime_dagster.cdc.record import (
     order_of,
     shown,
 )
+from lakechime_dagster.cdc.values import NaturalColumns
 from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.tables.databases import Absent, Canal, Dms, Maxwell
 from lakechime_dagster.tables.names import spelled_as

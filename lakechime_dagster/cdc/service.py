@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from lakechime_dagster.cdc.change import Key
-from lakechime_dagster.cdc.declared_values import natural_type
+from lakechime_dagster.cdc.change import Key, key_text
 from lakechime_dagster.cdc.job import MessageFormat, format_of
 from lakechime_dagster.cdc.record import Record, record_of
 from lakechime_dagster.cdc.record import key_text as bronze_key
@@ -21,8 +20,7 @@ from lakechime_dagster.cdc.state import (
     positions_of,
     waiting_keys,
 )
-from lakechime_dagster.cdc.values import decoded
-from lakechime_dagster.cdc.wire import key_text
+from lakechime_dagster.cdc.values import decoded, natural_type
 from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import ConsumerConflictError, InvalidValueError, LakeChimeError

@@ -12,19 +12,37 @@ import orjson
 import pyarrow as pa
 
 from lakechime_dagster.cdc.canonical import text_of
-from lakechime_dagster.cdc.change import Change, Key, Operation, Order
-from lakechime_dagster.cdc.history import Histories, Tracked, history
-from lakechime_dagster.cdc.incremental_merge import (
+from lakechime_dagster.cdc.change import (
+    Change,
+    Key,
+    Operation,
+    Order,
+    encoded,
+    key_of,
+    key_text,
+    order_of,
+    order_text,
+    row_of,
+    row_text,
+)
+from lakechime_dagster.cdc.history import TrackHistory, history
+from lakechime_dagster.cdc.merge import (
+    AFTER_ALL,
+    BEFORE_ALL,
     ChangeOutcome,
-    Known,
+    Ended,
+    Kept,
     Merged,
     MergedKey,
     Need,
+    Row,
+    Span,
+    Truncations,
+    Window,
     merged,
     need_of,
     soft_need,
 )
-from lakechime_dagster.cdc.merge import AFTER_ALL, BEFORE_ALL, Ended, Row, Soft
 from lakechime_dagster.cdc.record import (
     Beat,
     Changes,
@@ -44,20 +62,10 @@ from lakechime_dagster.cdc.state import (
     StateRow,
     change_of,
     change_row,
+    has_ended,
     known_of,
     remembered,
-)
-from lakechime_dagster.cdc.wire import (
-    Span,
-    encoded,
-    has_ended,
-    key_of,
-    key_text,
-    order_of,
-    order_text,
-    row_of,
     row_state_text,
-    row_text,
     span_of,
     span_text,
 )
@@ -72,6 +80,7 @@ from lakechime_dagster.tables.names import (
     OWN_COLUMNS,
     START_AT,
     START_SEQ,
+    folded,
     spelled_as,
 )
 from lakechime_dagster.triggers.consumers import HOUR_MS
@@ -142,13 +151,40 @@ class What:
     COUNTS = ROWS, REFUSALS, OUTCOME, LATE = "rows", "refusals", "outcome", "late"
 
 
+Line = tuple[str, str, int]  # a source in a partition of a topic
+Message = tuple[str, int, int]  # topic id, partition and offset
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """In which epochs changes are.
+
+    Attributes:
+        begins: Of lines beyond their first epoch the epochs, and the offset from which on each is.
+        again: Messages that were delivered before: they are counted alone.
+    """
+
+    begins: Mapping[Line, Mapping[int, int]] = field(default_factory=dict)
+    again: frozenset[Message] = frozenset()
+
+    def numbered(self, change: Change) -> Change:
+        """A change in its epoch."""
+        order = change.order
+        begins = self.begins.get((change.source, order.topic, order.partition))
+        if not begins:
+            return change
+        epochs = [epoch for epoch, begin in begins.items() if order.offset >= begin]
+        return replace(change, order=order._replace(epoch=max(epochs, default=0)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """How the messages of a table are read: by a reader, which each process makes for itself.
 
     `names` are the table's names of columns that have others in the database; it `takes` some of
     them. `ignores_truncates` and `ignores_nulls` are what `CDCMerge` says; `has_bare_tombstones`
-    says that a key without a value is a deletion, as nothing else reports it.
+    says that a key without a value is a deletion, as nothing else reports it; `numbering` says in
+    which epochs changes are, and `spelled` which names columns have that Spark takes for one.
     """
 
     out: pa.Schema
@@ -158,6 +194,8 @@ class Reading:
     ignores_truncates: bool = False
     ignores_nulls: bool = False
     has_bare_tombstones: bool = False
+    numbering: Numbering = field(default_factory=Numbering)
+    spelled: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, batches: Batches) -> Batches:
         """For each message of a batch (`MESSAGE`) the rows of `PARSED_DDL`: a row for each change,
@@ -209,17 +247,9 @@ class Reading:
                 ]
             case Tombstone() as tombstone:
                 deletion = tombstone.deletion(record.topic) if self.has_bare_tombstones else None
-                row = NOTHING if deletion is None else change_row(deletion)
-                return [
-                    (
-                        None if deletion else ChangeOutcome.CONTROL.value,
-                        *row,
-                        *NO_SCHEMA,
-                        *at,
-                        None,
-                        None,
-                    )
-                ]
+                if deletion is not None:
+                    return [(*self._numbered_row(deletion), *NO_SCHEMA, *at, None, None)]
+                return [(ChangeOutcome.CONTROL.value, *NOTHING, *NO_SCHEMA, *at, None, None)]
             case Beat(server, ts_ms):
                 return [
                     (
@@ -244,6 +274,8 @@ class Reading:
     def _schema(self, types: Mapping[str, str], defaults: Mapping[str, Any]) -> "_Schema":
         spelled = spelled_as(self.names, {name: name for name in types})
         named = {name: self.names.get(there, there) for there, name in spelled.items()}
+        clash = doubled(here for here in named.values() if self.takes(here))
+        named = {there: self.spelled.get(folded(here), here) for there, here in named.items()}
         columns = {here: types[there] for there, here in named.items() if self.takes(here)}
         taken = Schema(
             columns,
@@ -254,19 +286,25 @@ class Reading:
             },
         )
         names = None if columns == types else named
-        return _Schema(
-            types=types, columns=columns, names=names, taken=taken, doubled=doubled(columns)
-        )
+        return _Schema(types=types, columns=columns, names=names, taken=taken, doubled=clash)
 
     def _row(self, change: Change, schema: "_Schema") -> tuple[Any, ...]:
         """A change with its outcome, where that is known at once."""
-        if change.operation is Operation.TRUNCATE:
-            return (
-                ChangeOutcome.CONTROL.value
-                if self.ignores_truncates
-                else ChangeOutcome.APPLIED.value
-            ), *change_row(change, Role.TRUNCATION)
-        return None, *change_row(self._as_declared(change, schema))
+        if change.operation is not Operation.TRUNCATE:
+            return self._numbered_row(self._as_declared(change, schema))
+        is_ignored = self.ignores_truncates
+        outcome = ChangeOutcome.CONTROL if is_ignored else ChangeOutcome.APPLIED
+        return self._numbered_row(change, outcome.value, Role.TRUNCATION)
+
+    def _numbered_row(
+        self, change: Change, outcome: str | None = None, role: Role = Role.CHANGE
+    ) -> tuple[Any, ...]:
+        order = change.order
+        row = change_row(self.numbering.numbered(change), role)
+        if (order.topic, order.partition, order.offset) in self.numbering.again:
+            outcome = ChangeOutcome.DELIVERED_AGAIN.value
+            row = row._replace(role=None, continues=None)
+        return outcome, *row
 
     def _as_declared(self, change: Change, schema: "_Schema") -> Change:
         if not change.operation.is_upsert:
@@ -307,48 +345,11 @@ def _unreadable(message: Mapping[str, Any], reason: str) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True)
-class Respelled:
-    """Changes with the table's own names of columns (`PARSED_DDL`): `names` by those of messages,
-    schemas by those that had them.
-    """
-
-    out: pa.Schema
-    names: Mapping[str, str]
-    schemas: Mapping[str, str]
-
-    def __call__(self, batches: Batches) -> Batches:
-        respelled = {"columns": self._columns, "omitted": self._omitted, "schema": self._schema}
-        for batch in batches:
-            columns = list(batch.columns)
-            for name, change in respelled.items():
-                index = self.out.get_field_index(name)
-                values = [
-                    None if one is None else change(one) for one in columns[index].to_pylist()
-                ]
-                columns[index] = pa.array(values, pa.string())
-            yield pa.RecordBatch.from_arrays(columns, schema=self.out)
-
-    def _columns(self, text: str) -> str:
-        return orjson.dumps(
-            {self.names.get(name, name): value for name, value in orjson.loads(text).items()}
-        ).decode()
-
-    def _omitted(self, text: str) -> str:
-        return orjson.dumps([self.names.get(name, name) for name in orjson.loads(text)]).decode()
-
-    def _schema(self, name: str) -> str:
-        return self.schemas.get(name, name)
-
-
-@dataclass(frozen=True)
 class TargetRows:
-    """The rows of a table as what merging starts from: `GROUPED_DDL`, each in the group of its
-    key.
-    """
+    """The rows of a table as what merging starts from: `GROUPED_DDL`, each a group of its own."""
 
     out: pa.Schema
     keys: tuple[str, ...]
-    groups: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, batches: Batches) -> Batches:
         for batch in batches:
@@ -364,7 +365,7 @@ class TargetRows:
                 state_row = StateRow(
                     role.value, text, source, hidden or "", columns=row_text(values), span=span
                 )
-                found.append((self.groups.get(text, text), *state_row, False, None, None, None))
+                found.append((text, *state_row, False, None, None, None))
             yield from record_batches(found, self.out)
 
 
@@ -414,17 +415,17 @@ class Merging:
     `merged_ddl`.
 
     A row has the defaults of columns that were added while it existed. A table holds histories
-    where they are `tracked`, or keeps deleted rows where its deletions are `soft`. Hours before
-    `complete_ms` were complete before the execution; None counts no late changes.
+    where there are columns to `track`, or keeps deleted rows. Hours before `complete_ms` were
+    complete before the execution; None counts no late changes.
     """
 
     out: pa.Schema
     keys: tuple[str, ...]
-    truncated: Mapping[str, frozenset[Order]]
+    truncated: Truncations
     low_watermarks: Mapping[str, Order] = field(default_factory=dict)
     defaults: Defaults = field(default_factory=Defaults)
-    tracked: Tracked | None = None
-    soft: Soft | None = None
+    track: TrackHistory | None = None
+    keeps_deleted: bool = False
     complete_ms: int | None = None
 
     def __call__(self, batches: Batches) -> Batches:
@@ -447,7 +448,7 @@ class Merging:
         counts: Counter[tuple[str, str | None]],
     ) -> Iterator[tuple[Any, ...]]:
         size = len(StateRow._fields)
-        known: dict[Key, Known] = {}
+        known: dict[Key, Window] = {}
         rows_by_change: dict[int, tuple[Any, ...]] = {}
         changes: list[Change] = []
         targets: dict[str, list[StateRow]] = {}
@@ -465,14 +466,15 @@ class Merging:
                     targets.setdefault(text, []).append(one)
             if (found := known_of(before)) is not None:
                 known[key_of(text)] = found
-        found = merged(known, changes, self.truncated, self.low_watermarks, self.soft)
+        found = merged(
+            known, changes, self.truncated, self.low_watermarks, keeps_deleted=self.keeps_deleted
+        )
         for outcome, count in found.outcomes.items():
             counts[What.OUTCOME, outcome] += count
         counts[What.REFUSALS, None] += len(found.refused)
         for refused in found.refused:
             row = rows_by_change[id(refused.change)]
             yield (What.REFUSED, None, None, *row[:size], *row[size + 1 :], refused.reason, None)
-        histories = None if self.tracked is None else self.tracked.histories(found.kept, known)
 
         def as_it_came(change: Change) -> StateRow:
             return StateRow(*rows_by_change[id(change)][:size])
@@ -484,8 +486,8 @@ class Merging:
             before = targets.get(key_text(one.key), [])
             for operation, row in (
                 self._row(one, before, types)
-                if histories is None
-                else self._history(one, before, histories, types)
+                if self.track is None
+                else self._history(one, before, found.kept, self.track, types)
             ):
                 counts[What.ROWS, operation] += 1
                 has_changed = has_changed or operation != Need.NOTHING
@@ -502,7 +504,7 @@ class Merging:
         What newer changes said before says nothing new, but to a history or to a key that continues
         another one.
         """
-        says_all = self.tracked is not None or len(found.keys) > 1
+        says_all = self.track is not None or len(found.keys) > 1
         for change, outcome in found.change_outcomes:
             if (
                 change.event_ms
@@ -525,16 +527,17 @@ class Merging:
             else None
         )
         now = row_state_text(row_state, merged_key.source)
-        need = need_of(merged_key.before, after, bool(targets) and targets[0].order == now)
-        if self.soft is not None:
+        before = row_of(targets[0].columns or "{}") if targets else None
+        need = need_of(before, after, bool(targets) and targets[0].order == now)
+        if self.keeps_deleted:
             need = soft_need(
                 need, bool(targets) and has_ended(targets[0].order), row_state.ended is not None
             )
         if need is not None:
             own = (
-                {HIDDEN: now}
-                if self.soft is None
-                else {DELETED_AT: deleted_at(row_state.ended), HIDDEN: now}
+                {DELETED_AT: deleted_at(row_state.ended), HIDDEN: now}
+                if self.keeps_deleted
+                else {HIDDEN: now}
             )
             yield (
                 need,
@@ -545,30 +548,28 @@ class Merging:
         self,
         merged_key: MergedKey,
         targets: Sequence[StateRow],
-        histories: Histories,
+        kept: Kept,
+        track: TrackHistory,
         types: Mapping[str, pa.DataType],
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """What the rows of a key's history need, by the order that each begins at."""
-        assert self.tracked is not None
-        found = history(histories, merged_key.key, track=self.tracked.track)
+        found = history(kept, merged_key.key, track)
         old = {
             span.start_seq: (row, span)
             for row in targets
             if (span := span_of(row.span or "")).start_seq >= found.since
         }
         for one in found.rows:
-            row, span = old.pop(one.start_seq, (None, None))
-            given = self.defaults.given(merged_key.source, one.start_seq, one.end_seq or AFTER_ALL)
-            after, now = (
-                self._columns({**given, **one.columns}, types),
-                row_state_text(merged_key.row_state, merged_key.source) if one.is_open else None,
-            )
-            now_span = Span(one.start_seq, one.start_at, one.end_seq, one.end_at)
+            start, end = one.span.start_seq, one.span.end_seq
+            row, span = old.pop(start, (None, None))
+            given = self.defaults.given(merged_key.source, start, end or AFTER_ALL)
+            after = self._columns({**given, **one.columns}, types)
+            now = row_state_text(merged_key.row_state, merged_key.source) if one.is_open else None
             before = None if row is None else row_of(row.columns or "{}")
-            is_same = row is not None and span == now_span and (row.order or None) == now
+            is_same = row is not None and span == one.span and (row.order or None) == now
             yield (
                 need_of(before, after, is_same) or Need.NOTHING,
-                {**after, HIDDEN: now, **span_columns(now_span)},
+                {**after, HIDDEN: now, **span_columns(one.span)},
             )
         for start in old:
             yield (

@@ -13,7 +13,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.cdc import change
-from lakechime_dagster.cdc.change import REPAIRS, BinlogPosition, LogPosition, Operation
+from lakechime_dagster.cdc.change import (
+    REPAIRS,
+    BinlogPosition,
+    LogPosition,
+    Operation,
+    key_of,
+    key_text,
+)
 from lakechime_dagster.cdc.compare import (
     Comparison,
     Differences,
@@ -35,7 +42,6 @@ from lakechime_dagster.cdc.database import column_types, run_on, taken
 from lakechime_dagster.cdc.record import Changes, EnvelopeReader, record_of, shard_of
 from lakechime_dagster.cdc.service import ReplicaTables
 from lakechime_dagster.cdc.spark_changes import MESSAGE
-from lakechime_dagster.cdc.wire import key_of, key_text
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.errors import SourceUnreadableError
 from lakechime_dagster.runtime.platform import Platform
@@ -292,18 +298,18 @@ def touched_above(
             if shard_of(shards, topic) == shard
         ]
         rows = rows.where(F.col("topic").isin(topics))
-    is_above = _is_above(position)
+    above = is_above(position)
     passed = (
         rows.where(~F.col("topic_id").startswith(REPAIRS))
         .groupBy("topic", "partition")  # a topic that was created again goes on where it ended
-        .agg(F.bool_or(is_above).alias("passed"))
+        .agg(F.bool_or(above).alias("passed"))
         .collect()
     )
     passed = [row["passed"] for row in passed]
     if not any(passed):
         return Touched()
     keys = Keys(out=arrow_of(_KEYS_DDL), reader=tables.typed_format().reader)
-    found = on_batches(rows.where(is_above).select(*MESSAGE), keys, _KEYS_DDL).distinct().collect()
+    found = on_batches(rows.where(above).select(*MESSAGE), keys, _KEYS_DDL).distinct().collect()
     return Touched(
         keys=frozenset(key_of(key) for (key,) in found if key is not None),
         is_truncated=any(key is None for (key,) in found),
@@ -335,9 +341,9 @@ class Keys:
             yield from record_batches([(key,) for key in keys], self.out)
 
 
-def _is_above(position: LogPosition) -> Column:
-    """Whether a message reports a change that is not in the snapshot, as `LogPosition.includes`
-    defines it.
+def is_above(position: LogPosition) -> Column:
+    """Whether a message reports a change that is not in the snapshot: by its place in the binary log,
+    in PostgreSQL by its transaction, whose numbers restart after 32 bits.
     """
     if isinstance(position, BinlogPosition):
         file, byte = position.position[:2]

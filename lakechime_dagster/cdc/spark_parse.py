@@ -3,7 +3,7 @@ kept before.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
@@ -15,29 +15,21 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.cdc.change import Change, Operation, Order, Position
-from lakechime_dagster.cdc.incremental_merge import ChangeOutcome, Need
+from lakechime_dagster.cdc.change import Change, Operation, Order, Position, order_of, order_text
 from lakechime_dagster.cdc.job import CDCJob
-from lakechime_dagster.cdc.merge import BEFORE_ALL
+from lakechime_dagster.cdc.merge import BEFORE_ALL, ChangeOutcome, Need
 from lakechime_dagster.cdc.record import key_text
-from lakechime_dagster.cdc.schema import Evolution, spellings
+from lakechime_dagster.cdc.schema import Evolution
 from lakechime_dagster.cdc.spark_changes import (
-    MESSAGE,
-    PARSED_DDL,
     SCHEMA_DDL,
     STATE_DDL,
-    Reading,
-    Respelled,
+    Line,
+    Message,
+    Numbering,
     What,
 )
-from lakechime_dagster.cdc.spark_remembered import (
-    STATE_COLUMNS,
-    Seen,
-    columns_in,
-    position_row,
-    seen_before,
-)
-from lakechime_dagster.cdc.spark_rows import Computing, Rows
+from lakechime_dagster.cdc.spark_remembered import STATE_COLUMNS, Seen, position_row
+from lakechime_dagster.cdc.spark_rows import Rows
 from lakechime_dagster.cdc.state import (
     MARKS,
     OPENED,
@@ -52,17 +44,12 @@ from lakechime_dagster.cdc.state import (
     change_of,
     opened_row,
 )
-from lakechime_dagster.cdc.wire import order_of, order_text
 from lakechime_dagster.errors import ConsumerBlockedError
-from lakechime_dagster.spark.commit import Target
-from lakechime_dagster.spark.ranges import CHANGE, RangeRead, ReadMethod, pinned
-from lakechime_dagster.spark.refresh import OpenLog
+from lakechime_dagster.spark.ranges import RangeRead, ReadMethod
 from lakechime_dagster.spark.rows import REASON
 from lakechime_dagster.spark.session import Batches, arrow_of, record_batches, rows_of
-from lakechime_dagster.tables.databases import Debezium
-from lakechime_dagster.triggers.consumers import HOUR_MS, Committed
+from lakechime_dagster.triggers.consumers import HOUR_MS
 
-Line = tuple[str, str, int]  # a source in a partition of a topic
 Checkpoint = tuple[int, int]  # an offset, and which of several changes of its message
 PART_DDL = "`part` string, `json` string"  # of some rows: a kind of finding, and its JSON
 LOOKED_DDL = f"`outcome` string, {STATE_DDL}, {SCHEMA_DDL}"
@@ -152,18 +139,9 @@ def _lines(runs: Iterable[Any], before: Seen) -> dict[Line, Came]:
         for partition, (_, position) in one.positions.items()
     }
     lines: dict[Line, list[Run]] = {}
-    for line, first, last, least, newest, least_new, goes_back, newest_ms in runs:
-        new = None if least_new is None else tuple(least_new)
-        run = Run(
-            tuple(line),
-            tuple(first),
-            tuple(last),
-            tuple(least),
-            tuple(newest),
-            new,
-            goes_back,
-            newest_ms,
-        )
+    for values in runs:
+        plain: list[Any] = [tuple(one) if isinstance(one, list) else one for one in values]
+        run = Run(*plain)
         lines.setdefault(run.line, []).append(run)
     return {
         line: _came(sorted(mine, key=lambda run: run.first), positions.get(line, ()))
@@ -252,54 +230,45 @@ class Look:
         )
 
 
-Event = tuple[str, int, Position, str, str | None]
-Message = tuple[str, int, int]  # topic id, partition and offset
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ordered:
-    """The changes of an execution in their epochs, what they report, and what is to be remembered
-    of how far these have come.
-    """
-
-    rows: Rows
-    seen: Seen
-    positions: tuple[StateRow, ...]
+EVENT = ("topic_id", "partition", "position", "op", "row_key")  # columns of the bronze table
+Event = tuple[str, int, Position, str, str]
 
 
 def in_epochs(
-    spark: SparkSession, name: str, rows: Rows, bronze: DataFrame, before: Seen
-) -> Ordered:
-    """The changes of an execution, each in its epoch; what was delivered again is counted and goes
-    no further.
+    spark: SparkSession,
+    name: str,
+    parse: Callable[[Numbering], Rows],
+    bronze: DataFrame,
+    before: Seen,
+) -> tuple[Rows, Seen]:
+    """The changes of an execution, each in its epoch, and what they report, how far the epochs have
+    come among it; what was delivered again is counted and goes no further.
 
     Args:
         spark: The session.
         name: The table, for errors.
-        rows: The rows of `PARSED_DDL`, which are kept.
+        parse: Gives the rows of `PARSED_DDL`, which are kept, by what is known of epochs.
         bronze: The bronze table up to the end of the execution.
         before: What was remembered, how far the epochs of each source had come among it.
 
     Raises:
         ConsumerBlockedError: positions of a source restart, and nobody has confirmed that.
     """
+    rows = parse(_numbering(before.epochs, {}))
     look = looked(rows, before)
     changes = _changes(rows, {line for line, came in look.lines.items() if came.may_go_back})
-    odd = {line for line, of_line in changes.items() if _goes_back(line, of_line, before)}
+    odd = {line: of_line for line, of_line in changes.items() if _goes_back(line, of_line, before)}
     after = dict(before.epochs)
     for line, came in look.lines.items():
         if line not in odd:
             after[line[0]] = _moved(after.get(line[0], Epochs()), line, came.newest)
-    assignments = _assigned(spark, name, {line: changes[line] for line in odd}, bronze, after)
-    for source, assignment in assignments.items():
-        after[source] = assignment.epochs
-    renumbering = _renumbering(after, assignments)
-    if renumbering.changes_any:
-        rows = rows.on_batches(renumbering, PARSED_DDL)
-        look = Looked(looked(rows, before).seen, look.lines)
-    return Ordered(
-        rows=rows, seen=look.seen, positions=tuple(_positions(before, after, look.lines))
-    )
+    seen = look.seen
+    if odd:
+        assignments = _assigned(spark, name, odd, bronze, after)
+        after |= {source: assignment.epochs for source, assignment in assignments.items()}
+        rows = parse(_numbering(after, assignments))
+        seen = looked(rows, before).seen
+    return rows, replace(seen, positions=tuple(_positions(before, after, look.lines)))
 
 
 def _moved(epochs: Epochs, line: Line, newest: Position) -> Epochs:
@@ -316,36 +285,14 @@ def _changes(rows: Rows, lines: set[Line]) -> dict[Line, list[Change]]:
     """The changes of these lines that have a position, in their order and without their columns."""
     found: dict[Line, list[Change]] = {}
     if lines:
-        rows = rows.shaped(STATE_DDL, values={"columns": None, "omitted": None})
-        for row in rows.on_batches(
-            OfLines(arrow_of(STATE_DDL), frozenset(lines)), STATE_DDL, keep=False
-        ).tuples(*StateRow._fields):
-            change = change_of(StateRow(*row))
-            found.setdefault(
-                (change.source, change.order.topic, change.order.partition), []
-            ).append(change)
-    return {line: sorted(mine, key=lambda one: one.order[3:]) for line, mine in found.items()}
-
-
-@dataclass(frozen=True)
-class OfLines:
-    """The changes of some lines that have a position."""
-
-    out: pa.Schema
-    lines: frozenset[Line]
-
-    def __call__(self, batches: Batches) -> Batches:
-        for batch in batches:
-            yield from record_batches(
-                [row for row in rows_of(iter([batch])) if self._is_of_lines(StateRow(*row))],
-                self.out,
-            )
-
-    def _is_of_lines(self, row: StateRow) -> bool:
-        if row.role not in WITH_ORDER:
-            return False
-        order = order_of(row.order)
-        return bool(order.position) and (row.source, order.topic, order.partition) in self.lines
+        of_sources = rows.where({"source": sorted({source for source, *_ in lines})})
+        bare = of_sources.shaped(STATE_DDL, values={"columns": None, "omitted": None})
+        for values in bare.tuples(*StateRow._fields):
+            row = StateRow(*values)
+            if row.role in WITH_ORDER and (change := change_of(row)).order.position:
+                line = change.source, change.order.topic, change.order.partition
+                found.setdefault(line, []).append(change)
+    return {line: sorted(found[line], key=lambda one: one.order[3:]) for line in lines}
 
 
 def _goes_back(line: Line, changes: Iterable[Change], before: Seen) -> bool:
@@ -374,11 +321,7 @@ def _assigned(
     """By source the changes of those partitions in which positions went back, in the epochs that
     are known of.
     """
-    seen = (
-        _seen_before(spark, [change for of_line in odd.values() for change in of_line], bronze)
-        if odd
-        else set()
-    )
+    seen = _seen_before(spark, [change for of_line in odd.values() for change in of_line], bronze)
     assignments = {}
     for source in sorted({line[0] for line in odd}):
         mine = sorted(
@@ -392,12 +335,10 @@ def _assigned(
         def was_seen(change: Change, first: Mapping[Event, int] = first_seen) -> bool:
             return _event(change) in seen or first[_event(change)] < change.order.offset
 
-        assignment = assigned(known.get(source, Epochs()), mine, was_seen)
+        epochs = known.get(source, Epochs())
+        assignments[source] = assignment = assigned(epochs, mine, was_seen)
         if assignment.held:
-            raise ConsumerBlockedError(
-                _evidence(name, source, assignment.held[0], known.get(source, Epochs()), mine)
-            )
-        assignments[source] = assignment
+            raise ConsumerBlockedError(_evidence(name, source, assignment.held[0], epochs, mine))
     return assignments
 
 
@@ -406,46 +347,28 @@ def _seen_before(spark: SparkSession, changes: Iterable[Change], bronze: DataFra
     them in their partition.
     """
     first: dict[tuple[str, int], int] = {}
-    events: dict[Event, None] = {}
     for change in changes:
-        line = change.order.topic, change.order.partition
-        first[line] = min(first.get(line, change.order.offset), change.order.offset)
-        events[_event(change)] = None
-    rows = [
-        (topic, partition, list(position), op, key, first[topic, partition])
-        for topic, partition, position, op, key in events
-    ]
+        partition = change.order.topic, change.order.partition
+        first[partition] = min(first.get(partition, change.order.offset), change.order.offset)
     wanted = spark.createDataFrame(
-        rows,
-        "w_topic string, w_partition int, w_position array<bigint>, w_op string, w_key string, "
-        "w_offset bigint",
+        [(*event, first[event[:2]]) for event in {_event(change) for change in changes}],
+        "topic_id string, partition int, position array<bigint>, op string, row_key string, "
+        "first bigint",
     )
-    same = (
-        (F.col("topic_id") == F.col("w_topic"))
-        & (F.col("partition") == F.col("w_partition"))
-        & (F.col("offset") < F.col("w_offset"))
-        & (F.col("position") == F.col("w_position"))
-        & (F.col("op") == F.col("w_op"))
-        & F.col("row_key").eqNullSafe(F.col("w_key"))
-    )
-    found = (
-        bronze.join(F.broadcast(wanted), same)
-        .select("w_topic", "w_partition", "w_position", "w_op", "w_key")
-        .distinct()
-    )
-    return {(row[0], row[1], tuple(row[2]), row[3], row[4]) for row in found.collect()}
+    held = bronze.withColumn("row_key", F.coalesce("row_key", F.lit("")))
+    found = held.join(F.broadcast(wanted), [*EVENT]).where(F.col("offset") < F.col("first"))
+    return {
+        (topic, partition, tuple(position), op, key)
+        for topic, partition, position, op, key in found.select(*EVENT).distinct().collect()
+    }
 
 
 def _event(change: Change) -> Event:
-    """What is the same of a change that comes again, as the bronze table has it."""
-    order = change.order
-    return (
-        order.topic,
-        order.partition,
-        order.position,
-        change.operation.value,
-        key_text(change.key) if change.key else None,
-    )
+    """What is the same of a change that comes again, as the bronze table has it; of a truncation
+    the key is empty.
+    """
+    order, key = change.order, key_text(change.key) if change.key else ""
+    return order.topic, order.partition, order.position, change.operation.value, key
 
 
 def _evidence(
@@ -470,77 +393,27 @@ def _evidence(
     )
 
 
-def _renumbering(
-    epochs: Mapping[str, Epochs], assignments: Mapping[str, Assignment]
-) -> "Renumbering":
+def _numbering(epochs: Mapping[str, Epochs], assignments: Mapping[str, Assignment]) -> Numbering:
     """From which offset on each line is in which epoch, and what was delivered again."""
-    begins = {
-        _line(source, partition): {(0, epoch)}
+    begins: dict[Line, dict[int, int]] = {
+        (source, *partition): {epoch: 0}
         for source, one in epochs.items()
         for partition, (epoch, _) in one.positions.items()
+        if epoch
     }
     again: set[Message] = set()
     for source, assignment in assignments.items():
         first: dict[Line, dict[int, int]] = {}
         for change in assignment.changes:
-            offsets = first.setdefault(
-                _line(source, (change.order.topic, change.order.partition)), {}
-            )
-            offsets[change.order.epoch] = min(
-                offsets.get(change.order.epoch, change.order.offset), change.order.offset
-            )
-        begins |= {
-            line: {(offset, epoch) for epoch, offset in offsets.items()}
-            for line, offsets in first.items()
-        }
+            order = change.order
+            offsets = first.setdefault((source, order.topic, order.partition), {})
+            offsets[order.epoch] = min(offsets.get(order.epoch, order.offset), order.offset)
+        begins |= first
         again |= {
             (one.order.topic, one.order.partition, one.order.offset)
             for one in assignment.delivered_again
         }
-    later = {
-        line: tuple(of_line)
-        for line, of_line in begins.items()
-        if any(epoch for _, epoch in of_line)
-    }
-    return Renumbering(arrow_of(PARSED_DDL), later, frozenset(again))
-
-
-@dataclass(frozen=True)
-class Renumbering:
-    """The orders of changes (`PARSED_DDL`) with their epochs; those of messages that came `again`
-    are counted alone.
-    """
-
-    out: pa.Schema
-    # of lines beyond their first epoch offsets, and the epoch from each on
-    begins: Mapping[Line, Sequence[tuple[int, int]]]
-    again: frozenset[Message]
-
-    @property
-    def changes_any(self) -> bool:
-        return bool(self.begins or self.again)
-
-    def __call__(self, batches: Batches) -> Batches:
-        for batch in batches:
-            yield from record_batches(list(self._renumbered(batch)), self.out)
-
-    def _renumbered(self, batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-        for outcome, *values, topic, partition, offset, reason, message in rows_of(iter([batch])):
-            row, others = (
-                StateRow(*values[: len(StateRow._fields)]),
-                values[len(StateRow._fields) :],
-            )
-            order = None if row.order is None else order_of(row.order)
-            if order is not None and (order.topic, partition, offset) in self.again:
-                outcome, row = (
-                    ChangeOutcome.DELIVERED_AGAIN.value,
-                    row._replace(role=None, continues=None),
-                )
-            elif order is not None and row.role in WITH_ORDER:
-                begins = self.begins.get((row.source, order.topic, order.partition), ())
-                epochs = [epoch for begin, epoch in begins if order.offset >= begin]
-                row = row._replace(order=order_text(order._replace(epoch=max(epochs, default=0))))
-            yield outcome, *row, *others, topic, partition, offset, reason, message
+    return Numbering(begins, frozenset(again))
 
 
 def _positions(
@@ -552,7 +425,7 @@ def _positions(
         if epochs.opened > known.opened:
             yield opened_row(source, epochs.opened)
         for partition, position in epochs.positions.items():
-            line = _line(source, partition)
+            line = source, *partition
             came = lines.get(line)
             offset = max(-1 if came is None else came.offset, before.offsets.get(line, -1))
             times = [
@@ -562,10 +435,6 @@ def _positions(
             ]
             if position != known.positions.get(partition) or offset != before.offsets.get(line):
                 yield position_row(source, partition, position, offset, max(times, default=None))
-
-
-def _line(source: str, partition: tuple[str, int]) -> Line:
-    return source, *partition
 
 
 def remembered_schemas(state: DataFrame) -> list[TableSchema]:
@@ -735,124 +604,6 @@ class Merge:
             for outcome in ChangeOutcome
         }
         return found | {ChangeOutcome.QUARANTINED.value: quarantined}
-
-
-AS_OF = "state"  # among the facts of a commit of the state: the version that it was computed from
-
-
-@dataclass(frozen=True)
-class Parsing:
-    """What one attempt parses its messages with.
-
-    Attributes:
-        spark: The session.
-        job: How messages are read.
-        state: The table of what is remembered.
-        decided: The commit by which another attempt remembered the execution.
-        number: Its number.
-        open_log: Gives the log of a table.
-        compute: By whom plain functions are called.
-    """
-
-    spark: SparkSession
-    job: CDCJob
-    state: Target
-    decided: Committed | None
-    number: int
-    open_log: OpenLog
-    compute: Computing
-
-    def parsed(self, read: RangeRead, columns: Iterable[str]) -> Parsed:
-        """The messages of a range; names of columns that differ from those of the table in case
-        alone are the table's.
-
-        Raises:
-            ConsumerBlockedError: positions restart.
-        """
-        before = None if read.changes is None else self._state_before()
-        known = Seen() if before is None else seen_before(before)
-        messages = read.end if read.changes is None else read.changes.where(F.col(CHANGE) == 1)
-        tables = self._tables(known) if self.job.format.is_typed_externally else []
-        apart = (
-            spread(messages.select(*MESSAGE), read)
-            if self.compute is self.compute.workers
-            else messages.select(*MESSAGE)
-        )
-        rows = self._rows(apart, [TableSchema.of_row(row) for row in known.tables] + tables)
-        ordered = in_epochs(self.spark, self.job.name, rows, read.end, known)
-        names = spellings([*columns, *self.job.merge.named], ordered.seen.columns_met())
-        found, rows = ordered.seen, ordered.rows
-        if names:
-            schemas = {one.name: one.spelled(names).name for one in found.schemas}
-            found, rows = (
-                found.spelled(names),
-                rows.on_batches(Respelled(arrow_of(PARSED_DDL), names, schemas), PARSED_DDL),
-            )
-        seen = replace(
-            found,
-            positions=ordered.positions,
-            columns=columns_in(found, known),
-            tables=tuple(one.row for one in tables),
-        )
-        fed = self.open_log(self.job.bronze.location, self.job.bronze.table).fed(int(read.snapshot))
-        return Parsed(read, rows, before, seen, known, has_more=fed is not None and fed.has_more)
-
-    def _tables(self, known: Seen) -> list[TableSchema]:
-        """What an execution adds to what is known of the columns of the database's tables, the same
-        for every attempt.
-
-        A table that is rebuilt keeps the readings of the one before.
-        """
-        if self.decided is not None:
-            of_execution = pinned(self.spark, self.state.location, int(self.decided.version)).where(
-                F.col("number") == self.number
-            )
-            return remembered_schemas(of_execution)
-        is_rebuilt = not known.tables and self.state.log.exists()
-        earlier = (
-            remembered_schemas(pinned(self.spark, self.state.location, self.state.log.version))
-            if is_rebuilt
-            else []
-        )
-        return [*earlier, *([] if self.job.reading is None else [self.job.reading])]
-
-    def _rows(self, rows: DataFrame, tables: Sequence[TableSchema]) -> Rows:
-        merge, envelope = self.job.merge, self.job.format.envelope
-        messages = (
-            replace(self.job.format, tables=tuple(tables))
-            if self.job.format.is_typed_externally
-            else self.job.format
-        )
-        reading = Reading(
-            out=arrow_of(PARSED_DDL),
-            reader=messages.reader,
-            takes=merge.takes,
-            names=dict(self.job.names),
-            ignores_truncates=not merge.apply_as_truncates,
-            ignores_nulls=merge.ignore_null_updates,
-            has_bare_tombstones=isinstance(envelope, Debezium) and envelope.tombstones_delete,
-        )
-        return self.compute.rows(rows, are_few=True).on_batches(reading, PARSED_DDL)
-
-    def _state_before(self) -> Rows | None:
-        """What was remembered before the execution: by the version that the attempt which decided
-        it read, else by the newest.
-        """
-        version = self.version_before()
-        if version is None:
-            return None
-        compute = (
-            self.compute if self.state.log.size(version) <= self.job.few else self.compute.workers
-        )
-        return compute.of_version(self.state.log, version, STATE_DDL)
-
-    def version_before(self) -> int | None:
-        """The version of what was remembered that the execution is computed from; None where there
-        was none.
-        """
-        if self.decided is not None:
-            return self.decided.commit_metadata.facts.get(AS_OF)
-        return self.state.log.version if self.state.log.exists() else None
 
 
 def spread(messages: DataFrame, read: RangeRead) -> DataFrame:

@@ -1,37 +1,51 @@
 """Refreshes a CDC table: reads new messages, merges their changes, commits."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.cdc.incremental_merge import ChangeOutcome, Need
 from lakechime_dagster.cdc.job import CDCJob
-from lakechime_dagster.cdc.schema import TEXT, Evolution, evolved, why_not_taken
+from lakechime_dagster.cdc.merge import ChangeOutcome, Need
+from lakechime_dagster.cdc.schema import TEXT, Evolution, evolved, spellings, why_not_taken
 from lakechime_dagster.cdc.spark_changes import (
     GROUPED_DDL,
+    MESSAGE,
+    PARSED_DDL,
     STATE_DDL,
     AsText,
     KeyColumns,
     Merging,
+    Numbering,
+    Reading,
     TargetRows,
     What,
     merged_ddl,
     shared_columns,
     table_columns,
 )
-from lakechime_dagster.cdc.spark_parse import AS_OF, Merge, Parsed, Parsing, bad_rows, known_until
+from lakechime_dagster.cdc.spark_parse import (
+    Merge,
+    Parsed,
+    bad_rows,
+    in_epochs,
+    known_until,
+    remembered_schemas,
+    spread,
+)
 from lakechime_dagster.cdc.spark_remembered import (
+    Seen,
     collected_state,
+    columns_in,
     components,
     is_worth_while,
-    orders_of,
+    seen_before,
 )
 from lakechime_dagster.cdc.spark_rows import Computing, Here, InWorkers, Rows
-from lakechime_dagster.cdc.state import COLUMNS, Role
+from lakechime_dagster.cdc.state import COLUMNS, Role, TableSchema, truncations_of
 from lakechime_dagster.dce.snapshots import TableSize
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.spark.commit import (
@@ -45,11 +59,13 @@ from lakechime_dagster.spark.commit import (
 from lakechime_dagster.spark.iceberg import IcebergTarget
 from lakechime_dagster.spark.job import Counts, Outcome, SourceResult, TableResult
 from lakechime_dagster.spark.ranges import (
+    CHANGE,
     MAX_LISTED,
     RangeRead,
     ReadMethod,
     are_listed,
     narrowed,
+    pinned,
     read_range,
 )
 from lakechime_dagster.spark.refresh import (
@@ -72,9 +88,11 @@ from lakechime_dagster.spark.session import (
     struct_of,
 )
 from lakechime_dagster.tables.cdc import STATE
-from lakechime_dagster.tables.names import DELETED_AT, HIDDEN, SPAN, START_SEQ
+from lakechime_dagster.tables.databases import Debezium
+from lakechime_dagster.tables.names import DELETED_AT, HIDDEN, SPAN, START_SEQ, folded
 from lakechime_dagster.triggers.consumers import COMPLETE, LATE, CommitMetadata, Committed
 
+AS_OF = "state"  # among the facts of a commit of the state: the version that it was computed from
 SMALL = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
@@ -297,9 +315,7 @@ class CDCRefresh:
                 self.job = replace(self.job, merge=self.job.merge.spelled_as(self._table.columns))
             self._compute = Here(self._compute.workers) if self._is_few(read) else self._compute
         with self._phase("read"), session_confs(self.spark, self._compute.confs):
-            parsed = self._parsing.parsed(
-                read, () if read.changes is None or self._table is None else self._table.columns
-            )
+            parsed = self._parsed(read)
             self._complete_ms = self._complete_before(parsed)
             complete = self._complete(parsed, known_until(self.job, parsed))
             self.commit_metadata = self._with_watermark(complete)
@@ -346,18 +362,6 @@ class CDCRefresh:
         """Up to when it was complete."""
         return None if self._table is None else self.target.log.watermark()
 
-    @property
-    def _parsing(self) -> Parsing:
-        return Parsing(
-            self.spark,
-            self.job,
-            self.state,
-            self.decided,
-            self.commit_metadata.number,
-            self.open_log,
-            self._compute,
-        )
-
     def _read(self) -> RangeRead:
         """The range of the bronze table up to the end that the commit metadata records."""
         bronze, end = self.job.bronze, self.commit_metadata.end.sources.get(self.job.bronze.table)
@@ -366,6 +370,96 @@ class CDCRefresh:
         if end is not None and end.snapshot_id is not None:
             range_ = replace(range_, end=end.snapshot_id, table_uid=end.table_uid)
         return read_range(self.spark, self.open_log(bronze.location, bronze.table), range_)
+
+    def _parsed(self, read: RangeRead) -> Parsed:
+        """The messages of a range; names of columns that differ from those of the table in case
+        alone are the table's.
+
+        Raises:
+            ConsumerBlockedError: positions restart.
+        """
+        before = None if read.changes is None else self._state_before()
+        known = Seen() if before is None else seen_before(before)
+        messages = read.end if read.changes is None else read.changes.where(F.col(CHANGE) == 1)
+        messages = messages.select(*MESSAGE)
+        if self._compute is self._compute.workers:
+            messages = spread(messages, read)
+        tables = self._tables(known) if self.job.format.is_typed_externally else []
+        reading = self._reading([TableSchema.of_row(row) for row in known.tables] + tables)
+
+        brought = self._compute.rows(messages, are_few=True)
+        columns = () if read.changes is None or self._table is None else self._table.columns
+        declared = [*columns, *self.job.merge.named]
+
+        def parsed(spelled: Mapping[str, str]) -> tuple[Rows, Seen]:
+            def parse(numbering: Numbering) -> Rows:
+                by_epoch = replace(reading, numbering=numbering, spelled=spelled)
+                return brought.on_batches(by_epoch, PARSED_DDL)
+
+            return in_epochs(self.spark, self.job.name, parse, read.end, known)
+
+        spelled = {folded(name): name for name in reversed(declared)}
+        rows, found = parsed(spelled)
+        if clashes := spellings(declared, found.columns_met()):  # among columns that are new
+            rows, found = parsed({folded(name): name for name in clashes.values()} | spelled)
+        seen = replace(
+            found, columns=columns_in(found, known), tables=tuple(one.row for one in tables)
+        )
+        fed = self.open_log(self.job.bronze.location, self.job.bronze.table).fed(int(read.snapshot))
+        return Parsed(read, rows, before, seen, known, has_more=fed is not None and fed.has_more)
+
+    def _tables(self, known: Seen) -> list[TableSchema]:
+        """What an execution adds to what is known of the columns of the database's tables, the same
+        for every attempt.
+
+        A table that is rebuilt keeps the readings of the one before.
+        """
+        if self.decided is not None:
+            of_execution = pinned(self.spark, self.state.location, int(self.decided.version)).where(
+                F.col("number") == self.commit_metadata.number
+            )
+            return remembered_schemas(of_execution)
+        is_rebuilt = not known.tables and self.state.log.exists()
+        earlier = (
+            remembered_schemas(pinned(self.spark, self.state.location, self.state.log.version))
+            if is_rebuilt
+            else []
+        )
+        return [*earlier, *([] if self.job.reading is None else [self.job.reading])]
+
+    def _reading(self, tables: Sequence[TableSchema]) -> Reading:
+        merge, messages = self.job.merge, self.job.format
+        if messages.is_typed_externally:
+            messages = replace(messages, tables=tuple(tables))
+        envelope = messages.envelope
+        return Reading(
+            out=arrow_of(PARSED_DDL),
+            reader=messages.reader,
+            takes=merge.takes,
+            names=dict(self.job.names),
+            ignores_truncates=not merge.apply_as_truncates,
+            ignores_nulls=merge.ignore_null_updates,
+            has_bare_tombstones=isinstance(envelope, Debezium) and envelope.tombstones_delete,
+        )
+
+    def _state_before(self) -> Rows | None:
+        """What was remembered before the execution: by the version that the attempt which decided
+        it read, else by the newest.
+        """
+        version = self._version_before()
+        if version is None:
+            return None
+        is_few = self.state.log.size(version) <= self.job.few
+        compute = self._compute if is_few else self._compute.workers
+        return compute.of_version(self.state.log, version, STATE_DDL)
+
+    def _version_before(self) -> int | None:
+        """The version of what was remembered that the execution is computed from; None where there
+        was none.
+        """
+        if self.decided is not None:
+            return self.decided.commit_metadata.facts.get(AS_OF)
+        return self.state.log.version if self.state.log.exists() else None
 
     def _has_few_rows(self) -> bool:
         """Whether the table's log says that its rows are few."""
@@ -491,7 +585,7 @@ class CDCRefresh:
         """
         if parsed.is_new or self._table is None or self.job.merge.max_transaction is None:
             return None
-        version = self._parsing.version_before()
+        version = self._version_before()
         remembered = None if version is None else self.state.log.watermark(version)
         return max((one for one in (remembered, self._watermark) if one is not None), default=None)
 
@@ -536,11 +630,11 @@ class CDCRefresh:
         return Merging(
             out=arrow_of(self._ddl(evolution)),
             keys=self.job.merge.keys,
-            truncated=orders_of(parsed.ends),
+            truncated=truncations_of(parsed.ends),
             low_watermarks=parsed.known.low_watermark,
             defaults=parsed.defaults,
-            tracked=self.job.tracked(parsed.ends),
-            soft=self.job.soft(parsed.ends),
+            track=self.job.track,
+            keeps_deleted=self.job.keeps_deleted,
             complete_ms=self._complete_ms,
         )
 
@@ -618,25 +712,18 @@ class CDCRefresh:
         Now and then what need not be remembered any more is forgotten, though not while the source
         holds more, whose times are unknown.
         """
-        before, known = parsed.before, parsed.known
+        before = parsed.before
         rows = (
             merge.found.where({"what": [What.STATE]})
             .shaped(STATE_DDL)
             .union(self._compute.made(parsed.of_sources, STATE_DDL))
         )
-        version = self._parsing.version_before() if before is not None else None
+        version = self._version_before() if before is not None else None
         write = self.state.append if before is not None else self.state.replace_all
         if before is not None and not parsed.has_more and self._collects(before, version):
-            known = parsed.seen.added_to(known, parsed.ended, parsed.marks)
-            state, ends = before.union(rows), known.truncations
-            kept = self.job.tracked(ends), self.job.soft(ends)
+            state = before.union(rows)
             rows = collected_state(
-                self._compute.workers,
-                state.frame,
-                known,
-                self.job.merge.allowed_lateness,
-                merge.groups,
-                *kept,
+                self._compute.workers, state.frame, seen_before(state), self.job, merge.groups
             )
             write = self.state.replace_all
         frame = rows.shaped(ddl_of(COLUMNS), values={"number": self.commit_metadata.number}).frame

@@ -1,7 +1,7 @@
 """What of a table's changes concerns more than their own keys, and what may be forgotten of it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
 from itertools import groupby
@@ -11,29 +11,31 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakechime_dagster.cdc.change import Order, Position
-from lakechime_dagster.cdc.history import Tracked
-from lakechime_dagster.cdc.merge import Soft
+from lakechime_dagster.cdc.change import Order, Position, order_of, order_text
+from lakechime_dagster.cdc.history import TrackHistory
+from lakechime_dagster.cdc.job import CDCJob
+from lakechime_dagster.cdc.merge import Truncations
 from lakechime_dagster.cdc.record import Beat
 from lakechime_dagster.cdc.spark_changes import STATE_DDL
-from lakechime_dagster.cdc.spark_rows import InWorkers, Rows, oldest
+from lakechime_dagster.cdc.spark_rows import InWorkers, Rows
 from lakechime_dagster.cdc.state import (
     COLUMNS,
-    OPENED,
     Epochs,
     Partition,
     Role,
     Schema,
-    Snapshots,
     StateRow,
     change_of,
     change_row,
     collected_rows,
     compacted,
+    completed_in,
     low_watermark_before,
     open_snapshots,
+    opened_epochs,
+    positions_of,
+    truncations_of,
 )
-from lakechime_dagster.cdc.wire import order_of, order_text
 from lakechime_dagster.spark.session import CHUNK, Batches, arrow_of, record_batches, rows_of
 
 STATE_COLUMNS = [name for name in COLUMNS if name != "number"]
@@ -71,17 +73,6 @@ class Seen:
     tables: tuple[StateRow, ...] = ()
     outcomes: Mapping[str, int] = field(default_factory=dict)
 
-    def spelled(self, names: Mapping[str, str]) -> "Seen":
-        """The same with other names for some columns of the execution's schemas."""
-        now = {schema.name: schema.spelled(names) for schema in self.schemas}
-        used: dict[tuple[str, str], Order] = {}
-        for (source, name), order in self.used.items():
-            at = source, now[name].name if name in now else name
-            used[at] = min(order, used.get(at, order))
-        return replace(
-            self, schemas=tuple({one.name: one for one in now.values()}.values()), used=used
-        )
-
     def columns_met(self) -> list[list[str]]:
         """The columns of the execution's schemas, those first that have the oldest change."""
         oldest: dict[str, Order] = {}
@@ -98,55 +89,34 @@ class Seen:
         """The truncations that snapshots mean which are complete with what was known before, and
         are not known themselves.
         """
-        _, complete = Snapshots().with_changes(map(change_of, [*known.marks, *self.marks]))
+        complete = completed_in(map(change_of, [*known.marks, *self.marks]))
         before = {(row.source, row.order) for row in known.truncations}
         rows = [change_row(change, Role.TRUNCATION) for change in complete]
         return [row for row in rows if (row.source, row.order) not in before]
 
-    def added_to(
-        self, known: "Seen", ended: Sequence[StateRow], marks: Sequence[StateRow]
-    ) -> "Seen":
-        """What was known, and of this execution what is to be remembered."""
-        return replace(
-            known,
-            truncations=(*known.truncations, *self.truncations, *ended),
-            marks=(*known.marks, *marks),
-            positions=(*known.positions, *self.positions),
-            links=(*known.links, *self.links),
-            beats=(*known.beats, *self.beats),
-            columns=(*known.columns, *self.columns),
-            tables=(*known.tables, *self.tables),
-        )
-
     @cached_property
     def epochs(self) -> dict[str, Epochs]:
         """How far the epochs of each source have come."""
-        found: dict[str, Epochs] = {}
-        for row in self.positions:
-            order, epochs = order_of(row.order), found.get(row.source, Epochs())
-            if row.op == OPENED:
-                found[row.source] = Epochs(
-                    opened=max(epochs.opened, order.epoch), positions=epochs.positions
-                )
-                continue
-            partition = order.topic, order.partition
-            position = max(epochs.positions.get(partition, (0, ())), (order.epoch, order.position))
-            found[row.source] = Epochs(
-                opened=max(epochs.opened, order.epoch),
-                positions={**epochs.positions, partition: position},
+        positions = positions_of(self.positions)
+        return {
+            source: Epochs(
+                opened=opened,
+                positions={
+                    (one.topic, one.partition): (one.epoch, one.position)
+                    for one in positions
+                    if one.source == source
+                },
             )
-        return found
+            for source, opened in opened_epochs(self.positions).items()
+        }
 
-    @property
+    @cached_property
     def offsets(self) -> dict[tuple[str, str, int], int]:
         """Of each source the offset up to which each partition has come."""
-        found: dict[tuple[str, str, int], int] = {}
-        for row in self.positions:
-            order = order_of(row.order)
-            if row.op != OPENED:
-                line = row.source, order.topic, order.partition
-                found[line] = max(order.offset, found.get(line, order.offset))
-        return found
+        return {
+            (one.source, one.topic, one.partition): one.offset
+            for one in positions_of(self.positions)
+        }
 
     @property
     def newest_ms(self) -> dict[str, int]:
@@ -227,14 +197,6 @@ def columns_in(seen: Seen, known: Seen) -> tuple[StateRow, ...]:
     )
 
 
-def orders_of(truncations: Iterable[StateRow]) -> dict[str, frozenset[Order]]:
-    """By source the orders of its truncations."""
-    found: dict[str, frozenset[Order]] = {}
-    for row in truncations:
-        found[row.source] = found.get(row.source, frozenset()) | {order_of(row.order)}
-    return found
-
-
 def components(links: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Of each linked key the group that is merged together, named by one of its keys."""
     parents: dict[str, str] = {}
@@ -266,13 +228,7 @@ def is_worth_while(state: DataFrame, lateness: timedelta, least: int) -> bool:
 
 
 def collected_state(
-    workers: InWorkers,
-    state: DataFrame,
-    seen: Seen,
-    lateness: timedelta,
-    groups: Mapping[str, str],
-    tracked: Tracked | None,
-    soft: Soft | None,
+    workers: InWorkers, state: DataFrame, seen: Seen, job: CDCJob, groups: Mapping[str, str]
 ) -> Rows:
     """All that is still to be remembered (`STATE_DDL`) of what is; `seen` is what of it concerns
     more than its keys.
@@ -281,7 +237,7 @@ def collected_state(
     """
     low_watermarks = {
         **seen.low_watermark,
-        **_low_watermarks(state, lateness, open_snapshots(seen.marks)),
+        **_low_watermarks(state, job.merge.allowed_lateness, open_snapshots(seen.marks)),
     }
     rows = (
         workers.rows(state)
@@ -290,7 +246,11 @@ def collected_state(
     )
     together = rows.translated("group", groups) if groups else rows
     collecting = Collecting(
-        arrow_of(STATE_DDL), orders_of(seen.truncations), low_watermarks, tracked, soft
+        arrow_of(STATE_DDL),
+        truncations_of(seen.truncations),
+        low_watermarks,
+        job.track,
+        job.keeps_deleted,
     )
     kept = together.on_batches(collecting, STATE_DDL, by="group", keep=False)
     whole = [
@@ -311,10 +271,12 @@ def _low_watermarks(state: DataFrame, lateness: timedelta, without: set[str]) ->
     young = changes.where(
         F.coalesce(F.col("ts_ms") >= F.col("newest") - _milliseconds(lateness), F.lit(True))
     )
-    least = {source: order for (source,), order in oldest(young.select("source", "order")).items()}
+    epoch = F.get_json_object("order", "$[0]").cast("int")
+    position = F.from_json(F.get_json_object("order", "$[1]"), "array<bigint>")
+    least = young.groupBy("source").agg(F.min(F.struct(epoch, position)))
     found = {
-        source: low_watermark_before(order)
-        for source, order in least.items()
+        source: low_watermark_before(Order(epoch, tuple(position or ())))
+        for source, (epoch, position) in least.collect()
         if source not in without
     }
     return {source: order for source, order in found.items() if order is not None}
@@ -329,16 +291,20 @@ class Collecting:
     """Collects each group of keys, which come one group after another."""
 
     out: pa.Schema
-    truncated: Mapping[str, frozenset[Order]]
+    truncated: Truncations
     low_watermarks: Mapping[str, Order]
-    tracked: Tracked | None = None
-    soft: Soft | None = None
+    track: TrackHistory | None
+    keeps_deleted: bool
 
     def __call__(self, batches: Batches) -> Batches:
         found: list[tuple[Any, ...]] = []
         for rows in self._groups(batches):
             found += collected_rows(
-                rows, self.truncated, self.low_watermarks, self.tracked, self.soft
+                rows,
+                self.truncated,
+                self.low_watermarks,
+                self.track,
+                keeps_deleted=self.keeps_deleted,
             )
             if len(found) >= CHUNK:
                 yield from record_batches(found, self.out)

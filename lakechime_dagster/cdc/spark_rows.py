@@ -1,6 +1,6 @@
 """Rows of an execution: on Spark's workers, or collected where they are few."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -13,15 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from lakechime_dagster.cdc.change import Order
-from lakechime_dagster.cdc.wire import order_of, order_text
 from lakechime_dagster.spark.ranges import pinned
 from lakechime_dagster.spark.session import (
     CHUNK,
-    Batches,
     OnBatches,
     arrow_of,
-    columns_of,
     ddl_of,
     on_batches,
     record_batches,
@@ -329,34 +325,3 @@ class Brought:
 
 Rows = Spread | Brought
 Computing = InWorkers | Here
-Group = tuple[Any, ...]
-
-
-def oldest(changes: DataFrame) -> dict[Group, Order]:
-    """Of changes with these columns, their order the last one, the least order by all the
-    others.
-    """
-    ddl = ddl_of(columns_of(changes.schema))
-    found = on_batches(changes, Oldest(arrow_of(ddl)), ddl).collect()
-    return _least(tuple(row) for row in found)
-
-
-@dataclass(frozen=True)
-class Oldest:
-    """The same of some of them."""
-
-    out: pa.Schema
-
-    def __call__(self, batches: Batches) -> Batches:
-        yield from record_batches(
-            [(*group, order_text(order)) for group, order in _least(rows_of(batches)).items()],
-            self.out,
-        )
-
-
-def _least(rows: Iterable[Group]) -> dict[Group, Order]:
-    found: dict[Group, Order] = {}
-    for *group, text in rows:
-        order = order_of(text)
-        found[tuple(group)] = min(found.get(tuple(group), order), order)
-    return found

@@ -10,32 +10,34 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakechime_dagster.cdc import history
 from lakechime_dagster.cdc.canonical import Dialect
-from lakechime_dagster.cdc.change import BEFORE_READ, Change, Key, Operation, Order, Position
-from lakechime_dagster.cdc.history import Tracked
-from lakechime_dagster.cdc.incremental_merge import Known, MergedKey, merged
-from lakechime_dagster.cdc.merge import (
-    AFTER_ALL,
-    BEFORE_ALL,
-    Kept,
-    RowState,
-    Soft,
-    Window,
-    collected,
-)
-from lakechime_dagster.cdc.wire import (
-    Span,
+from lakechime_dagster.cdc.change import (
+    BEFORE_READ,
+    Change,
+    Key,
+    Operation,
+    Order,
+    Position,
     key_of,
     key_text,
     order_of,
     order_text,
     row_of,
-    row_state_of,
-    row_state_text,
     row_text,
-    span_of,
-    span_text,
+)
+from lakechime_dagster.cdc.history import TrackHistory, history
+from lakechime_dagster.cdc.merge import (
+    AFTER_ALL,
+    BEFORE_ALL,
+    Ended,
+    Kept,
+    MergedKey,
+    RowState,
+    Span,
+    Truncations,
+    Window,
+    final_state,
+    merged,
 )
 from lakechime_dagster.compat import StrEnum
 
@@ -44,52 +46,42 @@ _LAST = ("last", "last_in_data_collection")
 MARKS = _FIRST + _LAST
 
 
-@dataclass(frozen=True)
-class Snapshots:
-    """The snapshots that were begun or ended, by their source and the order that comes before all
-    their rows.
+# by source, and the order that comes before all of its rows: whether an end of a snapshot is the
+# last one, and its time
+Snapshots = Mapping[tuple[str, Order], Mapping[bool, int | None]]
+
+
+def snapshots_in(changes: Iterable[Change]) -> Snapshots:
+    """The snapshots of which these changes are an end.
 
     The rows that a snapshot read share one position. The connector marks its first and its last row
     of a table; of a table with a single row it marks one end alone, and of an empty table none: of
     such a snapshot it is not known whether it is complete. An incremental snapshot has no such
     marks.
     """
+    found: dict[tuple[str, Order], dict[bool, int | None]] = {}
+    for change in changes:
+        order = change.order
+        is_end = change.operation is Operation.READ and change.snapshot in MARKS
+        if is_end and order.position:
+            before_rows = Order(order.epoch, order.position, BEFORE_READ)
+            ends = found.setdefault((change.source, before_rows), {})
+            ends.setdefault(change.snapshot in _LAST, change.event_ms)
+    return found
 
-    # whether it is the last one, and its time
-    ends: Mapping[tuple[str, Order], Mapping[bool, int | None]] = field(default_factory=dict)
 
-    def with_changes(self, changes: Iterable[Change]) -> tuple["Snapshots", tuple[Change, ...]]:
-        """With these changes too; and for each snapshot of which both ends are seen now the
-        truncation that it means.
+def completed_in(changes: Iterable[Change]) -> list[Change]:
+    """For each snapshot of which both ends are among these changes the truncation that it means.
 
-        A complete snapshot speaks for its whole source: a row that it does not hold was deleted
-        before it. The truncation stands below all rows of the snapshot and above all before it, at
-        the time of the first one. It is reported once.
-        """
-        ends, complete = dict(self.ends), list[Change]()
-        for change in changes:
-            if (
-                change.operation is not Operation.READ
-                or change.snapshot not in MARKS
-                or not change.order.position
-            ):
-                continue
-            order = Order(change.order.epoch, change.order.position, BEFORE_READ)
-            before = ends.get((change.source, order), {})
-            ends[change.source, order] = found = {
-                change.snapshot in _LAST: change.event_ms,
-                **before,
-            }
-            if len(found) > len(before) == 1:
-                complete.append(
-                    Change(
-                        source=change.source,
-                        operation=Operation.TRUNCATE,
-                        order=order,
-                        event_ms=found[False],
-                    )
-                )
-        return Snapshots(ends), tuple(complete)
+    A complete snapshot speaks for its whole source: a row that it does not hold was deleted before
+    it. The truncation stands below all rows of the snapshot and above all before it, at the time of
+    the first one.
+    """
+    return [
+        Change(source=source, operation=Operation.TRUNCATE, order=order, event_ms=ends[False])
+        for (source, order), ends in snapshots_in(changes).items()
+        if len(ends) == 2
+    ]
 
 
 Partition = tuple[str, int]  # a topic's id and a partition of it, within which positions go forward
@@ -144,8 +136,8 @@ def assigned(
             offset.
     """
     found = _assigned(epochs, changes, was_seen)
-    _, complete = Snapshots().with_changes(found.held)
-    return _assigned(epochs.confirmed(), changes, was_seen) if complete else found
+    opens = completed_in(found.held)
+    return _assigned(epochs.confirmed(), changes, was_seen) if opens else found
 
 
 def _assigned(
@@ -291,7 +283,7 @@ def change_of(row: StateRow) -> Change:
     )
 
 
-def known_of(rows: Iterable[StateRow]) -> Known | None:
+def known_of(rows: Iterable[StateRow]) -> Window | None:
     """What is known of the key that all these rows are of; None of a key that is new."""
     by_role: dict[str, list[StateRow]] = {}
     for row in rows:
@@ -302,27 +294,29 @@ def known_of(rows: Iterable[StateRow]) -> Known | None:
     known_rows = [*bases, *changes, *targets]
     if not known_rows:
         return None
-    row = row_of(targets[0].columns or "{}") if targets else None
-    base, waiting, span = RowState(), frozenset[str](), None
+    window = Window(source=known_rows[0].source, changes=tuple(map(change_of, changes)))
     for one in bases or ([] if changes else targets):
         _, base = row_state_of(one.order, row_of(one.columns or "{}"))
-        waiting, span = (
-            frozenset(_names(one.omitted)),
-            None if one.span is None else span_of(one.span),
-        )
-    return Known(
-        source=known_rows[0].source,
-        row=row,
-        base=base,
-        waiting=waiting,
-        span=span,
-        changes=tuple(map(change_of, changes)),
-    )
+        span = None if one.span is None else span_of(one.span)
+        window = replace(window, base=base, waiting=frozenset(_names(one.omitted)), span=span)
+    return window
+
+
+def windows_of(rows: Iterable[StateRow]) -> dict[Key, Window]:
+    """What is known of each key of these rows."""
+    by_key: dict[str, list[StateRow]] = {}
+    for row in rows:
+        by_key.setdefault(row.key or "", []).append(row)
+    return {
+        key_of(text): found
+        for text, of_key in by_key.items()
+        if (found := known_of(of_key)) is not None
+    }
 
 
 def remembered(
     merged_key: MergedKey,
-    known: Known | None,
+    known: Window | None,
     row_of_change: Callable[[Change], StateRow] = change_row,
 ) -> list[StateRow]:
     """What is to be remembered of a key after an execution: its new changes, and before the first
@@ -336,30 +330,90 @@ def remembered(
         or not (known.base.upserted or known.base.deleted > BEFORE_ALL)
     ):
         return rows
-    return [base_row(merged_key.key, known.source, known.base, known.waiting, known.span), *rows]
+    return [base_row(merged_key.key, known), *rows]
 
 
-def base_row(
-    key: Key,
-    source: str,
-    row_state: RowState,
-    waiting: Iterable[str] = (),
-    span: Span | None = None,
-    role: Role = Role.BASE,
-) -> StateRow:
-    """What is known of a key."""
-    values = {name: value for name, (_, value) in row_state.columns.items()}
-    omitted = orjson.dumps(sorted(waiting)).decode() if waiting else None
-    written_span = None if span is None else span_text(span)
+def base_row(key: Key, window: Window, role: Role = Role.BASE) -> StateRow:
+    """What is known of a key, but for its changes."""
+    values = {name: value for name, (_, value) in window.base.columns.items()}
     return StateRow(
         role.value,
         key_text(key),
-        source,
-        row_state_text(row_state, source),
+        window.source,
+        row_state_text(window.base, window.source),
         columns=row_text(values),
-        omitted=omitted,
-        span=written_span,
+        omitted=orjson.dumps(sorted(window.waiting)).decode() if window.waiting else None,
+        span=None if window.span is None else span_text(window.span),
     )
+
+
+def span_text(span: Span) -> str:
+    """A span as text."""
+    end = span.end_seq and order_text(span.end_seq)
+    return orjson.dumps([order_text(span.start_seq), span.start_at, end, span.end_at]).decode()
+
+
+def span_of(text: str) -> Span:
+    """The span of a text."""
+    start, start_at, end, end_at = orjson.loads(text)
+    return Span(order_of(start), start_at, end and order_of(end), end_at)
+
+
+def row_state_text(row_state: RowState, source: str) -> str:
+    """What is known of a key, but for the values of its columns: the source that feeds it, and the
+    orders.
+
+    Of columns that the newest upsert carried, which most are, none is written. Those that it
+    carried as null are named: a table shows the same for one that nobody carried. Of a row that
+    ended its end is written too, and its last deletion where there was one: each row of a table has
+    such a text.
+    """
+    at = {
+        name: order_text(order)
+        for name, (order, _) in row_state.columns.items()
+        if order != row_state.upserted
+    }
+    null = [
+        name for name, (_, value) in row_state.columns.items() if value is None and name not in at
+    ]
+    upserted = row_state.upserted and order_text(row_state.upserted)
+    parts: dict[str, Any] = {"source": source, "at": upserted}
+    if row_state.deleted != BEFORE_ALL:
+        parts["deleted"] = order_text(row_state.deleted)
+    if at:
+        parts["columns"] = at
+    if null:
+        parts["null"] = null
+    if row_state.ended is not None:
+        parts["ended"] = [order_text(row_state.ended.order), row_state.ended.at]
+    return orjson.dumps(parts).decode()
+
+
+def row_state_of(text: str, columns: Mapping[str, Any]) -> tuple[str, RowState]:
+    """The source that feeds a key, and what is known of it, given the values of its columns and
+    null for what it does not know.
+    """
+    parts = orjson.loads(text)
+    upserted = None if parts["at"] is None else order_of(parts["at"])
+    deleted = order_of(parts["deleted"]) if "deleted" in parts else BEFORE_ALL
+    at, null = (
+        {name: order_of(order) for name, order in parts.get("columns", {}).items()},
+        parts.get("null", ()),
+    )
+    if upserted is not None:
+        at |= {
+            name: upserted
+            for name, value in columns.items()
+            if name not in at and (value is not None or name in null)
+        }
+    known = {name: (order, columns[name]) for name, order in at.items()}
+    ended = None if (end := parts.get("ended")) is None else Ended(order_of(end[0]), end[1])
+    return parts["source"], RowState(upserted=upserted, deleted=deleted, columns=known, ended=ended)
+
+
+def has_ended(text: str) -> bool:
+    """Whether the text of a row state is of a row that ended."""
+    return '"ended"' in text and "ended" in orjson.loads(text)
 
 
 def _names(omitted: str | None) -> tuple[str, ...]:
@@ -451,14 +505,6 @@ class Schema:
     def of_texts(cls, types: str, defaults: str | None) -> "Schema":
         return cls(orjson.loads(types), {} if defaults is None else row_of(defaults))
 
-    def spelled(self, names: Mapping[str, str]) -> "Schema":
-        """The same with other names for some of its columns."""
-        types, defaults = (
-            {names.get(name, name): value for name, value in one.items()}
-            for one in (self.types, self.defaults)
-        )
-        return Schema(types, defaults)
-
     def row(self, source: str, since: Order) -> StateRow:
         """What is remembered of it: since when a source has it."""
         columns = orjson.dumps(sorted(self.types)).decode()
@@ -518,23 +564,21 @@ class Defaults:
         )
 
 
-def waiting_keys(rows: Iterable[StateRow]) -> list[Key]:
+def truncations_of(rows: Iterable[StateRow]) -> dict[str, dict[Order, int | None]]:
+    """By source its truncations, and the time of each."""
+    found: dict[str, dict[Order, int | None]] = {}
+    for row in rows:
+        found.setdefault(row.source, {})[order_of(row.order)] = row.ts_ms
+    return found
+
+
+def waiting_keys(rows: Sequence[StateRow]) -> list[Key]:
     """The keys whose row waits, by all that is remembered of them, of the keys that they continue,
     and of truncations.
     """
-    by_key: dict[Key, list[StateRow]] = {}
-    truncated: dict[str, frozenset[Order]] = {}
-    for row in rows:
-        if row.role == Role.TRUNCATION:
-            truncated[row.source] = truncated.get(row.source, frozenset()) | {change_of(row).order}
-        elif row.role in (Role.BASE, Role.CHANGE) and row.key is not None:
-            by_key.setdefault(key_of(row.key), []).append(row)
-    known = {
-        key: found for key, of_key in by_key.items() if (found := known_of(of_key)) is not None
-    }
-    return [
-        merged_key.key for merged_key in merged(known, (), truncated, {}).keys if merged_key.waits
-    ]
+    truncated = truncations_of(row for row in rows if row.role == Role.TRUNCATION)
+    known = windows_of(row for row in rows if row.role in (Role.BASE, Role.CHANGE))
+    return [one.key for one in merged(known, (), truncated, {}).keys if one.waits]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -601,71 +645,43 @@ def low_watermark_before(young: Order) -> Order | None:
 
 def collected_rows(
     rows: Iterable[StateRow],
-    truncated: Mapping[str, frozenset[Order]],
+    truncated: Truncations,
     low_watermarks: Mapping[str, Order],
-    tracked: Tracked | None = None,
-    soft: Soft | None = None,
+    track: TrackHistory | None = None,
+    *,
+    keeps_deleted: bool = False,
 ) -> list[StateRow]:
     """What is still to be remembered of keys that are merged together, once nothing is expected
-    below the low watermarks.
+    below the low watermarks: changes below them become part of the bases.
 
-    Of a key without a later change nothing is: its row in the table says all, and of a deleted one
-    nothing need be known. A row that waits for a column stays, as it is not in the table. Where the
-    table holds histories, `tracked` says how, and `soft` where it keeps deleted rows.
+    A low watermark stands between two transactions, and never goes back. What comes below it all
+    the same is taken for a key that is known, and refused for another: its row may have been
+    deleted since.
+
+    Of a key without a later change nothing is remembered: its row in the table says all, and of a
+    deleted one nothing need be known. A row that waits for a column stays, as it is not in the
+    table. Where the table holds histories, `track` says of which columns.
     """
-    by_key: dict[str, list[StateRow]] = {}
-    for row in rows:
-        by_key.setdefault(row.key or "", []).append(row)
-    known: dict[Key, Known] = {}
-    for text, several in by_key.items():
-        if (found := known_of(several)) is not None:
-            known[key_of(text)] = found
-    windows = {
-        key: Window(source=one.source, base=one.base, changes=one.changes)
-        for key, one in known.items()
-    }
-    kept = Kept(windows=windows, truncated=truncated)
-    histories = (tracked or Tracked()).histories(kept, known)
-    for source in sorted({one.source for one in known.values()} & low_watermarks.keys()):
-        if tracked is not None:
-            histories = history.collected(
-                histories, source, low_watermarks[source], track=tracked.track
-            )
-        else:
-            collect = collected if soft is None else soft.collected
-            histories = replace(
-                histories, kept=collect(histories.kept, source, low_watermarks[source])
-            )
+    kept = Kept(windows=windows_of(rows), truncated=truncated)
     rest: list[StateRow] = []
-    for key, window in histories.kept.windows.items():
-        waiting = _missing(known[key], window)
-        if not window.changes and (not waiting or window.base.ended is not None):
+    for key, window in kept.windows.items():
+        low_watermark = low_watermarks.get(window.source)
+        if low_watermark is not None:
+            state = final_state(kept, key, low_watermark, keeps_deleted=keeps_deleted)
+            open_rows = () if track is None else history(kept, key, track, low_watermark).rows[-1:]
+            window = Window(
+                source=window.source,
+                base=state.row_state,
+                waiting=state.waiting,
+                span=next((row.span for row in open_rows if row.is_open), None),
+                changes=tuple(one for one in window.changes if one.order >= low_watermark),
+            )
+        if not window.changes and (not window.waiting or window.base.ended is not None):
             continue
         if window.base.upserted is not None or window.base.deleted > BEFORE_ALL:
-            base = histories.bases.get(key, history.Base())
-            span = (
-                Span(base.start_seq, base.start_at)
-                if tracked is not None and base.start_seq is not None
-                else None
-            )
-            rest.append(base_row(key, window.source, window.base, waiting, span))
+            rest.append(base_row(key, window))
         rest += [change_row(change) for change in window.changes]
     return rest
-
-
-def _missing(known: Known, window: Window) -> frozenset[str]:
-    """The columns of the new base that nobody carried."""
-    base = window.base
-    if base.upserted is None:
-        return frozenset()
-    gone = [
-        one
-        for one in known.changes
-        if one.operation.is_upsert and base.deleted < one.order <= base.upserted
-    ]
-    wanted = {name for one in gone for name in one.omitted}
-    wanted |= known.waiting if (known.base.upserted or BEFORE_ALL) > base.deleted else frozenset()
-    return frozenset(wanted - base.columns.keys())
 
 
 def compacted(rows: Iterable[StateRow], low_watermarks: Mapping[str, Order]) -> list[StateRow]:
@@ -696,11 +712,10 @@ def compacted(rows: Iterable[StateRow], low_watermarks: Mapping[str, Order]) -> 
                 schemas.append(TableSchema.of_row(row))
             case _:
                 pass
-    opened, _ = Snapshots().with_changes(map(change_of, marks))
-    open_ones = {position for position, ends in opened.ends.items() if len(ends) == 1}
+    opened = _opened(marks)
     for row in marks:
         order = order_of(row.order)
-        if (row.source, Order(order.epoch, order.position, BEFORE_READ)) in open_ones:
+        if (row.source, Order(order.epoch, order.position, BEFORE_READ)) in opened:
             found.append(row)
     low_watermark_rows = [
         StateRow(Role.LOW_WATERMARK.value, None, source, order_text(order))
@@ -711,5 +726,9 @@ def compacted(rows: Iterable[StateRow], low_watermarks: Mapping[str, Order]) -> 
 
 def open_snapshots(marks: Sequence[StateRow]) -> set[str]:
     """The sources of which a snapshot is being taken, or was left off."""
-    opened, _ = Snapshots().with_changes(map(change_of, marks))
-    return {source for (source, _), ends in opened.ends.items() if len(ends) == 1}
+    return {source for source, _ in _opened(marks)}
+
+
+def _opened(marks: Iterable[StateRow]) -> set[tuple[str, Order]]:
+    found = snapshots_in(map(change_of, marks))
+    return {snapshot for snapshot, ends in found.items() if len(ends) == 1}

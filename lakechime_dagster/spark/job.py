@@ -200,7 +200,7 @@ class TableResult:
     `committed` is the commit of this execution in the target's log, whoever made it: its end
     becomes the consumer's checkpoint. `replaced`: the whole target was rewritten. `partitions` are
     those that the commit touched. `seconds` holds the time of each phase. `events` counts the
-    changes of a database by what became of them (`cdc.incremental_merge.ChangeOutcome`). `complete`
+    changes of a database by what became of them (`cdc.merge.ChangeOutcome`). `complete`
     is from when up to when, in milliseconds, no more rows of the table's sources can arrive; `late`
     counts by hour (since
     1970) the changes of hours that were complete before. `seen` is what its function or query was

@@ -165,7 +165,7 @@ def checked_levels(table: str, value: object) -> PartitionLevels:
 START_AT, END_AT, START_SEQ, END_SEQ = SPAN = ("__START_AT", "__END_AT", "__START_SEQ", "__END_SEQ")
 # of a row that stays though the database deleted it: when that was; null of one that is there
 DELETED_AT = "__DELETED_AT"
-HIDDEN = "__cdc"  # the state of a row without its values; see `cdc.wire.image_text`
+HIDDEN = "__cdc"  # the state of a row without its values; see `cdc.state.row_state_text`
 OWN_COLUMNS = frozenset((*SPAN, DELETED_AT, HIDDEN))
 _OWN = {folded(name) for name in OWN_COLUMNS}
 # which a MERGE, files of deletes or what records changes add to rows while they work

@@ -27,8 +27,7 @@ class Capture:
     """One file: messages by topic in the order of their offsets, and by topic the rows of the table
     at the end, as text.
 
-    `written` says when each message was, by topic, partition and offset, in milliseconds. `unreported`
-    says, by topic, what the table holds that no message reports. `settings` are the connector's,
+    `written` says when each message was, by topic, partition and offset, in milliseconds. `settings` are the connector's,
     `readings` what the columns of tables were when they were read.
     """
 
@@ -36,7 +35,6 @@ class Capture:
     keys: Mapping[str, tuple[str, ...]]
     records: tuple[Record, ...]
     rows: Mapping[str, list[dict[str, Any]]]
-    unreported: Mapping[str, str]
     settings: Mapping[str, str]
     written: Mapping[tuple[str, int, int], int]
     readings: tuple[TableSchema, ...]
@@ -59,9 +57,6 @@ def _read(path: Path) -> Capture:
         keys={topic: tuple(columns) for topic, columns in head["keys"].items()},
         records=tuple(map(_record, messages)),
         rows={table["topic"]: table["rows"] for table in tables},
-        unreported={
-            table["topic"]: table["unreported"] for table in tables if "unreported" in table
-        },
         settings=head["options"],
         written={
             (line["topic"], line["partition"], line["offset"]): line["timestamp_ms"]

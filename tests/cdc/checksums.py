@@ -11,10 +11,10 @@ from typing import Any
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.compare import Comparison, Key, Queries, Summary, comparison_of
-from lakechime_dagster.cdc.merge import Kept, with_changes
 from lakechime_dagster.cdc.values import Columns, connect_schema
 from lakechime_dagster.tables.databases import PLACEHOLDER
 from tests.cdc.captures import captures
+from tests.cdc.merge.lake import kept_of, rows_in
 from tests.cdc.test_captures import changes_of
 
 FILE = Path(__file__).with_name("checksums.json")
@@ -82,9 +82,7 @@ def lake_types(name: str, table: str) -> dict[str, str]:
 def lake_rows(name: str, table: str) -> list[Mapping[str, Any]]:
     """The rows of the lake, by the messages of the table."""
     changes, *_ = changes_of(name, topic_of(name, table))
-    kept = with_changes(Kept(), changes).kept
-    rows = (kept.row_state(key).row(list(lake_types(name, table))) for key in kept.windows)
-    return [row for row in rows if row is not None]
+    return [*rows_in(kept_of(changes), lake_types(name, table)).values()]
 
 
 def comparison(name: str, table: str, source_types: dict[str, str]) -> Comparison:

@@ -7,19 +7,15 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any
 
 from lakechime_dagster.cdc.change import Change, Key
-from lakechime_dagster.cdc.merge import Kept, with_changes
-from lakechime_dagster.cdc.record import Changes, Reading, Record
+from lakechime_dagster.cdc.record import Changes, Record
+from tests.cdc.merge.lake import Reader, kept_of, rows_in
 
 TYPES = {"id": "int", "name": "string", "amount": "decimal(10,2)", "at": "timestamp_ntz"}
 TOPIC = "shop.orders"
 Row = dict[str, Any]
-
-
-class Reader(Protocol):
-    def read(self, record: Record) -> Reading: ...
 
 
 @dataclass(frozen=True)
@@ -95,9 +91,7 @@ def changed(old: Row, new: Row) -> Row:
 def folded(reader: Reader, records: Iterable[Record], dice: random.Random) -> Mapping[Key, Any]:
     """The rows that messages mean, in whatever order their changes come."""
     changes = [change for record in records for change in changes_of(reader, record)]
-    kept = with_changes(Kept(), dice.sample(changes, len(changes))).kept
-    rows = {key: kept.row_state(key).row(TYPES) for key in kept.windows}
-    return {key: row for key, row in rows.items() if row is not None}
+    return rows_in(kept_of(dice.sample(changes, len(changes))))
 
 
 def changes_of(reader: Reader, record: Record) -> tuple[Change, ...]:

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import Change, Key
 from lakechime_dagster.cdc.debezium import OLD_KEY, DebeziumReader
-from lakechime_dagster.cdc.merge import BEFORE_ALL, Kept, Row, with_changes
+from lakechime_dagster.cdc.merge import BEFORE_ALL, Kept, Row
 from lakechime_dagster.cdc.record import Changes, Control, Tombstone, Unreadable
 from lakechime_dagster.cdc.schema import History
-from lakechime_dagster.cdc.state import Defaults, Epochs, Schema, Snapshots, StateRow, assigned
+from lakechime_dagster.cdc.state import Defaults, Epochs, Schema, StateRow, assigned, completed_in
 from lakechime_dagster.tables.databases import VALUE_SETTINGS, Debezium
 from tests.cdc.captures import captures, is_the_same
+from tests.cdc.merge.lake import Lake, kept_of, rows_in
 
 CAPTURES = {capture.name: capture for capture in captures()}
 SAME = {
@@ -114,9 +115,8 @@ def changes_read(
         Epochs(), reported, was_seen=lambda change: first[content(change)] < change.order.offset
     )
     assert not assignment.held
-    _, complete = Snapshots().with_changes(assignment.changes)
     return (
-        [*assignment.changes, *complete],
+        [*assignment.changes, *completed_in(assignment.changes)],
         Defaults.of(random.Random(topic).sample(schemas, len(schemas))),
         unreadable,
     )
@@ -139,9 +139,8 @@ def row_of(kept: Kept, key: Key, defaults: Defaults, columns: Collection[str]) -
     """The row of a key, with what columns that were added gave it."""
     row_state = kept.row_state(key)
     given = defaults.given(kept.windows[key].source, row_state.upserted or BEFORE_ALL)
-    absent = {name: value for name, value in given.items() if name not in row_state.columns}
-    row = row_state.row([name for name in columns if name not in absent])
-    return row and {**absent, **row}
+    row = row_state.row and {**given, **row_state.row}
+    return {name: row[name] for name in columns} if row and row.keys() >= {*columns} else None
 
 
 def schemaless_reader(name: str, topic: str) -> DebeziumReader:
@@ -182,12 +181,12 @@ def test_the_rows_of_the_messages_are_those_of_the_database(name: str, topic: st
     assert unreadable == UNREADABLE.get(label(name, topic), [])
     dice = random.Random(label(name, topic))
     for parts in (1, 3):
-        kept = Kept()
+        lake = Lake()
         shuffled = dice.sample(changes, len(changes))
         for part in range(parts):
-            applied = with_changes(kept, shuffled[part::parts])
-            assert not applied.refused
-            kept = applied.kept
+            lake.execute(shuffled[part::parts])
+        assert not lake.refused
+        kept = Kept(windows=lake.known(), truncated=lake.truncated)
         columns = list(truth[0]) if truth else keys
         rows = [
             row for key in kept.windows if (row := row_of(kept, key, defaults, columns)) is not None
@@ -209,13 +208,9 @@ def test_messages_without_schemas_mean_the_same_by_the_columns_that_were_read_in
     database, _, scenario = name.partition("-")
     other = f"{database}-{SAME[scenario]}"
     assert unreadable == UNREADABLE.get(label(other, topic), [])
-    kept = with_changes(Kept(), changes).kept
-    rows = [
-        row for key in kept.windows if (row := kept.row_state(key).row(list(truth[0]))) is not None
-    ]
-    assert differences(rows, truth, keys) == UNREPORTED.get(
-        label(name, topic), UNREPORTED.get(label(other, topic), set())
-    )
+    assert differences(
+        [*rows_in(kept_of(changes), truth[0]).values()], truth, keys
+    ) == UNREPORTED.get(label(name, topic), UNREPORTED.get(label(other, topic), set()))
 
 
 @given(seed=st.integers(0, 2**32))

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from lakechime_dagster.cdc.canonical import Canonical, Dialect, canonical
 from lakechime_dagster.cdc.database import column_types, taken
 from lakechime_dagster.cdc.database_types import lake_type
-from lakechime_dagster.cdc.declared_values import natural_type
+from lakechime_dagster.cdc.values import natural_type
 from lakechime_dagster.tables.databases import BinaryText
 from tests.cdc.recording.checksums import Bare
 from tests.cdc.recording.column_types import types

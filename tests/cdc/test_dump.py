@@ -36,12 +36,13 @@ from lakechime_dagster.cdc.load import (
     form_of,
     writer_of,
 )
-from lakechime_dagster.cdc.merge import Kept, with_changes
+from lakechime_dagster.cdc.merge import Kept
 from lakechime_dagster.cdc.record import Changes, Record
 from lakechime_dagster.cdc.state import Defaults, Schema, StateRow
 from lakechime_dagster.cdc.values import ConnectSchema
 from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import BINLOG, WAL, envelope_schema, make_payload, make_record
+from tests.cdc.merge.lake import Lake, changes_in
 from tests.cdc.test_captures import (
     CAPTURES,
     TABLES,
@@ -158,7 +159,8 @@ def rows_after(
     changes: Sequence[Change], defaults: Defaults, columns: Sequence[str]
 ) -> list[Mapping[str, Any]]:
     """The rows of the table after these changes, which come in two parts."""
-    kept = with_changes(with_changes(Kept(), changes[::2]).kept, changes[1::2]).kept
+    lake = Lake().execute(changes[::2]).execute(changes[1::2])
+    kept = Kept(windows=lake.known(), truncated=lake.truncated)
     rows = (row_of(kept, key, defaults, columns) for key in kept.windows)
     return [row for row in rows if row is not None]
 
@@ -215,13 +217,7 @@ def test_a_dump_and_the_stream_in_any_order_are_the_table_of_the_database(
             writer.record(replace(DUMPED, offset=offset), row)[1]
             for offset, (_, row) in enumerate(dump.rows())
         ]
-        of_dump = [
-            change
-            for one in records
-            if isinstance(reading := reader.read(one), Changes)
-            for change in reading.changes
-        ]
-        mixed = [*of_dump, *changes[dice.randint(0, len(below)) :]]
+        mixed = [*changes_in(reader, records), *changes[dice.randint(0, len(below)) :]]
         dice.shuffle(mixed)
         known = Defaults.of(row for _, row in [*schemas, *schemas_of(name, topic, records)])
         rows = rows_after(mixed, known, list(truth[0]) if truth else keys)

@@ -11,11 +11,11 @@ from lakechime_dagster.cdc.change import WalPosition
 from lakechime_dagster.cdc.job import MessageFormat
 from lakechime_dagster.cdc.load import DumpError, LoadGapError
 from lakechime_dagster.cdc.load_service import dump_loaded
-from lakechime_dagster.cdc.merge import Kept, with_changes
-from lakechime_dagster.cdc.record import Changes, Record
+from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.cdc.service import ReplicaTables
 from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import WAL, encoded, envelope_schema, make_payload
+from tests.cdc.merge.lake import changes_in, kept_of, rows_in
 from tests.support.refreshes import open_log
 from tests.support.replica import append_messages, read, replica_tables
 
@@ -70,18 +70,8 @@ def rows_of(tables: ReplicaTables) -> dict[int, str]:
         )
         for row in read(tables.bronze.location)
     ]
-    changes = [
-        one
-        for record in records
-        if isinstance(reading := FORMAT.reader().read(record), Changes)
-        for one in reading.changes
-    ]
-    kept = with_changes(Kept(), changes).kept
-    return {
-        key[0]: row["note"]
-        for key in kept.windows
-        if (row := kept.row_state(key).row(["note"])) is not None
-    }
+    rows = rows_in(kept_of(changes_in(FORMAT.reader(), records)))
+    return {key[0]: row["note"] for key, row in rows.items()}
 
 
 @pytest.mark.parametrize("lsn", [180, 190, 199])

@@ -25,7 +25,7 @@ from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.names import DELETED_AT
 from lakechime_dagster.tables.sources import JsonLines
-from tests.cdc.merge.test_incremental_merge import Lake as Merged
+from tests.cdc.merge.lake import Lake as Merged
 from tests.support.cli import Cli
 from tests.support.declaring import grouped
 from tests.support.iceberg import IcebergWorld

@@ -6,10 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from lakechime_dagster.cdc.change import Change, Key
+from lakechime_dagster.cdc.change import Change, Key, order_of, order_text
 from lakechime_dagster.cdc.debezium import DebeziumReader
 from lakechime_dagster.cdc.record import Changes, record_of
-from lakechime_dagster.cdc.wire import order_of, order_text
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.names import END_SEQ, START_SEQ
 from tests.cdc.oracle import Version, histories_of

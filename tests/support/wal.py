@@ -19,11 +19,11 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from lakechime_dagster.cdc.job import MessageFormat
-from lakechime_dagster.cdc.merge import Kept, with_changes
-from lakechime_dagster.cdc.record import Changes, Record
+from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.cdc.service import ReplicaTables
 from lakechime_dagster.tables.databases import Database, Debezium, Monitor
 from tests.cdc.factories import WAL, encoded, envelope_schema, struct
+from tests.cdc.merge.lake import changes_in, kept_of, rows_in
 from tests.support.refreshes import open_log
 from tests.support.replica import append_messages, read, replica_tables
 
@@ -191,20 +191,10 @@ class WalShop:
             )
             for row in read(str(self.folder / "orders__changes"))
         ]
-        changes = [
-            one
-            for record in records
-            if isinstance(reading := FORMAT.reader().read(record), Changes)
-            for one in reading.changes
-        ]
-        kept, again = (with_changes(Kept(), some).kept for some in (changes, changes[::-1]))
+        changes = changes_in(FORMAT.reader(), records)
         found, backwards = (
-            {
-                key[0]: row["note"]
-                for key in one.windows
-                if (row := one.row_state(key).row(["note"])) is not None
-            }
-            for one in (kept, again)
+            {key[0]: row["note"] for key, row in rows_in(kept_of(some)).items()}
+            for some in (changes, changes[::-1])
         )
         assert found == backwards
         return found

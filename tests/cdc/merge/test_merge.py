@@ -1,9 +1,9 @@
-"""The fold gives the same table for any order and any split of the same changes: that of the
-oracle.
+"""A table that is kept by executions over what is remembered as text is that of the oracle, for any
+order and any split of the same changes, and each change meets one outcome.
 """
 
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -14,172 +14,62 @@ from lakechime_dagster.cdc.change import (
     DELETE,
     READ,
     REPAIRS,
-    UPSERT,
     Change,
     Key,
     Operation,
     Order,
+    key_text,
 )
-from lakechime_dagster.cdc.merge import Kept, RowState, collected, with_changes
-from tests.cdc.merge.arrivals import at, follow_in_parts, follow_in_time
+from lakechime_dagster.cdc.merge import BEFORE_ALL, ChangeOutcome, Kept, RowState
+from lakechime_dagster.cdc.state import Role, low_watermark_before
+from tests.cdc.merge.lake import (
+    COLUMNS,
+    LENGTHS,
+    SEEDS,
+    Lake,
+    at,
+    changes_made,
+    deletion,
+    follow_in_parts,
+    follow_in_time,
+    reported,
+    rotation,
+    upsert,
+    within,
+)
 from tests.cdc.oracle import done, rows_of
-
-COLUMNS = ("a", "b")
-SOURCES = ("s", "t")
-SEEDS = st.integers(0, 2**32)
-LENGTHS = st.integers(1, 12)
-
-
-def within(position: int, step: int, rank: int = UPSERT) -> Order:
-    """Of several changes of one transaction."""
-    return at(position, rank)._replace(position=(position, step))
-
-
-def upsert(
-    position: int, key: Key = (1,), operation: Operation = Operation.UPDATE, **others: object
-) -> Change:
-    columns = others.pop("columns", None) or {name: (name, position) for name in COLUMNS}
-    order = others.pop("order", at(position))
-    return Change(source="s", operation=operation, order=order, key=key, columns=columns, **others)  # pyright: ignore[reportArgumentType]
-
-
-def deletion(position: int, key: Key = (1,)) -> Change:
-    return Change(source="s", operation=Operation.DELETE, order=at(position, DELETE), key=key)
-
-
-def history(dice: random.Random, length: int) -> list[Change]:
-    """What databases may do to a few rows: inserts, updates that leave columns out, deletions, key
-    changes, truncations, reads.
-    """
-    changes: list[Change] = []
-    for position in range(1, length + 1):
-        source = dice.choice(SOURCES)
-        key, other = (source, dice.randrange(3)), (source, dice.randrange(3))
-        some = {name: (name, position) for name in COLUMNS if dice.random() < 0.5}
-        match dice.choice(
-            ["create", "read", "update", "update", "delete", "rekey", "rotate", "truncate"]
-        ):
-            case "create" | "read" as step:
-                operation, rank = (
-                    (Operation.READ, READ) if step == "read" else (Operation.CREATE, UPSERT)
-                )
-                whole: dict[str, object] = dict.fromkeys(COLUMNS, ("new", position))
-                changes.append(
-                    Change(
-                        source=source,
-                        operation=operation,
-                        order=at(position, rank),
-                        key=key,
-                        columns=whole,
-                    )
-                )
-            case "update":
-                changes.append(
-                    Change(
-                        source=source,
-                        operation=Operation.UPDATE,
-                        order=at(position),
-                        key=key,
-                        columns=some,
-                    )
-                )
-            case "delete":
-                changes.append(
-                    Change(
-                        source=source,
-                        operation=Operation.DELETE,
-                        order=at(position, DELETE),
-                        key=key,
-                    )
-                )
-            case "rekey" if key != other:
-                changes.append(
-                    Change(
-                        source=source,
-                        operation=Operation.DELETE,
-                        order=at(position, DELETE),
-                        key=key,
-                    )
-                )
-                changes.append(
-                    Change(
-                        source=source,
-                        operation=Operation.CREATE,
-                        order=at(position),
-                        key=other,
-                        columns=some,
-                        continues=key,
-                    )
-                )
-            case "rotate":
-                keys = dice.sample([(source, number) for number in range(3)], dice.choice([2, 3]))
-                changes += rotation(position, source, keys, some)
-            case "truncate":
-                changes.append(
-                    Change(source=source, operation=Operation.TRUNCATE, order=at(position, DELETE))
-                )
-            case _:
-                pass
-    return changes
-
-
-def rotation(
-    position: int, source: str, keys: Sequence[Key], columns: Mapping[str, object]
-) -> Iterator[Change]:
-    """One statement that gives each key's row the next one's key, in a transaction that checks its
-    keys at the end.
-    """
-    for step, (old, new) in enumerate(zip(keys, [*keys[1:], keys[0]], strict=True)):
-        both = {"source": source, "transaction": position}
-        yield Change(
-            operation=Operation.DELETE, order=within(position, step, DELETE), key=old, **both
-        )  # pyright: ignore[reportArgumentType]
-        yield Change(
-            operation=Operation.CREATE,
-            order=within(position, step),
-            key=new,
-            columns=columns,
-            continues=old,
-            **both,
-        )  # pyright: ignore[reportArgumentType]
-
-
-class Table:
-    """A target that is changed key by key, as the fold says."""
-
-    def __init__(self) -> None:
-        self.kept = Kept()
-        self.rows: dict[Key, object] = {}
-        self.refused: list[str] = []
-
-    def execute(self, changes: Sequence[Change], columns: Collection[str] = COLUMNS) -> "Table":
-        step = with_changes(self.kept, changes)
-        self.kept = step.kept
-        self.refused += [one.reason for one in step.refused]
-        for key in step.touched:
-            row = self.kept.row_state(key).row(columns)
-            self.rows.pop(key, None)
-            if row is not None:
-                self.rows[key] = row
-        return self
-
-    def collect(self, low_watermark: Order) -> "Table":
-        for source in SOURCES:
-            self.kept = collected(self.kept, source, low_watermark)
-        return self
 
 
 @given(seed=SEEDS, length=LENGTHS)
-def test_any_order_and_any_split_of_the_changes_gives_the_same_table(
-    seed: int, length: int
+def test_any_order_and_any_split_gives_the_table_of_the_oracle(seed: int, length: int) -> None:
+    dice = random.Random(seed)
+    changes = [reported(change) for change in changes_made(dice, length)]
+    again = dice.sample(changes, dice.randrange(len(changes) + 1))
+    shuffled = dice.sample([*changes, *again], len(changes) + len(again))
+    lake = Lake()
+    follow_in_parts(lake, shuffled, dice)
+    assert lake.rows == rows_of(changes, COLUMNS)
+    assert not lake.refused
+    assert sum(lake.outcomes.values()) == sum(
+        change.operation is not Operation.TRUNCATE for change in shuffled
+    )
+
+
+@given(seed=SEEDS, length=LENGTHS, lateness=st.integers(0, 4))
+def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(
+    seed: int, length: int, lateness: int
 ) -> None:
     dice = random.Random(seed)
-    changes = history(dice, length)
-    shuffled = dice.sample(changes, len(changes))
-    table = Table()
-    follow_in_parts(table, shuffled, dice)
-    assert table.rows == rows_of(changes, COLUMNS)
-    assert not table.refused
+    changes = [reported(change) for change in changes_made(dice, length)]
+    lake = Lake()
+    follow_in_time(lake, changes, lateness, dice)
+    assert lake.rows == rows_of(changes, COLUMNS)
+    assert not lake.refused
+    lake.collect(at(10**6))
+    assert all(key_text(key) in {row.key for row in lake.state} for key in lake.waiting), (
+        "what waits is remembered"
+    )
+    assert len(lake.state) == len(lake.waiting), "and nothing else"
 
 
 def in_wal(change: Change) -> Change:
@@ -220,11 +110,11 @@ def test_a_repair_of_rows_that_were_right_changes_none_whatever_messages_were_on
     seed: int, length: int
 ) -> None:
     dice = random.Random(seed)
-    changes = [in_wal(change) for change in history(dice, length)]
+    changes = [in_wal(reported(change)) for change in changes_made(dice, length)]
     cut = dice.randint(1, length)
-    reported = dice.randint(1, cut)
-    repaired = [*changes, *readings(changes, reported, cut, dice)]
-    assert Table().execute(dice.sample(repaired, len(repaired))).rows == rows_of(changes, COLUMNS)
+    arrived = dice.randint(1, cut)
+    repaired = [*changes, *readings(changes, arrived, cut, dice)]
+    assert Lake().execute(dice.sample(repaired, len(repaired))).rows == rows_of(changes, COLUMNS)
 
 
 def test_a_key_change_takes_the_row_that_was_there_though_a_repair_has_read_the_key_since() -> None:
@@ -250,22 +140,10 @@ def test_a_key_change_takes_the_row_that_was_there_though_a_repair_has_read_the_
         upsert(0, (1,), Operation.READ, columns={"a": 2, "b": "of 2"}),
         order=Order(0, (0, 29), READ, f"{REPAIRS}orders"),
     )
-    assert Table().execute([*reported, read]).rows == {
+    assert Lake().execute([*reported, read]).rows == {
         (1,): {"a": 2, "b": "of 2"},
         (2,): {"a": 3, "b": "of 1"},
     }
-
-
-@given(seed=SEEDS, length=LENGTHS, lateness=st.integers(0, 4))
-def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(
-    seed: int, length: int, lateness: int
-) -> None:
-    dice = random.Random(seed)
-    changes = history(dice, length)
-    table = Table()
-    follow_in_time(table, changes, lateness, dice)
-    assert table.rows == rows_of(changes, COLUMNS)
-    assert not table.refused
 
 
 def test_a_key_change_without_positions_goes_on_with_the_row_that_its_deletion_took() -> None:
@@ -273,7 +151,7 @@ def test_a_key_change_without_positions_goes_on_with_the_row_that_its_deletion_t
     orders = [Order(topic="changes", partition=0, offset=offset) for offset in (0, 1, 5)]
     old, gone = replace(upsert(0), order=orders[0]), replace(deletion(0), order=orders[1])
     new = replace(upsert(0, (2,), columns={"a": 9}, continues=(1,)), order=orders[2])
-    assert Table().execute([new, gone, old]).rows == {(2,): {"a": 9, "b": ("b", 0)}}
+    assert Lake().execute([new, gone, old]).rows == {(2,): {"a": 9, "b": ["b", 0]}}
 
 
 def test_a_row_that_was_given_a_key_for_a_while_leaves_with_its_own_deletion() -> None:
@@ -290,26 +168,21 @@ def test_a_row_that_was_given_a_key_for_a_while_leaves_with_its_own_deletion() -
                 transaction=3,
             )
         )
-    assert Table().execute(changes).rows == {
-        (3,): {"a": ("a", 1), "b": ("b", 1)},
-        (4,): {"a": ("a", 2), "b": ("b", 2)},
+    assert Lake().execute(changes).rows == {
+        (3,): {"a": ["a", 1], "b": ["b", 1], "c": 3},
+        (4,): {"a": ["a", 2], "b": ["b", 2], "c": 3},
     }
-    assert rows_of(changes, COLUMNS) == Table().execute(changes).rows
-
-
-def test_nothing_of_a_deleted_row_is_kept_once_it_is_final() -> None:
-    table = Table().execute([upsert(1), deletion(2), upsert(3, (2,))]).collect(at(10, READ))
-    assert table.kept.windows.keys() == {(2,)}
-    assert table.kept.windows[(2,)].changes == ()
+    assert rows_of(changes, (*COLUMNS, "c")) == Lake().execute(changes).rows
 
 
 def test_what_comes_below_the_low_watermark_is_refused_where_its_row_may_have_been_deleted() -> (
     None
 ):
-    table = Table().execute([upsert(1), deletion(3), upsert(2, (2,))]).collect(at(10, READ))
-    table.execute([upsert(2), upsert(1, (2,))])
-    assert table.rows == {(2,): {"a": ("a", 2), "b": ("b", 2)}}
-    (reason,) = table.refused
+    lake = Lake().execute([upsert(1), deletion(3), upsert(2, (2,))])
+    lake.collect(at(10, READ))
+    lake.execute([upsert(2), upsert(1, (2,))])
+    assert lake.rows == {(2,): {"a": ["a", 2], "b": ["b", 2]}}
+    (reason,) = lake.refused
     assert "is forgotten which rows of 's' were deleted" in reason
 
 
@@ -343,11 +216,114 @@ def test_work_grows_with_the_changes_where_one_key_is_lent_to_many_rows(
 
     monkeypatch.setattr(Kept, "continued", counted)
     rows = [upsert(0, (key,), order=within(0, key), columns={"a": key, "b": 0}) for key in (1, 2)]
-    kept = with_changes(
-        Kept(), [*rows, *(change for number in range(1, swaps + 1) for change in swapped(number))]
-    ).kept
-    assert kept.row_state((-1,)).upserted is None
-    found = {key: kept.row_state((key,)).row(COLUMNS) for key in (1, 2)}
-    assert found == {1: {"a": 1, "b": swaps}, 2: {"a": 2, "b": swaps}}, (
+    lake = Lake().execute(
+        [*rows, *(change for number in range(1, swaps + 1) for change in swapped(number))]
+    )
+    assert lake.rows == {(1,): {"a": 1, "b": swaps}, (2,): {"a": 2, "b": swaps}}, (
         "an even number of swaps leaves each row where it was"
     )
+
+
+def test_each_change_has_the_outcome_that_its_order_says() -> None:
+    lake = Lake()
+    lake.execute([upsert(1, columns={"a": 1}), upsert(3), upsert(3)])
+    assert lake.outcomes == {
+        ChangeOutcome.MERGED: 1,
+        ChangeOutcome.APPLIED: 1,
+        ChangeOutcome.DELIVERED_AGAIN: 1,
+    }
+    lake.execute([upsert(2), deletion(5), upsert(1, columns={"a": 1})])
+    assert lake.outcomes == {
+        ChangeOutcome.MERGED: 1,
+        ChangeOutcome.APPLIED: 2,
+        ChangeOutcome.DELIVERED_AGAIN: 2,
+        ChangeOutcome.STALE: 1,
+    }
+    lake.execute(
+        [Change(source="s", operation=Operation.TRUNCATE, order=at(9)), upsert(8), upsert(10, (2,))]
+    )
+    assert lake.outcomes[ChangeOutcome.TRUNCATED] == 1
+    assert lake.rows.keys() == {(2,)}
+
+
+def test_a_row_of_which_a_column_is_missing_waits_for_it() -> None:
+    lake = Lake()
+    lake.execute([upsert(2, columns={"a": 1}, omitted=("b",))])
+    assert lake.rows == {}
+    assert lake.outcomes == {ChangeOutcome.WAITING: 1}
+    lake.execute([upsert(1, columns={"a": 0, "b": 5})])
+    assert lake.rows == {(1,): {"a": 1, "b": 5}}
+
+
+def test_a_column_that_came_later_makes_no_older_row_wait() -> None:
+    lake = Lake()
+    lake.execute([upsert(1, columns={"a": 1}), upsert(2, (2,), columns={"a": 1, "new": 2})])
+    lake.execute([upsert(3, columns={"a": 3})])
+    assert lake.rows == {(1,): {"a": 3}, (2,): {"a": 1, "new": 2}}
+
+
+def test_a_key_without_positions_in_two_partitions_is_refused() -> None:
+    def without(offset: int, partition: int) -> Change:
+        return replace(upsert(1), order=Order(topic="t", partition=partition, offset=offset))
+
+    lake = Lake()
+    lake.execute([without(1, 0)])
+    lake.execute([without(2, 0), without(3, 1)])
+    assert lake.outcomes == {ChangeOutcome.APPLIED: 2, ChangeOutcome.QUARANTINED: 1}
+    [reason] = lake.refused
+    assert "which came first?" in reason
+
+
+def test_a_key_that_two_sources_source_is_refused() -> None:
+    lake = Lake()
+    lake.execute([upsert(1)])
+    lake.execute([replace(upsert(2), source="t")])
+    assert lake.outcomes == {ChangeOutcome.APPLIED: 1, ChangeOutcome.QUARANTINED: 1}
+
+
+def test_a_first_change_is_remembered_with_what_was_known_before_it() -> None:
+    """Of the table's own row, which holds what the change made of it from then on."""
+    lake = Lake()
+    lake.execute([upsert(1)])
+    lake.state.clear()  # as what is forgotten
+    lake.execute([upsert(5)])
+    assert [row.role for row in lake.state] == [Role.BASE, Role.CHANGE]
+    rekeyed = Change(
+        source="s",
+        operation=Operation.CREATE,
+        order=at(3),
+        key=(2,),
+        columns={},
+        omitted=COLUMNS,
+        continues=(1,),
+    )
+    lake.execute([replace(deletion(3), key=(1,)), rekeyed])
+    assert lake.rows[2,] == {name: [name, 1] for name in COLUMNS}
+    assert lake.known()[1,].newest == at(5) > BEFORE_ALL
+
+
+def test_a_low_watermark_stands_before_the_transaction_of_the_oldest_change_that_is_waited_for() -> (
+    None
+):
+    change = Order(epoch=1, position=(90, 95), rank=2, topic="t", partition=0, offset=5)
+    low_watermark = low_watermark_before(change)
+    assert low_watermark is not None
+    assert (
+        Order(epoch=1, position=(89, 99))
+        < low_watermark
+        < Order(epoch=1, position=(90, 1))
+        < change
+    )
+    assert low_watermark_before(change._replace(position=(3, 120, 0))) == Order(
+        epoch=1, position=(3, 120, 0), rank=-1
+    )
+    assert low_watermark_before(change._replace(position=())) is None
+
+
+def test_what_comes_again_after_it_was_forgotten_is_known_by_the_row_itself() -> None:
+    lake = Lake()
+    lake.execute([upsert(1)])
+    lake.state.clear()
+    lake.execute([upsert(1)])
+    assert lake.outcomes == {ChangeOutcome.APPLIED: 1, ChangeOutcome.DELIVERED_AGAIN: 1}
+    assert lake.state == []

@@ -5,8 +5,8 @@ alone.
 import pytest
 
 from lakechime_dagster.cdc.change import BEFORE_READ, READ, UPSERT, Change, Operation, Order
-from lakechime_dagster.cdc.merge import Kept, with_changes
-from lakechime_dagster.cdc.state import Snapshots
+from lakechime_dagster.cdc.state import completed_in
+from tests.cdc.merge.lake import kept_of, rows_in
 
 
 def read(position: int, key: int, mark: str, source: str = "s") -> Change:
@@ -25,30 +25,18 @@ WHOLE = [read(5, 1, "first"), read(5, 2, "true"), read(5, 3, "last_in_data_colle
 
 
 def test_a_snapshot_whose_ends_are_there_is_a_truncation_below_its_rows() -> None:
-    _, complete = Snapshots().with_changes(WHOLE)
-    assert complete == (
+    assert completed_in(reversed(WHOLE)) == [
         Change(
             source="s", operation=Operation.TRUNCATE, order=Order(position=(5,), rank=BEFORE_READ)
-        ),
-    )
+        )
+    ]
 
 
 @pytest.mark.parametrize("missing", [0, 2])
 def test_a_snapshot_of_which_an_end_is_missing_says_nothing_of_rows_that_it_lacks(
     missing: int,
 ) -> None:
-    _, complete = Snapshots().with_changes(
-        [one for index, one in enumerate(WHOLE) if index != missing]
-    )
-    assert complete == ()
-
-
-def test_ends_may_come_apart_and_in_any_order_and_are_reported_once() -> None:
-    snapshots, complete = Snapshots().with_changes(WHOLE[2:])
-    assert complete == ()
-    snapshots, complete = snapshots.with_changes(WHOLE[:1])
-    assert len(complete) == 1
-    assert snapshots.with_changes(WHOLE)[1] == ()
+    assert completed_in(one for index, one in enumerate(WHOLE) if index != missing) == []
 
 
 def test_ends_of_two_snapshots_or_of_two_tables_are_not_those_of_one() -> None:
@@ -58,7 +46,7 @@ def test_ends_of_two_snapshots_or_of_two_tables_are_not_those_of_one() -> None:
         read(7, 1, "first", "s"),
         read(7, 1, "last", "t"),
     ]
-    assert Snapshots().with_changes(apart)[1] == ()
+    assert completed_in(apart) == []
 
 
 def test_what_streams_or_is_read_incrementally_ends_no_snapshot() -> None:
@@ -69,10 +57,7 @@ def test_what_streams_or_is_read_incrementally_ends_no_snapshot() -> None:
         key=(1,),
         snapshot="last",
     )
-    assert (
-        Snapshots().with_changes([read(5, 1, "first"), streamed, read(5, 2, "incremental")])[1]
-        == ()
-    )
+    assert completed_in([read(5, 1, "first"), streamed, read(5, 2, "incremental")]) == []
 
 
 def test_a_row_that_a_complete_snapshot_lacks_is_gone_and_what_came_after_it_stays() -> None:
@@ -86,11 +71,6 @@ def test_a_row_that_a_complete_snapshot_lacks_is_gone_and_what_came_after_it_sta
             columns={"id": 9},
         )
     ]
-    _, complete = Snapshots().with_changes([*before, *WHOLE, *after])
-    kept = with_changes(Kept(), [*after, *complete, *WHOLE, *before]).kept
-    assert {key for key in kept.windows if kept.row_state(key).upserted is not None} == {
-        (1,),
-        (2,),
-        (3,),
-        (9,),
-    }
+    complete = completed_in([*before, *WHOLE, *after])
+    kept = kept_of([*after, *complete, *WHOLE, *before])
+    assert rows_in(kept).keys() == {(1,), (2,), (3,), (9,)}

@@ -10,10 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import DELETE, Change, Operation
-from lakechime_dagster.cdc.incremental_merge import ChangeOutcome
-from tests.cdc.merge.arrivals import at, delivered_again, follow_in_parts, follow_in_time
-from tests.cdc.merge.test_incremental_merge import Lake, reported
-from tests.cdc.merge.test_merge import COLUMNS, LENGTHS, SEEDS, deletion, history, upsert
+from lakechime_dagster.cdc.merge import ChangeOutcome
+from tests.cdc.merge.lake import (
+    COLUMNS,
+    LENGTHS,
+    SEEDS,
+    Lake,
+    at,
+    changes_made,
+    deletion,
+    delivered_again,
+    follow_in_parts,
+    follow_in_time,
+    reported,
+    upsert,
+)
 from tests.cdc.oracle import kept_rows_of, rows_of
 
 
@@ -41,7 +52,7 @@ def deleted(position: int) -> Change:
 @given(seed=SEEDS, length=LENGTHS)
 def test_any_order_and_any_split_gives_the_table_of_the_oracle(seed: int, length: int) -> None:
     dice = random.Random(seed)
-    changes = timed(history(dice, length))
+    changes = timed(changes_made(dice, length))
     again = delivered_again(changes, 0.3, dice)
     shuffled = dice.sample([*changes, *again], len(changes) + len(again))
     lake = Lake(keeps_deleted=True)
@@ -61,7 +72,7 @@ def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(
     seed: int, length: int, lateness: int
 ) -> None:
     dice = random.Random(seed)
-    changes = timed(history(dice, length))
+    changes = timed(changes_made(dice, length))
     lake = Lake(keeps_deleted=True)
     follow_in_time(lake, changes, lateness, dice)
     assert lake.kept_rows == kept_rows_of(changes, COLUMNS)
@@ -82,11 +93,11 @@ def test_a_deleted_row_of_which_a_column_was_never_reported_is_not_there_and_wai
 
 def test_what_comes_again_after_its_row_was_forgotten_changes_nothing() -> None:
     lake = Lake(keeps_deleted=True)
-    reported = [inserted(1, a=1), deleted(2), inserted(4, a=4), deleted(6)]
-    lake.execute(reported)
+    changes = [inserted(1, a=1), deleted(2), inserted(4, a=4), deleted(6)]
+    lake.execute(changes)
     lake.collect(at(100))
     assert lake.state == []
-    lake.execute(reported)
+    lake.execute(changes)
     assert lake.kept_rows == {(1,): ({"a": 4}, 60)}
     assert lake.outcomes[ChangeOutcome.DELIVERED_AGAIN] == 3
     assert not lake.refused

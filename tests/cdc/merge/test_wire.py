@@ -8,21 +8,19 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.change import Order
-from lakechime_dagster.cdc.merge import BEFORE_ALL, Ended, RowState
-from lakechime_dagster.cdc.wire import (
+from lakechime_dagster.cdc.change import (
+    Order,
     decoded,
     encoded,
-    has_ended,
     key_of,
     key_text,
     order_of,
     order_text,
     row_of,
-    row_state_of,
-    row_state_text,
     row_text,
 )
+from lakechime_dagster.cdc.merge import BEFORE_ALL, Ended, RowState
+from lakechime_dagster.cdc.state import has_ended, row_state_of, row_state_text
 
 WALL = st.datetimes()
 INSTANTS = st.datetimes(

@@ -136,7 +136,6 @@ def test_the_columns_of_real_tables_have_these_types(
         (Dialect.POSTGRES, "character varying", "string"),
         (Dialect.POSTGRES, "money", None),
         (Dialect.POSTGRES, "text[]", None),
-        (Dialect.POSTGRES, "time", None),
     ],
 )
 def test_a_type_is_never_guessed(dialect: Dialect, kind: str, ddl: str | None) -> None:

@@ -25,8 +25,7 @@ from lakechime_dagster.cdc.row_messages import MaxwellReader
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.tables.databases import Dms, Maxwell
 from tests.cdc.histories import TOPIC, TYPES, Row, Statement, changed, changes_of, folded, history
-from tests.cdc.merge.arrivals import follow_in_parts
-from tests.cdc.merge.test_incremental_merge import Lake
+from tests.cdc.merge.lake import Lake, follow_in_parts
 
 ANN = {"id": 1, "name": "Ann", "amount": 5, "at": None}
 READ_ANN = ANN | {"amount": Decimal("5.00")}

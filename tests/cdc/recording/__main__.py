@@ -4,7 +4,7 @@ of their topics.
 `python -m tests.cdc.recording` for all scenarios, or with names: `basics`, `postgres-toast`. One
 file per scenario comes into captures/: a header, the messages in the order of (topic, partition,
 offset), and for each table its rows as the database has them at the end, which is what folding the
-messages must give. Where no message reports something of the truth, `unreported` of the table says what.
+messages must give.
 Topics of Connect's own and of the sentinel table, by whose rows the recorder knows that all has
 arrived, are left out.
 
@@ -112,12 +112,10 @@ def record(stack: Stack, broker: Broker, scenario: Scenario) -> Path:
             }
             for one in stage.readings
         ]
-        truth = []
-        for table, (topic, _, rows) in tables.items():
-            reported = (
-                {"unreported": scenario.unreported[table]} if table in scenario.unreported else {}
-            )
-            truth.append({"table": f"{SCHEMA}.{table}", "topic": topic, **reported, "rows": rows})
+        truth = [
+            {"table": f"{SCHEMA}.{table}", "topic": topic, "rows": rows}
+            for table, (topic, _, rows) in tables.items()
+        ]
         messages = [message for topic in topics for message in broker.messages(topic)]
     return _write(CAPTURES / scenario.file, [header, *messages, *readings, *truth])
 

@@ -9,35 +9,6 @@ AS_TEXT = {
     "binary.handling.mode": "hex",
     "interval.handling.mode": "string",
 }
-MARIADB_UNREPORTED = {
-    "numbers": "A snapshot reads FLOAT from text of six digits: f of row 4.",
-    "texts": "The log escapes the comma of an enum's value: e of row 103.",
-    "zero_dates": "A zero date reads as null, or as the epoch where the column is NOT NULL.",
-}
-MARIADB_TEXT_UNREPORTED = {
-    **MARIADB_UNREPORTED,
-    "moments": "A time below 0 or above 24 hours reads as null: t, t3, t6.",
-    "numbers": f"{MARIADB_UNREPORTED['numbers']} Unsigned numbers above 2^63 - 1 read as negative ones: bu.",
-    "wide_keys": "Unsigned numbers above 2^63 - 1 read as negative ones: id.",
-}
-POSTGRES_UNREPORTED = {
-    "endless": (
-        "Endless dates and timestamps come as numbers, those of dates differ between snapshot and "
-        "stream: d, ts."
-    ),
-    "moments": (
-        "A snapshot reads the year 1 two days early: ts, ts3, tsz of row 2. An interval comes as "
-        "microseconds: iv."
-    ),
-    "numbers": "A bit string comes without its leading zeros and its length: bv.",
-}
-POSTGRES_TEXT_UNREPORTED = {
-    "endless": "Endless dates and timestamps come as days of a far year: d, ts.",
-    "moments": (
-        "A snapshot reads the year 1 two days early: ts, ts3, tsz of row 2. An interval comes in "
-        "ISO's form: iv."
-    ),
-}
 TYPES = (
     "For each column type its extremes, an ordinary value and NULL, each row once in the snapshot "
     "and once (id + 100) in the stream"
@@ -49,14 +20,12 @@ TYPES = (
     f"{TYPES}; what can be text is text, and no message brings a schema.",
     Database.MARIADB,
     options={**AS_TEXT, **SCHEMALESS, "include.schema.changes": "true"},
-    unreported=MARIADB_TEXT_UNREPORTED,
 )
 @scenario(
     "schemaless_types_text",
     f"{TYPES}; what can be text is text, and no message brings a schema.",
     Database.POSTGRES,
     options={**AS_TEXT, **SCHEMALESS},
-    unreported={**POSTGRES_UNREPORTED, **POSTGRES_TEXT_UNREPORTED},
 )
 @scenario(
     "schemaless_types",
@@ -67,17 +36,12 @@ TYPES = (
         **SCHEMALESS,
         "include.schema.changes": "true",
     },
-    unreported=MARIADB_UNREPORTED,
 )
 @scenario(
     "schemaless_types",
     f"{TYPES}; no message brings a schema.",
     Database.POSTGRES,
     options=SCHEMALESS,
-    unreported={
-        **POSTGRES_UNREPORTED,
-        "not_numbers": "In precise mode a numeric that is no number reads as null: d, n.",
-    },
 )
 @scenario(
     "types_text",
@@ -85,31 +49,20 @@ TYPES = (
     f"bigint as long overflows.",
     Database.MARIADB,
     options=AS_TEXT,
-    unreported=MARIADB_TEXT_UNREPORTED,
 )
 @scenario(
     "types_text",
     f"{TYPES}; what can be text is text: decimals, times (isostring), intervals, binary as hex.",
     Database.POSTGRES,
     options=AS_TEXT,
-    unreported={**POSTGRES_UNREPORTED, **POSTGRES_TEXT_UNREPORTED},
 )
 @scenario(
     "types",
     f"{TYPES}; unsigned bigint as decimals.",
     Database.MARIADB,
     options={"bigint.unsigned.handling.mode": "precise"},
-    unreported=MARIADB_UNREPORTED,
 )
-@scenario(
-    "types",
-    f"{TYPES}.",
-    Database.POSTGRES,
-    unreported={
-        **POSTGRES_UNREPORTED,
-        "not_numbers": "In precise mode a numeric that is no number reads as null: d, n.",
-    },
-)
+@scenario("types", f"{TYPES}.", Database.POSTGRES)
 def types(stage: Stage) -> None:
     tables = _postgres_types(stage) if stage.is_postgres else _mariadb_types(stage)
     stage.connect()

@@ -33,7 +33,6 @@ class Scenario:
     note: str
     play: "Callable[[Stage], None]"
     options: Mapping[str, str] = field(default_factory=dict)
-    unreported: Mapping[str, str] = field(default_factory=dict)
     needs_own_server: bool = False
 
     @property
@@ -49,7 +48,6 @@ def scenario(
     note: str,
     *databases: Database,
     options: Mapping[str, str] | None = None,
-    unreported: Mapping[str, str] | None = None,
     needs_own_server: bool = False,
 ) -> "Callable[[Callable[[Stage], None]], Callable[[Stage], None]]":
     """Registers what a function plays, for both databases or for those named."""
@@ -61,7 +59,6 @@ def scenario(
             note=note,
             play=play,
             options=EXACT | dict(options or {}),
-            unreported=unreported or {},
             needs_own_server=needs_own_server,
         )
         SCENARIOS.extend(replace(shared, database=database) for database in databases or Database)

@@ -16,15 +16,12 @@ from hypothesis import strategies as st
 
 from lakechime_dagster.cdc import schema as ddl
 from lakechime_dagster.cdc.canonical import text_of
-from lakechime_dagster.cdc.change import Change
+from lakechime_dagster.cdc.change import Change, row_text
 from lakechime_dagster.cdc.schema import evolved
 from lakechime_dagster.cdc.spark_changes import conformed, python_value
 from lakechime_dagster.cdc.values import single
-from lakechime_dagster.cdc.wire import row_text
 from lakechime_dagster.tables.cdc import Drift
-from tests.cdc.merge.arrivals import follow_in_time
-from tests.cdc.merge.test_incremental_merge import Lake
-from tests.cdc.merge.test_merge import deletion, upsert
+from tests.cdc.merge.lake import Lake, deletion, follow_in_time, upsert
 from tests.cdc.oracle import rows_of
 
 NOON = dt.datetime(2024, 2, 29, 12, 0, 0, 500)

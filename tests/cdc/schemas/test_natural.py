@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakechime_dagster.cdc.declared_values import NaturalColumns, natural_type
-from lakechime_dagster.cdc.values import InexactNumberError
+from lakechime_dagster.cdc.values import InexactNumberError, NaturalColumns, natural_type
 from lakechime_dagster.tables.databases import BinaryText
 
 UTC = datetime.timezone.utc

@@ -10,24 +10,19 @@ import pyarrow as pa
 import pytest
 
 from lakechime_dagster.cdc.change import Change
-from lakechime_dagster.cdc.history import Tracked
-from lakechime_dagster.cdc.incremental_merge import merged
-from lakechime_dagster.cdc.spark_changes import SPAN_TYPES, Merging, What, conformed
+from lakechime_dagster.cdc.merge import Window, merged
+from lakechime_dagster.cdc.spark_changes import Merging, What, conformed
 from lakechime_dagster.cdc.state import Role, StateRow, base_row, change_row
 from lakechime_dagster.spark.session import record_batches
 from lakechime_dagster.tables.names import HIDDEN
 from lakechime_dagster.triggers.consumers import HOUR_MS
-from tests.cdc.merge.test_merge import deletion, upsert
+from tests.cdc.merge.lake import deletion, upsert
 
 MONEY, TEXT = pa.decimal128(12, 2), pa.string()
 STATE = [
     (name, pa.int64() if name in ("transaction", "ts_ms") else TEXT) for name in StateRow._fields
 ]
 COORDINATES = [("topic", TEXT), ("partition", pa.int32()), ("offset", pa.int64())]
-SPAN = [
-    (name, TEXT if kind == "string" else pa.timestamp("us", "UTC"))
-    for name, kind in SPAN_TYPES.items()
-]
 
 
 @pytest.mark.parametrize(
@@ -55,27 +50,24 @@ def change(position: int, hour: int, key: int = 1, name: str = "a") -> Change:
     )
 
 
-def late(
-    known: list[Change], reported: list[Change], tracked: Tracked | None = None
-) -> dict[str, int]:
+def late(known: list[Change], reported: list[Change]) -> dict[str, int]:
     """The late changes by hour of one execution, before which the hours up to nine were complete,
     and it was a quarter past.
     """
-    before = (
-        [] if tracked else [one for one in merged({}, known, {}, {}).keys if one.after is not None]
-    )
+    before = [one for one in merged({}, known, {}, {}).keys if one.after is not None]
     state = [
         *map(change_row, known),
-        *(base_row(one.key, one.source, one.row_state, role=Role.TARGET) for one in before),
+        *(
+            base_row(one.key, Window(source=one.source, base=one.row_state), Role.TARGET)
+            for one in before
+        ),
     ]
     rows = [
         (row.key, *row, is_new, None, None, None)
         for is_new, of in ((False, state), (True, map(change_row, reported)))
         for row in of
     ]
-    row = pa.struct(
-        [("id", pa.int64()), ("name", TEXT), *(SPAN if tracked else ()), (HIDDEN, TEXT)]
-    )
+    row = pa.struct([("id", pa.int64()), ("name", TEXT), (HIDDEN, TEXT)])
     out = pa.schema(
         [
             ("what", TEXT),
@@ -88,13 +80,7 @@ def late(
         ]
     )
     grouped = pa.schema([("group", TEXT), *STATE, ("is_new", pa.bool_()), *COORDINATES])
-    merging = Merging(
-        out=out,
-        keys=("id",),
-        truncated={},
-        tracked=tracked,
-        complete_ms=10 * HOUR_MS + HOUR_MS // 4,
-    )
+    merging = Merging(out=out, keys=("id",), truncated={}, complete_ms=10 * HOUR_MS + HOUR_MS // 4)
     found = pa.Table.from_batches(
         merging(record_batches(sorted(rows, key=itemgetter(0)), grouped))
     ).to_pylist()

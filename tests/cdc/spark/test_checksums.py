@@ -6,8 +6,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.canonical import Dialect
+from lakechime_dagster.cdc.change import BinlogPosition, LogPosition, TransactionSnapshot
 from lakechime_dagster.cdc.compare import Fault, Queries, compare, comparison_of, confirmed
-from lakechime_dagster.cdc.spark_compare import run_in
+from lakechime_dagster.cdc.spark_compare import is_above, run_in
 
 pytestmark = pytest.mark.spark
 
@@ -29,3 +30,31 @@ def test_rows_that_differ_are_found_and_found_again(spark: SparkSession):
     assert found.faults == {("700",): Fault.MISSING, ("7000",): Fault.EXTRA}
     assert confirmed(found, one.at(list(found.faults)), other).faults == found.faults
     assert session.conf.get(CONF, None) == before
+
+
+def test_changes_above_a_snapshot_are_distinguished_also_where_numbers_of_transactions_restart(
+    spark: SparkSession,
+):
+    def above(snapshot: LogPosition, *changes: tuple[list[int], int | None]) -> list[bool]:
+        rows = [
+            (number, position, None if one is None else f'{{"source": {{"txId": {one}}}}}')
+            for number, (position, one) in enumerate(changes)
+        ]
+        messages = spark.createDataFrame(rows, "n int, position array<bigint>, value string")
+        found = messages.select("n", is_above(snapshot).alias("is_above")).sort("n").collect()
+        return [row["is_above"] for row in found]
+
+    numbers = (2**32 - 3, 2**32 - 2, 2**32 - 1, 3, 4, 5, 6)
+    snapshot = TransactionSnapshot(lsn=100, end=5, open=frozenset({2**32 - 2}))
+    assert above(snapshot, *(([1, 1], number) for number in numbers)) == [
+        False,
+        True,
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert above(snapshot, ([1, 99], None), ([1, 100], None)) == [False, True]
+    places = ([2, 900, 0], None), ([3, 119, 0], None), ([3, 120, 0], None), ([4, 4, 0], None)
+    assert above(BinlogPosition((3, 120)), *places) == [False, False, True, True]

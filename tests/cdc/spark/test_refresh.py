@@ -13,10 +13,9 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from lakechime_dagster.cdc.change import Change
+from lakechime_dagster.cdc.change import Change, order_text
 from lakechime_dagster.cdc.debezium import DebeziumReader
-from lakechime_dagster.cdc.record import Changes, Record
-from lakechime_dagster.cdc.wire import order_text
+from lakechime_dagster.cdc.record import Record
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.spark.job import Outcome
@@ -24,7 +23,7 @@ from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.names import END_AT, END_SEQ, START_AT, START_SEQ
 from tests.cdc.captures import captures
 from tests.cdc.factories import make_record
-from tests.cdc.merge.test_merge import history
+from tests.cdc.merge.lake import changes_in, changes_made
 from tests.cdc.oracle import histories_of, rows_of
 from tests.cdc.order_messages import KEYS, messages
 from tests.cdc.test_captures import TABLES, UNREPORTED, differences, label
@@ -72,13 +71,7 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(
         assert result.counts.is_balanced
         assert sum(result.events.values()) == len(reported[part::4])
         assert "quarantined" not in result.events
-    reader = DebeziumReader(Debezium(), KEYS)
-    changes = [
-        change
-        for record in records
-        if isinstance(found := reader.read(record), Changes)
-        for change in found.changes
-    ]
+    changes = changes_in(DebeziumReader(Debezium(), KEYS), records)
     assert {(row["shard"], row["id"]): row for row in table.rows} == rows_of(
         changes, (*KEYS, "a", "b")
     )
@@ -105,13 +98,7 @@ def test_any_order_and_any_split_gives_the_histories_of_the_oracle(
     for part in range(3):
         table.send(reported[part::3])
         assert table.run().counts.is_balanced
-    reader = DebeziumReader(Debezium(), KEYS)
-    changes = [
-        change
-        for record in records
-        if isinstance(found := reader.read(record), Changes)
-        for change in found.changes
-    ]
+    changes = changes_in(DebeziumReader(Debezium(), KEYS), records)
     columns = (*KEYS, "a", "b")
     expected = {
         (*key, order_text(row.start_seq)): (
@@ -147,7 +134,7 @@ def shard_history(dice: random.Random, shard: str) -> list[Change]:
         )
         return replace(change, source=f"{shard}{change.source}", key=key or (), continues=continues)
 
-    return [own(change) for change in history(dice, dice.randint(1, 12))]
+    return [own(change) for change in changes_made(dice, dice.randint(1, 12))]
 
 
 @pytest.mark.parametrize("write_mode", [None, "copy-on-write"])

@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.cdc.debezium import DebeziumReader
-from lakechime_dagster.cdc.record import Changes
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.spark.job import Outcome
@@ -20,6 +19,7 @@ from lakechime_dagster.tables.cdc import Deletes
 from lakechime_dagster.tables.databases import Debezium
 from lakechime_dagster.tables.names import DELETED_AT
 from tests.cdc.factories import envelope_schema, make_payload, make_record
+from tests.cdc.merge.lake import changes_in
 from tests.cdc.oracle import kept_rows_of
 from tests.cdc.order_messages import KEYS, messages
 from tests.cdc.spark.test_refresh import SHARDS, shard_history
@@ -58,13 +58,7 @@ def test_any_order_and_any_split_gives_the_table_of_the_oracle(
     for part in range(3):
         table.send(some[part::3])
         assert table.run().counts.is_balanced
-    reader = DebeziumReader(Debezium(), KEYS)
-    changes = [
-        change
-        for record in records
-        if isinstance(found := reader.read(record), Changes)
-        for change in found.changes
-    ]
+    changes = changes_in(DebeziumReader(Debezium(), KEYS), records)
     columns = (*KEYS, "a", "b")
     found = {
         (row["shard"], row["id"]): ({name: row[name] for name in columns}, deleted_ms(row))

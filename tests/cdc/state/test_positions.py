@@ -1,8 +1,7 @@
 """How far sources have come, by what is remembered of it."""
 
-from lakechime_dagster.cdc.change import Order
+from lakechime_dagster.cdc.change import Order, order_text
 from lakechime_dagster.cdc.state import Role, StateRow, opened_epochs, opened_row, positions_of
-from lakechime_dagster.cdc.wire import order_text
 
 
 def position_row(

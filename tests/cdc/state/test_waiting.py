@@ -6,13 +6,12 @@ from hypothesis import given
 
 from lakechime_dagster.cdc.change import Operation
 from lakechime_dagster.cdc.state import Role, change_row, waiting_keys
-from tests.cdc.merge.test_incremental_merge import Lake, reported
-from tests.cdc.merge.test_merge import LENGTHS, SEEDS, history
+from tests.cdc.merge.lake import LENGTHS, SEEDS, Lake, changes_made, reported
 
 
 @given(seed=SEEDS, length=LENGTHS)
 def test_what_is_remembered_reports_which_rows_wait(seed: int, length: int) -> None:
-    changes = [reported(change) for change in history(random.Random(seed), length)]
+    changes = [reported(change) for change in changes_made(random.Random(seed), length)]
     lake = Lake()
     lake.execute(changes)
     ends = [
