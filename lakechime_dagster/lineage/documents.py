@@ -34,7 +34,7 @@ from lakechime_dagster.lineage.columns import (
     joined,
 )
 from lakechime_dagster.lineage.reports import RunReport, by_target
-from lakechime_dagster.lineage.sql_statements import SqlReader
+from lakechime_dagster.lineage.sql import SqlReader
 
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 
