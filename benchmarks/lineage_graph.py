@@ -19,8 +19,8 @@ from lakechime_dagster.lineage.answers import nodes_of, reached_tables
 from lakechime_dagster.lineage.flat import table_pairs
 from lakechime_dagster.lineage.graph import Part
 from lakechime_dagster.lineage.network import Certainty, Edges, Network, reach
-from lakechime_dagster.lineage.network_store import network_around, network_at
 from lakechime_dagster.lineage.recording import SqlLineage
+from lakechime_dagster.lineage.service import network_around, network_at
 from tests.lineage.factories import make_record, make_statement
 
 LAYERS, INPUTS, COLUMNS = 12, 3, 20

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import Annotated, Any
 
 from pydantic import (
+    AliasPath,
     BaseModel,
     ConfigDict,
     Field,
@@ -34,7 +35,7 @@ from lakechime_dagster.lineage.columns import (
     joined,
 )
 from lakechime_dagster.lineage.reports import RunReport, by_target
-from lakechime_dagster.lineage.sql_statements import SqlReader
+from lakechime_dagster.lineage.sql import SqlReader
 
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 
@@ -160,17 +161,8 @@ class FieldLineage(Part):
     transformationDescription: str | None = None  # noqa: N815
 
 
-class ColumnLineageFacet(Part):
-    fields: dict[str, FieldLineage] = Field(default_factory=dict)
-    dataset: list[InputField] = Field(default_factory=list)
-
-
 class SchemaField(Part):
     name: str
-
-
-class SchemaFacet(Part):
-    fields: list[SchemaField] = Field(default_factory=list)
 
 
 class Identifier(Part):
@@ -178,75 +170,38 @@ class Identifier(Part):
     name: str
 
 
-class SymlinksFacet(Part):
-    identifiers: list[Identifier] = Field(default_factory=list)
-
-
 class Owner(Part):
     name: Name
 
 
-class OwnershipFacet(Part):
-    owners: list[Owner] = Field(default_factory=list)
-
-
-class DatasetFacets(Part):
-    columnLineage: ColumnLineageFacet | None = None  # noqa: N815
-    schema_: SchemaFacet | None = Field(default=None, alias="schema")
-    symlinks: SymlinksFacet | None = None
-    ownership: OwnershipFacet | None = None
+def _at(*path: str) -> Any:
+    """A field that lies deeper in an event, in its facets; None where any part of them is not
+    there.
+    """
+    return Field(default=None, validation_alias=AliasPath(*path))
 
 
 class Dataset(Part):
     namespace: str = Field(max_length=2048)
     name: str = _DATASET
-    facets: DatasetFacets = Field(default_factory=DatasetFacets)
-
-
-class SqlFacet(Part):
-    query: str
-    dialect: str | None = None
-
-
-class JobType(Part):
-    integration: str = ""
-
-
-class JobFacets(Part):
-    sql: SqlFacet | None = None
-    ownership: OwnershipFacet | None = None
-    jobType: JobType | None = None  # noqa: N815
-
-
-class Job(Part):
-    namespace: Name
-    name: Name
-    facets: JobFacets = Field(default_factory=JobFacets)
-
-
-class ParentJob(Part):
-    namespace: str
-    name: str
-
-
-class ParentFacet(Part):
-    job: ParentJob
-
-
-class RunFacets(Part):
-    parent: ParentFacet | None = None
-
-
-class Run(Part):
-    runId: Name  # noqa: N815
-    facets: RunFacets = Field(default_factory=RunFacets)
+    fields: dict[str, FieldLineage] | None = _at("facets", "columnLineage", "fields")
+    deciding: list[InputField] | None = _at("facets", "columnLineage", "dataset")
+    schema_fields: list[SchemaField] | None = _at("facets", "schema", "fields")
+    symlinks: list[Identifier] | None = _at("facets", "symlinks", "identifiers")
+    owners: list[Owner] | None = _at("facets", "ownership", "owners")
 
 
 class RunEvent(Part):
     eventType: RunState | None = None  # noqa: N815
     eventTime: Moment  # noqa: N815
-    run: Run
-    job: Job
+    run: Name = Field(validation_alias=AliasPath("run", "runId"))
+    namespace: Name = Field(validation_alias=AliasPath("job", "namespace"))
+    name: Name = Field(validation_alias=AliasPath("job", "name"))
+    owners: list[Owner] | None = _at("job", "facets", "ownership", "owners")
+    sql: str | None = _at("job", "facets", "sql", "query")
+    dialect: str | None = _at("job", "facets", "sql", "dialect")
+    integration: str | None = _at("job", "facets", "jobType", "integration")
+    parent: Identifier | None = _at("run", "facets", "parent", "job")
     inputs: list[Dataset] = Field(default_factory=list)
     outputs: list[Dataset] = Field(default_factory=list)
     schemaURL: str = ""  # noqa: N815
@@ -290,23 +245,22 @@ def report_of_event(event: RunEvent, names: Names, reader: SqlReader) -> RunRepo
     known = {
         (one.namespace, one.name): _name(one, names) for one in (*event.inputs, *event.outputs)
     }
-    job, parent = event.job.facets, event.run.facets.parent
-    of_outputs = [one.facets.ownership for one in event.outputs]
+    owners = [event.owners, *(one.owners for one in event.outputs)]
     statements, problem = _of_sql(event, reader)
     written = by_target(
         replace(_of_output(one, known, names), unknown=problem) for one in event.outputs
     )
     report = RunReport(
-        producer=Producer(namespace=event.job.namespace, job=event.job.name),
-        run_id=event.run.runId,
+        producer=Producer(namespace=event.namespace, job=event.name),
+        run_id=event.run,
         done_ms=to_milliseconds(event.eventTime) if event.eventType is RunState.COMPLETE else None,
         by_event=written,
         inputs=frozenset(known[one.namespace, one.name] for one in event.inputs),
-        owners=frozenset(
-            owner.name for one in (*of_outputs, job.ownership) if one for owner in one.owners
-        ),
+        owners=frozenset(owner.name for several in owners for owner in several or ()),
         links=frozenset(
-            {("parent", external(parent.job.namespace, parent.job.name))} if parent else ()
+            {("parent", external(event.parent.namespace, event.parent.name))}
+            if event.parent
+            else ()
         ),
     )
     return report.with_sql(statements)
@@ -316,12 +270,8 @@ def _name(one: Dataset, names: Names) -> str:
     """The table of the lake that is meant, by its name or by another name of it; else one
     outside.
     """
-    symlinks = one.facets.symlinks.identifiers if one.facets.symlinks else []
-    for namespace, name in [
-        (one.namespace, one.name),
-        *((other.namespace, other.name) for other in symlinks),
-    ]:
-        found = names.of_dataset(namespace, name)
+    for other in (one, *(one.symlinks or ())):
+        found = names.of_dataset(other.namespace, other.name)
         if found is not None:
             return found
     return external(one.namespace, one.name)
@@ -330,14 +280,13 @@ def _name(one: Dataset, names: Names) -> str:
 def _of_output(one: Dataset, known: Known, names: Names) -> Statement:
     """What an event says of the columns of an output."""
     target = known[one.namespace, one.name]
-    schema, lineage = one.facets.schema_, one.facets.columnLineage or ColumnLineageFacet()
-    columns = [ColumnLineage(column=field.name) for field in (schema.fields if schema else ())]
+    columns = [ColumnLineage(column=field.name) for field in one.schema_fields or ()]
     indirect = [
         source
-        for given in lineage.dataset
+        for given in one.deciding or ()
         for source in _sources(given, given.transformations, known, names)
     ]
-    for column, field in lineage.fields.items():
+    for column, field in (one.fields or {}).items():
         older = [
             Transformation(
                 type="DIRECT",
@@ -381,15 +330,12 @@ def _kind(one: Transformation) -> Kind:
 
 def _of_sql(event: RunEvent, reader: SqlReader) -> tuple[tuple[Statement, ...], tuple[str, ...]]:
     """What the SQL of an event says, or why it cannot be read."""
-    job = event.job.facets
-    if job.sql is None:
+    if event.sql is None:
         return (), ()
-    dialect = job.sql.dialect or (job.jobType.integration if job.jobType else "")
-    namespace = next(
-        (one.namespace for one in (*event.outputs, *event.inputs)), event.job.namespace
-    )
+    dialect = event.dialect or event.integration or ""
+    namespace = next((one.namespace for one in (*event.outputs, *event.inputs)), event.namespace)
     try:
-        _, statements = reader.read(job.sql.query, dialect.lower(), namespace)
+        _, statements = reader.read(event.sql, dialect.lower(), namespace)
     except InvalidValueError as error:
         return (), (f"its SQL {error.remedy}",)
     outputs = [_name(one, reader.schema.names) for one in event.outputs]

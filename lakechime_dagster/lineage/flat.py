@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from lakechime_dagster.lineage.graph import Part
 from lakechime_dagster.lineage.network import (
-    Adjacency,
+    DIRECT_CODES,
     Certainty,
     Edges,
     Network,
     Nodes,
-    none,
+    edges_from,
     reach,
 )
 from lakechime_dagster.lineage.service import AskedLineage
@@ -48,84 +48,50 @@ def table_pairs(network: Network) -> Iterator[Pairs]:
         np.searchsorted(tables, side).astype(np.int32)
         for side in (network.inputs.sources, network.inputs.targets)
     )
-    edges = Edges(sources, targets, network.inputs.kinds)
-    is_direct, is_recorded = edges.kinds & Part.DIRECT != 0, edges.kinds & Part.DECLARED == 0
-    whole = _Search(Adjacency(edges, len(tables)))
-    widest = Certainty.INDIRECT if is_recorded.all() else Certainty.UNSURE
-    surer = {Certainty.DIRECT: _Search(Adjacency(edges.where(is_direct), len(tables)))}
-    if widest is Certainty.UNSURE:
-        surer = {
-            Certainty.INDIRECT: _Search(Adjacency(edges.where(is_recorded), len(tables))),
-            **surer,
-        }
-    certainty = np.zeros(len(tables), np.int8)
-
-    def found() -> Iterator[Pairs]:
-        for source in np.unique(edges.sources).tolist():
-            targets, layers = whole.of(source)
-            certainty[targets] = widest
-            for one, search in surer.items():
-                certainty[search.of(source)[0]] = one
-            yield Pairs(
-                np.full(len(targets), tables[source], np.int32),
-                tables[targets],
-                layers,
-                certainty[targets],
-            )
-
-    return _by_chunks(found())
+    parts = network.inputs.kinds
+    is_declared, is_direct = parts & Part.DECLARED != 0, parts & Part.DIRECT != 0
+    # each data set as one node, whose inputs are its edges
+    kinds = np.where(is_direct, 1, DIRECT_CODES + 1).astype(np.int8)
+    edges, nothing = Edges(sources, targets, kinds), edges_from([])
+    of_tables = Network(
+        tables={},
+        labels=tuple(network.labels[one] for one in tables.tolist()),
+        datasets=np.arange(len(tables), dtype=np.int32),
+        inputs=nothing,
+        edges=edges.where(~is_declared),
+        unsure=edges.where(is_declared),
+    )
+    for some in _by_chunks(_pairs(of_tables, np.unique(sources).tolist())):
+        yield Pairs(tables[some.sources], tables[some.targets], some.layers, some.kinds)
 
 
 def column_pairs(network: Network) -> Iterator[Pairs]:
     """All pairs that begin with a column and end in another data set: with a column, or with its
     rows.
     """
+    columns = np.flatnonzero(network.datasets != np.arange(len(network))).tolist()
+    return _by_chunks(_pairs(network, columns))
+
+
+def _pairs(network: Network, sources: Iterable[int]) -> Iterator[Pairs]:
+    """What each of these nodes leads to in other data sets."""
     certainty = np.zeros(len(network), np.int8)
-
-    def found() -> Iterator[Pairs]:
-        for source in np.flatnonzero(network.datasets != np.arange(len(network))).tolist():
-            start = np.array([source], np.int32)
-            whole = reach(network, start, Certainty.UNSURE)
-            if len(whole.nodes) == 1:
-                continue
-            certainty[whole.nodes] = Certainty.UNSURE
-            for one in (Certainty.INDIRECT, Certainty.DIRECT):
-                certainty[reach(network, start, one).nodes] = one
-            is_other = network.datasets[whole.nodes] != network.datasets[source]
-            targets = whole.nodes[is_other]
-            yield Pairs(
-                np.full(len(targets), source, np.int32),
-                targets,
-                whole.layers[is_other],
-                certainty[targets],
-            )
-
-    return _by_chunks(found())
-
-
-class _Search:
-    """Searches one after another over the same edges, without a new array for each."""
-
-    def __init__(self, adjacency: Adjacency) -> None:
-        self._adjacency = adjacency
-        self._seen = np.full(adjacency.size, -1, np.int32)
-        self._first = np.empty(adjacency.size, np.int32)
-
-    def of(self, source: int) -> tuple[Nodes, NDArray[np.int32]]:
-        """What a node leads to, apart from itself, with the layers."""
-        self._seen[source] = source
-        layer, found, layers = np.array([source], np.int32), [], []
-        while len(layer := self._new(self._adjacency.next_of(layer), source)):
-            found.append(layer)
-            layers.append(np.full(len(layer), len(found), np.int32))
-        return (np.concatenate(found), np.concatenate(layers)) if found else (none(), none())
-
-    def _new(self, nodes: Nodes, source: int) -> Nodes:
-        new = nodes[self._seen[nodes] != source]
-        self._seen[new] = source
-        order = np.arange(len(new), dtype=np.int32)
-        self._first[new] = order
-        return new[self._first[new] == order]
+    for source in sources:
+        start = np.array([source], np.int32)
+        whole = reach(network, start, Certainty.UNSURE)
+        if len(whole.nodes) == 1:
+            continue
+        certainty[whole.nodes] = Certainty.UNSURE
+        for one in (Certainty.INDIRECT, Certainty.DIRECT):
+            certainty[reach(network, start, one).nodes] = one
+        is_other = network.datasets[whole.nodes] != network.datasets[source]
+        targets = whole.nodes[is_other]
+        yield Pairs(
+            np.full(len(targets), source, np.int32),
+            targets,
+            whole.layers[is_other],
+            certainty[targets],
+        )
 
 
 def _by_chunks(found: Iterable[Pairs]) -> Iterator[Pairs]:

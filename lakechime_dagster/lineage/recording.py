@@ -29,7 +29,7 @@ from lakechime_dagster.lineage.columns import (
     statement_from,
     statement_json,
 )
-from lakechime_dagster.lineage.graph import edges_of, parts_of
+from lakechime_dagster.lineage.graph import parts_of
 from lakechime_dagster.lineage.reports import RunReport, report_from
 from lakechime_dagster.tables.names import folded
 
@@ -127,8 +127,8 @@ def refs_of(connection: Connection, numbers: Collection[int]) -> dict[int, Colum
 def ensured_statements(
     connection: Connection, statements: Iterable[Statement]
 ) -> dict[Statement, int]:
-    """The numbers of statements; one that is met for the first time is kept with its edges, by the
-    names that columns have.
+    """The numbers of statements; one that is met for the first time is kept with what it reads, by
+    the names that columns have.
     """
     keys = {
         one: blake2b(orjson.dumps(statement_json(one)), digest_size=16).digest()
@@ -167,19 +167,8 @@ def _kept(connection: Connection, new: Mapping[bytes, Statement]) -> dict[bytes,
         for key, number in ours.items()
         for name, part in parts_of(spelled[key]).items()
     ]
-    edges = [
-        {
-            "statement_id": number,
-            "source_id": nodes[source],
-            "target_id": nodes[target],
-            "kind": kind,
-        }
-        for key, number in ours.items()
-        for source, target, kind in edges_of(spelled[key])
-    ]
-    for table, several in ((schema.statement_input, inputs), (schema.edge, edges)):
-        if several:
-            connection.execute(sa.insert(table), several)
+    if inputs:
+        connection.execute(sa.insert(schema.statement_input), inputs)
     return ours
 
 

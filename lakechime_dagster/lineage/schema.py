@@ -70,23 +70,6 @@ statement_input = sa.Table(
     sa.Index("lc_lineage_input_of_source", "source_id"),
 )
 
-# A column or data set that takes part in a column, or in the target as a whole.
-edge = sa.Table(
-    "lc_lineage_edge",
-    metadata,
-    sa.Column(
-        "statement_id",
-        BIG,
-        sa.ForeignKey("lc_lineage_statement.statement_id"),
-        primary_key=True,
-        autoincrement=False,
-    ),
-    sa.Column("target_id", BIG, primary_key=True, autoincrement=False),
-    sa.Column("source_id", BIG, primary_key=True, autoincrement=False),
-    # by `lineage.graph.edges_of`; a masking one is negative
-    sa.Column("kind", sa.SmallInteger, primary_key=True, autoincrement=False),
-)
-
 # A dashboard, a person or a job that reads.
 consumer = sa.Table(
     "lc_lineage_consumer",

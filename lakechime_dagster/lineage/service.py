@@ -3,13 +3,18 @@
 import datetime as dt
 import heapq
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any
 
+import sqlalchemy as sa
+from sqlalchemy import Engine
+
+from lakechime_dagster.dce.engine import reading, slices
 from lakechime_dagster.errors import TableUnreadableError
+from lakechime_dagster.lineage import schema
 from lakechime_dagster.lineage.answers import (
     AffectedConsumer,
     Neighbourhood,
@@ -33,20 +38,17 @@ from lakechime_dagster.lineage.columns import (
 )
 from lakechime_dagster.lineage.graph import Gap, Standing, TableFacts, gap_of, gaps, meant, parts_of
 from lakechime_dagster.lineage.manifest import manifest_in, planned_of
-from lakechime_dagster.lineage.network import Certainty, Network, reach
-from lakechime_dagster.lineage.network_store import (
-    neighbours,
-    network_among,
-    network_around,
-    network_at,
-)
+from lakechime_dagster.lineage.network import Certainty, Network, network_of, reach
+from lakechime_dagster.lineage.recording import MANY
 from lakechime_dagster.lineage.store import (
     LineageStandings,
     SqlReads,
     Way,
+    columns_of,
     facts_of,
     known_columns,
     known_tables,
+    nodes_of_tables,
     recorded_since,
     tables_like,
 )
@@ -156,6 +158,105 @@ def _input(source: Source, address: Address) -> dict[str, Any]:
         "field": source.ref.column or "",
         "transformations": [transformation],
     }
+
+
+LARGE = 5_000  # data sets: to look for more of them costs more than to read all
+
+
+def network_around(
+    engine: Engine,
+    tables: Collection[str],
+    *,
+    upstream: bool = False,
+    depth: int | None = None,
+    declared: Sequence[Statement] = (),
+    namespace: str | None = None,
+    columns: Iterable[ColumnRef] = (),
+    large: int = LARGE,
+) -> Network | None:
+    """What holds of what data sets lead to, or with `upstream` of what leads to them, within so
+    many edges.
+
+    What is asked of it in that direction has the answer of the whole network, since all that was
+    recorded of each of its data sets is in it. None where more than `large` data sets are found.
+    `namespace` and `columns` are as in `network_at`.
+    """
+    found, layer, edges = set(tables), set(tables), 0
+    while layer and edges != depth:
+        layer, edges = (
+            set[str]().union(*neighbours(engine, layer, declared, upstream=upstream).values())
+            - found,
+            edges + 1,
+        )
+        found |= layer
+        if len(found) > large:
+            return None
+    # which name columns of these
+    found |= {one.target for one in declared if one.columns and not found.isdisjoint(parts_of(one))}
+    return network_at(engine, declared, namespace, columns, tables=found)
+
+
+def neighbours(
+    engine: Engine, tables: Collection[str], declared: Iterable[Statement], *, upstream: bool
+) -> dict[str, set[str]]:
+    """By data set those that read it, or with `upstream` those that it reads, as it is recorded and
+    as it is declared.
+    """
+    found: dict[str, set[str]] = {}
+    for one in declared:
+        for name in parts_of(one):
+            near, far = (one.target, name) if upstream else (name, one.target)
+            if near in tables:
+                found.setdefault(near, set()).add(far)
+    row, given = schema.writer.c, schema.statement_input.c
+    near, far = schema.node.alias("near"), schema.node.alias("far")
+    here, there = (row.target_id, given.source_id) if upstream else (given.source_id, row.target_id)
+    query = (
+        sa.select(near.c.name, far.c.name)
+        .distinct()
+        .join_from(schema.statement_input, schema.writer, row.statement_id == given.statement_id)
+        .join(near, near.c.node_id == here)
+        .join(far, far.c.node_id == there)
+    )
+    with reading(engine) as connection:
+        for some in slices(sorted(set(tables)), MANY):
+            for name, other in connection.execute(
+                query.where(here.in_(nodes_of_tables(connection, some)))
+            ):
+                found.setdefault(name, set()).add(other)
+    return found
+
+
+def network_at(
+    engine: Engine,
+    declared: Sequence[Statement] = (),
+    namespace: str | None = None,
+    columns: Iterable[ColumnRef] = (),
+    *,
+    tables: Collection[str] | None = None,
+) -> Network:
+    """What holds now, of all data sets or of some, with all of their columns; what is declared is
+    in it beside what runs recorded, and so are more columns.
+
+    `namespace` is that of the subscriptions that write what is declared: what others record says
+    nothing of them. None if anybody may.
+    """
+    with reading(engine) as connection:
+        known = columns_of(connection, tables)
+    every = LineageStandings(engine)
+    standings = every.all() if tables is None else every.of_targets(tables)
+    subscriptions = {one.target for one in declared}
+    own = {
+        one.statement.target
+        for one in standings
+        if one.producer.namespace == namespace and one.producer.job in subscriptions
+    }
+    return network_of(
+        [one.statement for one in standings],
+        [one for one in declared if tables is None or one.target in tables],
+        None if namespace is None else own,
+        [*known, *columns],
+    )
 
 
 def declared_statements(lake: Lake) -> list[Statement]:
@@ -405,7 +506,7 @@ class AskedLineage:
         return neighbourhood(
             table,
             lambda tables, is_upstream: neighbours(engine, tables, declared, upstream=is_upstream),
-            lambda tables: network_among(engine, tables, declared, namespace),
+            lambda tables: network_at(engine, declared, namespace, tables=tables),
             up=up,
             down=down,
             limit=limit,

@@ -116,15 +116,22 @@ def known_columns(engine: Engine, table: str) -> set[str]:
         return {str(ref.column) for ref in columns_of(connection, [table])}
 
 
-def columns_of(connection: Connection, tables: Collection[str]) -> list[ColumnRef]:
-    """The columns of data sets that are recorded."""
+def columns_of(connection: Connection, tables: Collection[str] | None) -> list[ColumnRef]:
+    """The columns of data sets that are recorded, or of all of them."""
     row, dataset, found = schema.node.c, schema.node.alias("dataset"), list[ColumnRef]()
     query = sa.select(dataset.c.name, row.name).join_from(
         schema.node, dataset, dataset.c.node_id == row.dataset_id
     )
-    for some in slices(sorted(set(tables)), MANY):
-        columns = query.where(row.dataset_id.in_(nodes_of_tables(connection, some)))
-        found += [ColumnRef(table, name) for table, name in connection.execute(columns)]
+    queries = (
+        [query]
+        if tables is None
+        else [
+            query.where(row.dataset_id.in_(nodes_of_tables(connection, some)))
+            for some in slices(sorted(set(tables)), MANY)
+        ]
+    )
+    for one in queries:
+        found += [ColumnRef(table, name) for table, name in connection.execute(one)]
     return found
 
 

@@ -21,8 +21,7 @@ from lakechime_dagster.lineage.columns import (
     joined,
 )
 from lakechime_dagster.lineage.network import network_of
-from lakechime_dagster.lineage.sql_queries import SqlSchema
-from lakechime_dagster.lineage.sql_statements import statements_of_sql
+from lakechime_dagster.lineage.sql import SqlSchema, statements_of_sql
 
 EMAIL = ColumnRef("people", "email")
 TAGS = {EMAIL: "email"}

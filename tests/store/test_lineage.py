@@ -80,15 +80,14 @@ def test_a_record_is_read_back_as_it_was_reported(engine: Engine) -> None:
     assert (found.producer.job, found.last_ms, found.owners) == ("daily", 7, ("team:ops",))
 
 
-def test_a_run_that_reports_what_the_one_before_it_reported_adds_no_edges(engine: Engine) -> None:
+def test_a_run_that_reports_what_the_one_before_it_reported_adds_no_rows(engine: Engine) -> None:
     SqlLineage(engine).record_all([make_record(run="a", at=1), make_record(run="b", at=2)])
     found = rows_of(engine)
-    assert {name: found[name] for name in ("node", "writer", "statement", "input", "edge")} == {
+    assert {name: found[name] for name in ("node", "writer", "statement", "input")} == {
         "node": 4,
         "writer": 1,
         "statement": 1,
         "input": 1,
-        "edge": 1,
     }
     (found,) = LineageStandings(engine).all()
     assert found.last_ms == 2

@@ -12,8 +12,8 @@ from sqlalchemy import Engine
 from lakechime_dagster.lineage import recording
 from lakechime_dagster.lineage.columns import LineageRecord
 from lakechime_dagster.lineage.network import network_of
-from lakechime_dagster.lineage.network_store import network_at
 from lakechime_dagster.lineage.recording import SqlLineage
+from lakechime_dagster.lineage.service import network_at
 from lakechime_dagster.lineage.store import LineageStandings
 from tests.lineage.factories import make_record, make_statement
 from tests.store.test_lineage import by_name, expected

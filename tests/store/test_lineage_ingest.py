@@ -12,8 +12,8 @@ from lakechime_dagster.dce.engine import writing
 from lakechime_dagster.lineage import schema
 from lakechime_dagster.lineage.answers import reached_tables
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.network_store import network_at
 from lakechime_dagster.lineage.recording import SqlLineage, Taken, keep_reports
+from lakechime_dagster.lineage.service import network_at
 from lakechime_dagster.lineage.store import LineageStandings, SqlReads
 from tests.lineage.factories import make_record, make_statement, source
 from tests.lineage.ingest.factories import (

@@ -1,31 +1,17 @@
-"""The network that is read from a store is that of the statements which hold, also when it is
-followed change by change.
-"""
+"""The network that is read from a store is that of the statements which hold."""
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
 from sqlalchemy import Engine
 
-from lakechime_dagster.lineage.columns import ColumnRef, LineageRecord, Statement
+from lakechime_dagster.lineage.columns import ColumnRef, Statement
 from lakechime_dagster.lineage.graph import Part
 from lakechime_dagster.lineage.network import Network, network_of
-from lakechime_dagster.lineage.network_store import network_among, network_around, network_at
 from lakechime_dagster.lineage.recording import SqlLineage
-from lakechime_dagster.lineage.store import LineageStandings
+from lakechime_dagster.lineage.service import network_around, network_at
 from tests.lineage.factories import make_record, make_statement
-from tests.lineage.graph.test_answers import STATEMENTS
-from tests.support.stores import fresh_memory
 
 DECLARED = [Statement(target="gold.new", inputs=("s",)), Statement(target="t", inputs=("s",))]
 SPELLED = ["bronze.people", "mart.people", "silver.people", "gold.people"]
-RECORDS = st.builds(
-    make_record,
-    STATEMENTS,
-    run=st.sampled_from("abcdefgh"),
-    at=st.integers(1, 5),
-    job=st.sampled_from(["one", "two"]),
-)
 
 
 def reported(network: Network) -> list[set[tuple[str, str, int]]]:
@@ -39,17 +25,6 @@ def reported(network: Network) -> list[set[tuple[str, str, int]]]:
         }
         for edges in (network.inputs, network.edges, network.unsure)
     ]
-
-
-@given(st.lists(st.lists(RECORDS, max_size=3), max_size=4))
-def test_a_network_is_that_of_what_holds(batches: list[list[LineageRecord]]) -> None:
-    engine = fresh_memory()
-    for batch in batches:
-        SqlLineage(engine).record_all(batch)
-    standing = LineageStandings(engine).all()
-    assert reported(network_at(engine, DECLARED)) == reported(
-        network_of([one.statement for one in standing], DECLARED)
-    )
 
 
 def test_a_network_is_read_from_every_database(engine: Engine) -> None:
@@ -98,7 +73,7 @@ def test_a_column_is_one_node_in_whatever_spelling(engine: Engine) -> None:
     lineage.record(make_record(make_statement("mart.people", mail="bronze.people.EMAIL")))
     lineage.record(make_record(make_statement("silver.people", a="bronze.people.email"), job="b"))
     planned = make_statement("gold.people", b="bronze.people.Email")
-    for network in (network_at(engine, [planned]), network_among(engine, SPELLED, [planned])):
+    for network in (network_at(engine, [planned]), network_at(engine, [planned], tables=SPELLED)):
         node = network.node(ColumnRef("bronze.people", "email"))
         assert node is not None
         assert node == network.node(ColumnRef("bronze.people", "EMAIL"))

@@ -8,8 +8,8 @@ from sqlalchemy import Engine
 from lakechime_dagster.lineage.answers import ReachedTables, reached_tables, unaffected_tables
 from lakechime_dagster.lineage.columns import ColumnRef, LineageRecord, Statement
 from lakechime_dagster.lineage.network import Network
-from lakechime_dagster.lineage.network_store import network_around, network_at
 from lakechime_dagster.lineage.recording import SqlLineage
+from lakechime_dagster.lineage.service import network_around, network_at
 from lakechime_dagster.lineage.store import known_columns, known_tables
 from tests.lineage.factories import make_record, make_statement
 from tests.lineage.graph.test_answers import REFS, STATEMENTS

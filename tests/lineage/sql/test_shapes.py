@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.lineage.sql_queries import SqlSchema
-from lakechime_dagster.lineage.sql_statements import statements_of_sql
+from lakechime_dagster.lineage.sql import SqlSchema, statements_of_sql
 from tests.lineage.plans.meanings import known, said
 from tests.lineage.sql.shapes import make_schema, reported
 from tests.support.zoo import SCHEMAS, TEXTS
@@ -41,9 +40,11 @@ OTHERWISE = {
     "count_over_a_join": "likewise",
     "grouping_sets": "likewise",
     "exists": "likewise, of rows that are looked for",
-    "pivot_in_sql": "a plan distinguishes which aggregate a column is of, and which rows it groups first",
+    "pivot_in_sql": "what PIVOT does with columns is not followed, and said so",
+    "natural_join": "SQL has the first value that is not null, as COALESCE",
+    "recursive_cte": "of a recursive query it is only known from which columns, and said so",
     "cube_with_grouping": "Spark makes a number of the grouping set",
-    "unpivot": "a plan reports what makes several rows of one",
+    "unpivot": "likewise of PIVOT",
     "stacked": "a plan reports the columns of a generator apart",
     "explode_outer_with_position": "a plan reports what makes several rows of one",
     "inlined_structs": "likewise",

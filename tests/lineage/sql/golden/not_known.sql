@@ -24,7 +24,7 @@ SELECT s.a FROM (SELECT * FROM elsewhere.pages) s
 
 -- spark
 SELECT (SELECT amount FROM elsewhere.pages) AS x FROM shop.orders
---> read: x = identity shop.orders.amount + !table spark/elsewhere.pages is not known
+--> read: x = identity spark/elsewhere.pages.amount + !table spark/elsewhere.pages is not known
 
 -- spark
 SELECT guess() AS g FROM shop.orders
@@ -44,11 +44,11 @@ SELECT id FROM shop.customers WHERE nothing = 1
 
 -- trino
 SELECT d FROM shop.customers MATCH_RECOGNIZE (ORDER BY id MEASURES x.name AS d PATTERN (x) DEFINE x AS id > 1)
---> read: d = identity shop.customers.id + identity shop.customers.name + !MATCH_RECOGNIZE is not followed !MATCH_RECOGNIZE is not followed
+--> read: d = identity shop.customers + !its columns could not be resolved !its columns could not be resolved
 
 -- trino
 SELECT * FROM TABLE(guess(1))
---> read: * = !table function guess() is not followed !table function guess() is not followed
+--> read: * = !table function table() is not followed !table function table() is not followed
 
 -- duckdb
 SELECT COLUMNS(c -> c LIKE '%m%') FROM shop.customers
@@ -56,11 +56,11 @@ SELECT COLUMNS(c -> c LIKE '%m%') FROM shop.customers
 
 -- mysql
 UPDATE shop.orders v JOIN elsewhere.pages c ON v.customer = c.id SET name = 1
---> read: name = constant | join mysql/elsewhere.pages.id, join shop.orders.customer !column 'name' may be of several tables !table mysql/elsewhere.pages is not known
+--> mysql/elsewhere.pages: name = constant | join shop.orders.customer !table mysql/elsewhere.pages is not known
 
 -- tsql
 INSERT INTO gold.days SELECT id, amount FROM #work
---> gold.days: day = !temporary table '#work' is not made here, total = !temporary table '#work' is not made here
+--> gold.days: day = !temporary table #work is not made here, total = !temporary table #work is not made here
 
 -- tsql
 INSERT INTO #work (id) SELECT id FROM shop.orders; INSERT INTO gold.days SELECT id, amount FROM #work

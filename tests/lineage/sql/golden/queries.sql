@@ -36,7 +36,7 @@ SELECT name, amount FROM shop.orders JOIN shop.customers USING (id) ORDER BY 2
 
 -- spark
 SELECT id FROM shop.orders RIGHT JOIN shop.customers USING (id)
---> read: id = identity shop.customers.id | join shop.customers.id, join shop.orders.id
+--> read: id = conditional shop.customers.id + identity shop.customers.id + conditional shop.orders.id + identity shop.orders.id | join shop.customers.id, join shop.orders.id
 
 -- spark
 SELECT id FROM shop.orders FULL JOIN shop.customers USING (id)
@@ -44,7 +44,7 @@ SELECT id FROM shop.orders FULL JOIN shop.customers USING (id)
 
 -- spark
 SELECT id FROM shop.orders NATURAL JOIN shop.customers
---> read: id = identity shop.orders.id | join shop.customers.id, join shop.orders.id
+--> read: id = conditional shop.customers.id + identity shop.customers.id + conditional shop.orders.id + identity shop.orders.id | join shop.customers.id, join shop.orders.id
 
 -- spark
 SELECT CASE WHEN amount > 1 THEN id ELSE 0 END AS x, COUNT(customer) AS n FROM shop.orders GROUP BY ALL
@@ -84,7 +84,7 @@ WITH unread AS (SELECT id FROM elsewhere.pages) SELECT id FROM shop.customers
 
 -- spark
 WITH RECURSIVE r AS (SELECT id, customer FROM shop.orders UNION ALL SELECT c.id + 1, r.id FROM shop.customers c JOIN r ON c.id = r.id) SELECT customer FROM r
---> read: customer = transformation shop.customers.id + identity shop.orders.customer + identity shop.orders.id | join shop.customers.id, join shop.orders.id
+--> read: customer = transformation shop.customers.id + identity shop.orders.customer + transformation shop.orders.customer + identity shop.orders.id + transformation shop.orders.id + !a recursive query is not followed | join shop.customers.id, join shop.orders.id
 
 -- spark
 SELECT (SELECT MAX(name) FROM shop.customers c WHERE c.id = o.customer) AS best FROM shop.orders o
@@ -120,11 +120,11 @@ SELECT o.id FROM shop.orders o LEFT ANTI JOIN shop.customers c ON c.id = o.custo
 
 -- spark
 SELECT * FROM shop.orders PIVOT (SUM(amount) FOR customer IN (1 AS one))
---> read: id = identity shop.orders.id, items = identity shop.orders.items, one = aggregation shop.orders.amount + conditional shop.orders.customer | group_by shop.orders.id, group_by shop.orders.items
+--> read: id = aggregation shop.orders.amount + aggregation shop.orders.customer + aggregation shop.orders.id + aggregation shop.orders.items + !PIVOT is not followed, items = aggregation shop.orders.amount + aggregation shop.orders.customer + aggregation shop.orders.id + aggregation shop.orders.items + !PIVOT is not followed, one = aggregation shop.orders.amount + aggregation shop.orders.customer + aggregation shop.orders.id + aggregation shop.orders.items + !PIVOT is not followed !PIVOT is not followed
 
 -- spark
 SELECT * FROM shop.customers UNPIVOT (value FOR field IN (id, name))
---> read: field = constant, value = identity shop.customers.id + identity shop.customers.name
+--> read: field = aggregation shop.customers.id + aggregation shop.customers.name + !PIVOT is not followed, value = aggregation shop.customers.id + aggregation shop.customers.name + !PIVOT is not followed !PIVOT is not followed
 
 -- spark
 SELECT amount AS a, a * 2 AS twice FROM shop.orders

@@ -48,7 +48,7 @@ MERGE INTO gold.days t USING (SELECT id AS DAY, amount AS total FROM shop.orders
 
 -- spark
 MERGE INTO gold.days t USING elsewhere.pages s ON t.day = s.day WHEN MATCHED THEN UPDATE SET *
---> gold.days: day = identity spark/elsewhere.pages.day + !table spark/elsewhere.pages is not known, total = identity spark/elsewhere.pages.total + !table spark/elsewhere.pages is not known | join spark/elsewhere.pages.day !table spark/elsewhere.pages is not known
+--> gold.days: day = identity spark/elsewhere.pages + !table spark/elsewhere.pages is not known, total = identity spark/elsewhere.pages + !table spark/elsewhere.pages is not known | join spark/elsewhere.pages.day !table spark/elsewhere.pages is not known
 
 -- spark
 DELETE FROM gold.days WHERE day IN (SELECT id FROM shop.orders)
