@@ -10,7 +10,8 @@ import dagster as dg
 
 from lakechime_dagster.assets.cdc import inputs_outside
 from lakechime_dagster.assets.jobs import event_job_of, group_job_of, groups_beside
-from lakechime_dagster.assets.report import nothing_new, page_link
+from lakechime_dagster.assets.report import commit_name, nothing_new, page_link
+from lakechime_dagster.assets.tables import KINDS as KINDS_OF
 from lakechime_dagster.assets.tables import attempting_asset, declared
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import LakeChimeError
@@ -226,7 +227,7 @@ def group_asset(lake: Lake, group: EventGroup, subscription: Subscription) -> dg
                 )
                 shown = types_to_materialize(known, done.result.types, platform.store.now())
                 running.completed = complete_group(
-                    platform, running.subscription, running.execution, done.result, [*shown]
+                    platform, group, running.execution, done.result, [*shown]
                 )
                 record_types(running, group, done.result.types)
                 _log_failures(context, done.result.types)
@@ -249,7 +250,7 @@ def _spec(group: EventGroup, key: dg.AssetKey, given: Mapping[str, Any]) -> dg.A
         "deps": [asset_key(group.stream.table.name)],
         "group_name": group.name,
         "owners": [group.owner] if group.owner else None,
-        "kinds": {*KINDS},
+        "kinds": {KINDS_OF[group.format], "spark"},
     }
     return dg.AssetSpec(key, **{**usual, **given})
 
@@ -382,8 +383,8 @@ def _shown_types(
             columns = [
                 dg.TableColumn(name, kind) for name, kind in table_columns(known[one.type].schema)
             ]
-            rows = _rows_at(platform, table, int(one.committed.version))
-            metadata = _type_metadata(one) | {
+            rows = _rows_of(platform, group, one)
+            metadata = _type_metadata(group, one) | {
                 "dagster/column_schema": dg.MetadataValue.table_schema(
                     dg.TableSchema(columns=columns)
                 ),
@@ -392,12 +393,12 @@ def _shown_types(
         yield from _shown(context, asset_key(table.name), metadata, type_checks(table, one))
 
 
-def _rows_at(platform: Platform, table: SourceTable, version: int) -> int | None:
-    """How many rows a version holds; None where that is not known, which prevents nothing, as they
-    are written.
+def _rows_of(platform: Platform, group: EventGroup, one: TypeResult) -> int | None:
+    """How many rows a type's table holds; None where that is not known, which prevents nothing, as
+    they are written.
     """
     try:
-        return platform.log(table.name, table.location).size(version).rows
+        return platform.log_of(one.table, group.format).size().rows
     except LakeChimeError:
         return None
 
@@ -476,7 +477,7 @@ def _materialize_types(
         if one.committed is not None:
             metadata = {
                 "dagster/row_count": one.written,
-                **_type_metadata(one),
+                **_type_metadata(group, one),
                 **page_link(page_url, one.table),
             }
             context.log_event(
@@ -515,11 +516,11 @@ def _counts(results: Sequence[TypeResult]) -> dict[str, int]:
     )
 
 
-def _type_metadata(one: TypeResult) -> dict[str, Any]:
+def _type_metadata(group: EventGroup, one: TypeResult) -> dict[str, Any]:
     metadata: dict[str, Any] = {
         **_counts([one]),
         "schema version": one.schema_version,
-        "commit": f"version {one.committed.version}"
+        "commit": commit_name(group.format, one.committed.version)
         if one.committed is not None
         else "nothing to do, no commit",
         "table": one.table,

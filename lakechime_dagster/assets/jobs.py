@@ -4,6 +4,7 @@ table.
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from lakechime_dagster.cdc.database import schema_reading
@@ -154,7 +155,7 @@ def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> Gr
         groups=groups_beside(lake, group),
         bronze=running.platform.location(bronze.name, bronze.location),
         end=running.execution.end.sources[bronze.name],
-        warehouse=running.platform.warehouse,
+        log_of=partial(running.platform.log_of, table_format=group.format),
         deployment=running.execution.consumer.deployment,
         execution_id=running.execution.execution_id,
         attempt=running.execution.attempt,

@@ -1,6 +1,7 @@
 """Writes the events of one type to its table."""
 
 import logging
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,8 +9,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.dce.snapshots import TableCommit, TableSize
-from lakechime_dagster.errors import ConsumerConflictError
+from lakechime_dagster.errors import ConsumerConflictError, TableUnreadableError
 from lakechime_dagster.silver.event import Variation
 from lakechime_dagster.silver.results import RequestDone, TypeResult
 from lakechime_dagster.silver.rows import JSON_OPTIONS, RESCUED, rows_of
@@ -25,9 +25,8 @@ from lakechime_dagster.silver.slices import (
     counted,
     of_types,
 )
-from lakechime_dagster.spark.commit import Target, commit_at
 from lakechime_dagster.spark.driver import described, stack
-from lakechime_dagster.spark.ranges import files_frame
+from lakechime_dagster.spark.refresh import RowTarget
 from lakechime_dagster.triggers.consumers import Committed
 
 MAX_ROUNDS = 5  # in which others were first at one table
@@ -116,6 +115,13 @@ class TypeWriter:
     def _appended(self, one: ToWrite) -> TypeResult:
         known, count = one.type, one.count
         target, contract = self.tables.target(known), self.tables.job.group.contract_of(known.type)
+        if known.checkpoint.commits and not target.log.exists():
+            raise TableUnreadableError(
+                f"{known.table} has events up to version {known.checkpoint.version} of "
+                f"{self.slices.table}, and there is no {target.log.table_format.title()} table of "
+                f"that name; put it back, or rebuild it: `lakechime schema replay "
+                f"{shlex.quote(known.type)} --rebuild --reason …`"
+            )
         result = replace(self.begun(known, one.ahead), columns_added=one.columns_added)
         for _ in range(MAX_ROUNDS):
             events = of_types(
@@ -160,34 +166,28 @@ class TypeWriter:
         )
 
     def _with(
-        self, result: TypeResult, target: Target, held: Committed, rows: int, rest: int
+        self, result: TypeResult, target: RowTarget, held: Committed, rows: int, rest: int
     ) -> TypeResult:
         """What a type's commits did, with one more, which brought so many events; `rest` of these
         went through our own reader, which alone rescues.
         """
-        record = commit_at(target.log, int(held.version))
-        written = int(record.metrics.get("numOutputRows", TableSize.of(record.added).rows or 0))
-        rescued = self._rescued(target, record) if rest else 0
-        reasons = Counter(result.reasons) + (
-            self._reasons(target, record) if rescued else Counter()
-        )
+        written = target.written(held).rows
+        rescued = self._rescued(target, held) if rest else 0
+        reasons = Counter(result.reasons) + (self._reasons(target, held) if rescued else Counter())
         result = replace(
             result,
             commits=(*result.commits, held),
             rescued=result.rescued + rescued,
             reasons=reasons,
         )
-        return _counted(result, rows, written)
+        return _counted(result, rows, rows if written is None else written)
 
-    def _rescued(self, target: Target, record: TableCommit) -> int:
-        """How many rows of a commit that appended have a value that no column took, by its
-        statistics where these are there.
-        """
-        if all(one.rows is not None and RESCUED in one.nulls for one in record.added):
-            return sum((one.rows or 0) - one.nulls[RESCUED] for one in record.added)
-        return self._rescuing(target, record).count()
+    def _rescued(self, target: RowTarget, held: Committed) -> int:
+        """How many rows of a commit that appended have a value that no column took."""
+        known = target.known_in(held, RESCUED)
+        return self._rescuing(target, held).count() if known is None else known
 
-    def _reasons(self, target: Target, record: TableCommit) -> Counter[Rescue]:
+    def _reasons(self, target: RowTarget, held: Committed) -> Counter[Rescue]:
         """How many values of a commit's rows are in no column, by reason; nothing where its files
         can be read no more.
 
@@ -198,7 +198,7 @@ class TypeWriter:
         try:
             with described():
                 reasons = (
-                    self._rescuing(target, record)
+                    self._rescuing(target, held)
                     .select(F.explode(codes).alias("code"))
                     .groupBy("code.r")
                     .count()
@@ -209,16 +209,14 @@ class TypeWriter:
             _logger.warning(
                 "%s: why values of version %s were rescued is not counted: %s",
                 target.name,
-                record.version,
+                held.version,
                 error,
             )
             return Counter()
 
-    def _rescuing(self, target: Target, record: TableCommit) -> DataFrame:
+    def _rescuing(self, target: RowTarget, held: Committed) -> DataFrame:
         """The rows of a commit that have such a value."""
-        return files_frame(self.spark, target.location, record.version, record.added).where(
-            F.col(RESCUED).isNotNull()
-        )
+        return target.added(self.spark, held).where(F.col(RESCUED).isNotNull())
 
 
 def _counted(result: TypeResult, rows: int, written: int) -> TypeResult:
