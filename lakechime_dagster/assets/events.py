@@ -13,6 +13,7 @@ from lakechime_dagster.assets.jobs import event_job_of, group_job_of, groups_bes
 from lakechime_dagster.assets.report import commit_name, nothing_new, page_link
 from lakechime_dagster.assets.tables import KINDS as KINDS_OF
 from lakechime_dagster.assets.tables import attempting_asset, declared
+from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage.declared import record_types
@@ -398,7 +399,8 @@ def _rows_of(platform: Platform, group: EventGroup, one: TypeResult) -> int | No
     they are written.
     """
     try:
-        return platform.log_of(one.table, group.format).size().rows
+        log = platform.log_of(one.table, group.format)
+        return None if log.table_format is TableFormat.HIVE else log.size().rows
     except LakeChimeError:
         return None
 

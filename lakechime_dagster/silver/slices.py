@@ -285,7 +285,8 @@ class TypeTables:
         group, log = self.job.group, self.job.log_of(known.table)
         hidden = (*personal_columns(known.schema, group.personal), RESCUED)
         declared = {"name": known.table, "log": log, "personal": hidden if group.personal else ()}
-        if group.format is TableFormat.ICEBERG:
+        assert log.table_format is not TableFormat.HIVE  # since the declaration
+        if log.table_format is TableFormat.ICEBERG:
             mode = group.storage.write_mode
             return IcebergTarget(write_mode=mode, keeps_newest=True, **declared)
         return Target(location=log.location, properties=PROPERTIES, **declared)

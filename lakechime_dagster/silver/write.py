@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from lakechime_dagster.errors import ConsumerConflictError, TableUnreadableError
@@ -172,39 +172,33 @@ class TypeWriter:
         went through our own reader, which alone rescues.
         """
         written = target.written(held).rows
-        rescued = self._rescued(target, held) if rest else 0
-        reasons = Counter(result.reasons) + (self._reasons(target, held) if rescued else Counter())
+        rescued, reasons = self._rescued(target, held) if rest else (0, Counter[Rescue]())
         result = replace(
             result,
             commits=(*result.commits, held),
             rescued=result.rescued + rescued,
-            reasons=reasons,
+            reasons=Counter(result.reasons) + reasons,
         )
         return _counted(result, rows, rows if written is None else written)
 
-    def _rescued(self, target: RowTarget, held: Committed) -> int:
-        """How many rows of a commit that appended have a value that no column took."""
-        known = target.known_in(held, RESCUED)
-        return self._rescuing(target, held).count() if known is None else known
-
-    def _reasons(self, target: RowTarget, held: Committed) -> Counter[Rescue]:
-        """How many values of a commit's rows are in no column, by reason; nothing where its files
-        can be read no more.
+    def _rescued(self, target: RowTarget, held: Committed) -> tuple[int, Counter[Rescue]]:
+        """How many rows of a commit that appended have a value that no column took, and how many of
+        these values there are by reason; nothing where its files can be read no more.
 
         The rows are in the table by then, and a commit of another attempt may be counted late: that
         hinders no type.
         """
         codes = F.from_json(RESCUED, "array<struct<r:string>>", JSON_OPTIONS)
+        count = None
         try:
             with described():
-                reasons = (
-                    self._rescuing(target, held)
-                    .select(F.explode(codes).alias("code"))
-                    .groupBy("code.r")
-                    .count()
-                    .collect()
-                )
-                return Counter({Rescue(row["r"]): row["count"] for row in reasons})
+                count = target.known_in(held, RESCUED)
+                if count == 0:
+                    return 0, Counter()
+                rows = target.added(self.spark, held).where(F.col(RESCUED).isNotNull())
+                count = rows.count() if count is None else count
+                reasons = rows.select(F.explode(codes).alias("code")).groupBy("code.r").count()
+                return count, Counter({Rescue(row["r"]): row["count"] for row in reasons.collect()})
         except Exception as error:  # noqa: BLE001 - whatever it is, the rows are written
             _logger.warning(
                 "%s: why values of version %s were rescued is not counted: %s",
@@ -212,11 +206,7 @@ class TypeWriter:
                 held.version,
                 error,
             )
-            return Counter()
-
-    def _rescuing(self, target: RowTarget, held: Committed) -> DataFrame:
-        """The rows of a commit that have such a value."""
-        return target.added(self.spark, held).where(F.col(RESCUED).isNotNull())
+            return count or 0, Counter()
 
 
 def _counted(result: TypeResult, rows: int, written: int) -> TypeResult:

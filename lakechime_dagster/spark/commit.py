@@ -318,9 +318,9 @@ class Written:
     """
 
     partitions: tuple[tuple[PartitionValue, ...] | None, ...]
-    rows: int | None
     files: int
     bytes: int
+    rows: int | None = None
     merged: tuple[int, ...] = ()
 
 

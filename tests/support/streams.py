@@ -31,6 +31,7 @@ from lakechime_dagster.silver.results import (
 from lakechime_dagster.silver.schema import KnownType, Learning, TypeCheckpoint
 from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.sources.files import FileSource
+from lakechime_dagster.spark.iceberg import IcebergSource
 from lakechime_dagster.spark.job import TableResult
 from lakechime_dagster.tables.events import (
     EventGroup,
@@ -192,10 +193,13 @@ class Stream:
         return {one.type: one for one in result.types}
 
     def rows(self, kind: str) -> list[dict[str, Any]]:
-        """The rows of a type's table by their `_src`, as another engine reads them."""
+        """The rows of a type's table by their `_src`, of a Delta table as another engine reads
+        them.
+        """
         log = self.log_of(f"{self.group.name}.{table_of(kind)}")
         if isinstance(log, IcebergLog):
-            found = IcebergWorld(dict(log.catalog)).catalog.load_table(log.table).scan().to_arrow()
+            # pyiceberg 0.12 reads a null list of structs within a struct as an empty one
+            found = IcebergSource(self.spark, log).read_snapshot(None)[0].toArrow()
         else:
             state = DeltaTable(self.location(kind))
             found = pa.table(QueryBuilder().register("t", state).execute("select * from t"))
