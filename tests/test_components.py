@@ -98,6 +98,7 @@ groups:
       pins: {/price: double}
     types: {shop.buy: {tables: freeze}}
     columns: {/user/email: email}
+    storage: {format: iceberg, write_mode: merge-on-read}
     options: {verify: {days: 1}, description: Buys}
   - name: play
 """
@@ -217,6 +218,7 @@ SAME: list[tuple[type[LakePart], str, Any]] = [
                 contract=Contract(kinds="freeze", is_double_first=True, pins={"/price": "double"}),
                 types={"shop.buy": Contract(tables="freeze")},
                 columns={"/user/email": personal("email")},
+                storage=Storage(format="iceberg", write_mode="merge-on-read"),
                 options=GroupOptions(verify=every(days=1), description="Buys"),
             ),
             event_group("play", STREAM),

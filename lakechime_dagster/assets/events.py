@@ -4,13 +4,16 @@ import datetime as dt
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from lakechime_dagster.assets.cdc import inputs_outside
-from lakechime_dagster.assets.report import nothing_new, page_link
+from lakechime_dagster.assets.report import commit_name, nothing_new, page_link
+from lakechime_dagster.assets.tables import KINDS as KINDS_OF
 from lakechime_dagster.assets.tables import attempting_asset, declared, fed
+from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage.declared import record_types
@@ -232,7 +235,7 @@ def group_asset(lake: Lake, group: EventGroup, subscription: Subscription) -> dg
                 )
                 shown = types_to_materialize(known, done.result.types, platform.store.now())
                 running.completed = complete_group(
-                    platform, running.subscription, running.execution, done.result, [*shown]
+                    platform, group, running.execution, done.result, [*shown]
                 )
                 record_types(running, group, done.result.types)
                 _log_failures(context, done.result.types)
@@ -255,7 +258,7 @@ def _spec(group: EventGroup, key: dg.AssetKey, given: Mapping[str, Any]) -> dg.A
         "deps": [asset_key(group.stream.table.name)],
         "group_name": group.name,
         "owners": [group.owner] if group.owner else None,
-        "kinds": {*KINDS},
+        "kinds": {KINDS_OF[group.format], "spark"},
     }
     return dg.AssetSpec(key, **{**usual, **given})
 
@@ -388,8 +391,8 @@ def _shown_types(
             columns = [
                 dg.TableColumn(name, kind) for name, kind in table_columns(known[one.type].schema)
             ]
-            rows = _rows_at(platform, table, int(one.committed.version))
-            metadata = _type_metadata(one) | {
+            rows = _rows_of(platform, group, one)
+            metadata = _type_metadata(group, one) | {
                 "dagster/column_schema": dg.MetadataValue.table_schema(
                     dg.TableSchema(columns=columns)
                 ),
@@ -398,12 +401,13 @@ def _shown_types(
         yield from _shown(context, asset_key(table.name), metadata, type_checks(table, one))
 
 
-def _rows_at(platform: Platform, table: SourceTable, version: int) -> int | None:
-    """How many rows a version holds; None where that is not known, which prevents nothing, as they
-    are written.
+def _rows_of(platform: Platform, group: EventGroup, one: TypeResult) -> int | None:
+    """How many rows a type's table holds; None where that is not known, which prevents nothing, as
+    they are written.
     """
     try:
-        return platform.log(table.name, table.location).size(version).rows
+        log = platform.log_of(one.table, group.format)
+        return None if log.table_format is TableFormat.HIVE else log.size().rows
     except LakeChimeError:
         return None
 
@@ -482,7 +486,7 @@ def _materialize_types(
         if one.committed is not None:
             metadata = {
                 "dagster/row_count": one.written,
-                **_type_metadata(one),
+                **_type_metadata(group, one),
                 **page_link(page_url, one.table),
             }
             context.log_event(
@@ -521,11 +525,11 @@ def _counts(results: Sequence[TypeResult]) -> dict[str, int]:
     )
 
 
-def _type_metadata(one: TypeResult) -> dict[str, Any]:
+def _type_metadata(group: EventGroup, one: TypeResult) -> dict[str, Any]:
     metadata: dict[str, Any] = {
         **_counts([one]),
         "schema version": one.schema_version,
-        "commit": f"version {one.committed.version}"
+        "commit": commit_name(group.format, one.committed.version)
         if one.committed is not None
         else "nothing to do, no commit",
         "table": one.table,
@@ -820,7 +824,7 @@ def group_job_of(lake: Lake, group: EventGroup, running: RunningExecution) -> Gr
         groups=groups_beside(lake, group),
         bronze=running.platform.location(bronze.name, bronze.location),
         end=running.execution.end.sources[bronze.name],
-        warehouse=running.platform.warehouse,
+        log_of=partial(running.platform.log_of, table_format=group.format),
         deployment=running.execution.consumer.deployment,
         execution_id=running.execution.execution_id,
         attempt=running.execution.attempt,

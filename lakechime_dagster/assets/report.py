@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import dagster as dg
 
 from lakechime_dagster.cdc.record import Kind
-from lakechime_dagster.dce.events import RegisteredEvent, TableFormat
+from lakechime_dagster.dce.events import RegisteredEvent, SnapshotId, TableFormat
 from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.errors import ConsumerBlockedError
 from lakechime_dagster.governance.tags import Reach, level_remedy, on_levels, within_reach
@@ -178,7 +178,7 @@ def report_of(
     counts = result.counts
     metadata: dict[str, Any] = {
         "last fired because": execution.reason or execution.cause.value,
-        "commit": _commit(running, result)
+        "commit": commit_name(running.subscription.target_format, result.version)
         if result.version is not None
         else "nothing to do, no commit",
         "rows in": counts.rows_in,
@@ -262,15 +262,16 @@ def superseded(running: RunningExecution, result: TableResult) -> str:
     run = f"run {run_id}" if run_id is not None else "a run that is not known any more"
     verb = "superseded" if by > execution.attempt else "committed before"
     attempt = f" (attempt {by})" if by else ""
+    commit = commit_name(running.subscription.target_format, result.version)
     return (
-        f"{verb} by {run}{attempt}: {_commit(running, result)} is its commit; this run, attempt "
+        f"{verb} by {run}{attempt}: {commit} is its commit; this run, attempt "
         f"{execution.attempt}, wrote nothing"
     )
 
 
-def _commit(running: RunningExecution, result: TableResult) -> str:
-    is_iceberg = running.subscription.target_format is TableFormat.ICEBERG
-    return f"{'snapshot' if is_iceberg else 'version'} {result.version}"
+def commit_name(table_format: TableFormat, version: SnapshotId | None) -> str:
+    """A commit of a table, as its format calls it."""
+    return f"{'snapshot' if table_format is TableFormat.ICEBERG else 'version'} {version}"
 
 
 def ranges_read(running: RunningExecution, result: TableResult) -> list[str]:

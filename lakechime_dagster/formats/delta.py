@@ -319,7 +319,7 @@ class DeltaLog:
     def properties(self, version: int | None = None) -> Mapping[str, str]:
         return dict(self._open(version).metadata().configuration)
 
-    def size(self, version: int) -> TableSize:
+    def size(self, version: int | None = None) -> TableSize:
         files = pa.table(self._open(version).get_add_actions(flatten=True))
         rows = (
             files["num_records"].to_pylist()

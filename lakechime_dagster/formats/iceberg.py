@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache, reduce
+from threading import RLock
 from typing import Any, Literal
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -107,6 +108,8 @@ from lakechime_dagster.triggers.consumers import (
 
 NEWEST = "lakechime.committed."  # before a consumer, the property of its newest commit
 STAGED = "__staged_"  # in the name of a column until the rows that replace the table are current
+# of catalogs and tables that threads may make at the same time, which a SQL catalog does not endure
+OPENING = RLock()
 EPOCH = datetime(1970, 1, 1)  # Iceberg's times of partitions have no zone
 LEVELS = {
     BooleanType: LevelType.BOOLEAN,
@@ -252,15 +255,21 @@ class IcebergLog:
         )
 
     def names(self, snapshot: SnapshotId) -> dict[str, str] | None:
-        """By the name of each column of a snapshot the one by which it is read, where some are of
-        rows that replaced the table and were staged under other names; None where none are.
+        """By the name of each column of a snapshot the one by which it is read, in the table's order;
+        None where all have the snapshot's own names and order. Others are of rows that replaced the
+        table and were staged under other names.
         """
         state = self._load()
         found = state.snapshot_by_id(int(snapshot))
         schema, read = _schema_at(state, found), _columns_at(state, found)
-        if schema is None or read is None or schema.fields == (*read.values(),):
+        if schema is None or read is None:
             return None
-        return {one.name: read[one.field_id].name for one in schema.fields if one.field_id in read}
+        now = [one.field_id for one in state.schema().fields if one.field_id in read]
+        shown = [read[one] for one in dict.fromkeys([*now, *read])]
+        if schema.fields == (*shown,):
+            return None
+        names = {one.field_id: one.name for one in schema.fields}
+        return {names[one.field_id]: one.name for one in shown}
 
     def columns(self) -> tuple[tuple[str, Any, bool], ...]:
         """Name, type and whether it may be null of each column, the type as Spark writes it in
@@ -279,7 +288,7 @@ class IcebergLog:
 
     def committed(self, consumer: ConsumerId, number: int) -> Committed | None:
         """The commit of this execution of the consumer on `main`; None where it has none, or its
-        snapshot was expired and it is not the newest of a consumer without a key.
+        snapshot was expired and it is not the consumer's newest that a property keeps.
         """
         commits = (one for one in self._commits() if one.commit_metadata.consumer == consumer)
         found = next((one for one in commits if one.commit_metadata.number == number), None)
@@ -287,12 +296,14 @@ class IcebergLog:
         return newest if newest and newest.commit_metadata.number == number else found
 
     def last_committed(self, consumer: ConsumerId) -> Committed | None:
-        """The newest commit of a consumer on `main`; of one with a key, whose snapshot is there."""
+        """The newest commit of a consumer on `main` whose snapshot is there, or that a property
+        keeps.
+        """
         commits = (one for one in self._commits() if one.commit_metadata.consumer == consumer)
         return next(commits, None) or self._newest(consumer)
 
     def _newest(self, consumer: ConsumerId) -> Committed | None:
-        """What a property keeps of the newest commit of a consumer without a key."""
+        """What a property keeps of the newest commit of a consumer."""
         try:
             text = self._load().properties.get(NEWEST + str(consumer))
         except TableAbsentError:
@@ -322,6 +333,41 @@ class IcebergLog:
         snapshot = self._load().snapshot_by_id(int(committed.version))
         return snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
 
+    def before(self, snapshot: SnapshotId) -> SnapshotId:
+        """The parent of a snapshot; `-1` of the first.
+
+        Raises:
+            TableUnreadableError: the table no longer has the snapshot.
+        """
+        state = self._load()
+        found = state.snapshot_by_id(int(snapshot))
+        if found is None:
+            raise TableUnreadableError(f"{self.table}: it no longer has snapshot {snapshot}")
+        parent = found.parent_snapshot_id
+        return NO_SNAPSHOT if parent is None else SnapshotId(str(parent))
+
+    def known_in(self, committed: Committed, name: str) -> int | None:
+        """How many rows in the files that a commit added have a value in a column; None where their
+        statistics do not say that.
+        """
+        state = self._load()
+        snapshot = state.snapshot_by_id(int(committed.version))
+        if snapshot is None:
+            return None
+        number = state.schema().find_field(name).field_id
+        with self._reading():
+            files = [
+                entry.data_file
+                for manifest in snapshot.manifests(state.io)
+                if manifest.added_snapshot_id == snapshot.snapshot_id
+                for entry in manifest.fetch_manifest_entry(state.io)
+                if entry.status is ManifestEntryStatus.ADDED
+            ]
+        nulls = [(one.null_value_counts or {}).get(number) for one in files]
+        if None in nulls:
+            return None
+        return sum(one.record_count for one in files) - sum(map(int, filter(None, nulls)))
+
     def size(self) -> TableSize:
         """What its data files hold, rows that were deleted by files of deletes among them."""
         snapshot = self._load().current_snapshot()
@@ -347,7 +393,7 @@ class IcebergLog:
         namespace = self.table.rpartition(".")[0]
         given = {**properties, **({"comment": comment} if comment else {})}
         try:
-            with self._writing():
+            with OPENING, self._writing():
                 if namespace:
                     self._catalog.create_namespace_if_not_exists(namespace)
                 with (
@@ -379,8 +425,8 @@ class IcebergLog:
 
         Args:
             schema: Of the rows, all of whose fields may be null.
-            replaces: Whether the rows replace the table. A column whose type does not follow from
-                the old one is then written under another name, which `publish` puts right.
+            replaces: Whether the rows replace the table. A column that is not there, or has not
+                just these fields, is then written under another name, which `publish` puts right.
 
         Returns:
             By the name of each column of the rows that of the table's column.
@@ -394,7 +440,12 @@ class IcebergLog:
         columns = dict[str, str]()
         for one in schema:
             name = str(stored.get(one.name.lower(), one.name))
-            if name in stored.values() and not _follows(state, one.with_name(name)):
+            is_there = name in stored.values()
+            follows = not is_there or _follows(state, one.with_name(name))
+            if replaces and name not in levels:
+                held = state.schema().find_type(name) if is_there else None
+                follows = follows and held is not None and _within(held) == _within(one.type)
+            if not follows:
                 if not replaces or name in levels:
                     raise DeclarationError(
                         self.table,
@@ -423,11 +474,10 @@ class IcebergLog:
         base: SnapshotId,
         commit_metadata: CommitMetadata,
         columns: Mapping[str, str] | None = None,
+        *,
+        is_kept: bool,
     ) -> bool:
         """Make a staged snapshot the current one of `main`.
-
-        The newest commit of a consumer without a key is kept as a property too, so that it outlives
-        its snapshot.
 
         Args:
             staged: Its `wap.id`.
@@ -435,6 +485,8 @@ class IcebergLog:
             commit_metadata: Of its execution.
             columns: What `widen` returned for rows that replace the table: other columns are
                 dropped with it.
+            is_kept: Whether the newest commit of its consumer is a property of the table too, so that
+                it outlives its snapshot.
 
         Returns:
             False where nothing was staged.
@@ -456,7 +508,7 @@ class IcebergLog:
         if not on_base or _id(state.current_snapshot()) != base:
             raise ConcurrentWriteError(f"{self.table}: another writer was first")
         with self._writing(), state.transaction() as change:
-            if not commit_metadata.consumer.key:
+            if is_kept:
                 text = json.dumps([_id(snapshot), commit_metadata.to_text()])
                 change.set_properties({NEWEST + str(commit_metadata.consumer): text})
             if columns is not None:
@@ -467,6 +519,7 @@ class IcebergLog:
     @staticmethod
     def _replace_columns(change: Transaction, state: Table, columns: Mapping[str, str]) -> None:
         kept = set(columns.values())
+        order = [to if STAGED not in to else name for name, to in columns.items()]
         gone = [one.name for one in state.schema().fields if one.name not in kept]
         if gone:
             with change.update_schema(allow_incompatible_changes=True) as update:
@@ -477,6 +530,10 @@ class IcebergLog:
             with change.update_schema() as update:
                 for name, to in renamed.items():
                     update.rename_column(name, to)
+        if [one.name for one in change.table_metadata.schema().fields] != order:
+            with change.update_schema() as update:
+                for name in reversed(order):
+                    update.move_first(name)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -512,7 +569,8 @@ class IcebergLog:
         if urlsplit(self.catalog.get("uri", "")).scheme == "thrift":
             # one of Hive is a single connection, for a single thread; it is made when it is used
             return load_catalog("lakechime", **self.catalog)
-        return _catalog(tuple(sorted(self.catalog.items())))
+        with OPENING:
+            return _catalog(tuple(sorted(self.catalog.items())))
 
     def _first_poll(
         self, state: Table, head: Snapshot | None, uid: TableUid, pushed: Collection[SnapshotId]
@@ -766,6 +824,24 @@ def _follows(state: Table, field: "pa.Field[Any]") -> bool:
     except (ValidationError, ResolveError, ValueError, TypeError):
         return False
     return True
+
+
+def _within(kind: IcebergType | pa.DataType) -> Any:
+    """The fields within a type, at any depth, in their order."""
+    match kind:
+        case StructType():
+            return [(one.name, _within(one.field_type)) for one in kind.fields]
+        case pa.StructType():
+            return [(one.name, _within(one.type)) for one in kind]
+        case ListType():
+            return [_within(kind.element_type)]
+        case pa.ListType():
+            return [_within(kind.value_type)]
+        case MapType():
+            return [_within(kind.key_type), _within(kind.value_type)]
+        case pa.MapType():
+            return [_within(kind.key_type), _within(kind.item_type)]
+    return None
 
 
 def _keeps_columns(state: Table, start: Snapshot | None, end: Snapshot) -> bool:

@@ -421,10 +421,11 @@ def answer(
         TableUnreadableError: naming the table that cannot be searched.
     """
     tagged = PersonalData(platform, lake).found(AskedLineage(platform, lake).network)
-    searched = _searched(lake, platform, tagged)
+    others = _others(lake, platform)
+    searched = _searched(lake, platform, tagged, others)
     tables = _search(lake, platform, searched, subjects, export, log)
     lines: dict[OutOfReach, list[int]] = {}
-    unread = _unread(lake, tagged, searched)
+    unread = _unread(lake, tagged, searched, others)
     # who give the same categories are found at the same paths
     for given in sorted({one.categories for one in subjects}, key=sorted):
         for path in out_of_reach(tagged, given, unread):
@@ -438,7 +439,20 @@ def answer(
     )
 
 
-def _searched(lake: Lake, platform: Platform, tagged: Sequence[Tagged]) -> list[Searched]:
+def _others(lake: Lake, platform: Platform) -> dict[str, TableFormat]:
+    """The tables that are no Delta tables, with their formats."""
+    types = {
+        one.table: group.format
+        for group in lake.groups
+        for one in event_types(platform).types(group.name).values()
+    }
+    found = {**types, **{table.name: table.format for table in lake.tables}}
+    return {name: one for name, one in found.items() if one is not TableFormat.DELTA}
+
+
+def _searched(
+    lake: Lake, platform: Platform, tagged: Sequence[Tagged], others: Collection[str]
+) -> list[Searched]:
     """The tables to search that exist."""
     types = {
         one.table: frozenset(tag.category for tag in group.personal.values())
@@ -446,7 +460,6 @@ def _searched(lake: Lake, platform: Platform, tagged: Sequence[Tagged]) -> list[
         if group.personal
         for one in event_types(platform).types(group.name).values()
     }
-    others = {table.name for table in lake.tables if table.format is not TableFormat.DELTA}
     return [
         one
         for one in searched_tables(lake, tagged, types, RESCUED)
@@ -466,16 +479,20 @@ def _location(lake: Lake, platform: Platform, table: str) -> str:
     return platform.location(outer, declared[outer]).rstrip("/") + table.removeprefix(outer)
 
 
-def _unread(lake: Lake, tagged: Sequence[Tagged], searched: Sequence[Searched]) -> dict[str, str]:
+def _unread(
+    lake: Lake,
+    tagged: Sequence[Tagged],
+    searched: Sequence[Searched],
+    others: Mapping[str, TableFormat],
+) -> dict[str, str]:
     """Why tables with personal data cannot be searched."""
     ours = {table.name for table in lake.tables} | {one.table for one in searched}
     unread = {
         one.ref.table: "it is outside the lake" for one in tagged if one.ref.table not in ours
     }
     return unread | {
-        table.name: f"it is a table of {table.format}: only Delta tables are searched"
-        for table in lake.tables
-        if table.format is not TableFormat.DELTA
+        name: f"it is a table of {its_format}: only Delta tables are searched"
+        for name, its_format in others.items()
     }
 
 

@@ -53,7 +53,9 @@ def table_summaries(
         )
         logged = key[0] == ours and found["role"] != "dropped"
         return found | (
-            _of_log(platform, key[1], declared.get(key), records.get(key)) if logged else {}
+            _of_log(platform, key[1], declared.get(key), records.get(key), found["format"])
+            if logged
+            else {}
         )
 
     with ThreadPoolExecutor(LOOKS) as pool:
@@ -108,7 +110,11 @@ def _table_summary(
 
 
 def _of_log(
-    platform: Platform, name: str, table: Table | None, known: TableRow | None
+    platform: Platform,
+    name: str,
+    table: Table | None,
+    known: TableRow | None,
+    its_format: TableFormat | None,
 ) -> dict[str, Any]:
     """Where the log of a table is, its newest snapshot, and how many commits that change data are
     not captured yet, with the age of the oldest.
@@ -117,7 +123,11 @@ def _of_log(
     facts: dict[str, Any] = {}
     try:
         logs: list[ChangeLog] = (
-            platform.change_logs(name, *declared, known=known) if declared else [platform.log(name)]
+            platform.change_logs(name, *declared, known=known)
+            if declared
+            else [platform.iceberg_log(name)]
+            if its_format is TableFormat.ICEBERG
+            else [platform.log(name)]
         )
         if not logs:
             return facts

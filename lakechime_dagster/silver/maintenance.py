@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.dce.events import SnapshotId, TableUid, version_of
+from lakechime_dagster.dce.events import SnapshotId, TableFormat, TableUid, version_of
 from lakechime_dagster.dce.snapshots import (
     CommitsMissingError,
     SnapshotCheckpoint,
@@ -190,9 +190,11 @@ def _reader(
 def _logs(
     platform: Platform, group: EventGroup, tables: Collection[str]
 ) -> "Iterator[tuple[ConsumerId, DeltaLog]]":
-    """The logs of the tables of a group's types, so far as they are there, each with the consumer
-    of its executions.
+    """The logs of the Delta tables of a group's types, so far as they are there, each with the
+    consumer of its executions.
     """
+    if group.format is not TableFormat.DELTA:
+        return
     for one in event_types(platform).types(group.name).values():
         log = platform.log(one.table)
         if one.checkpoint.commits and (not tables or one.table in tables) and log.exists():

@@ -86,6 +86,7 @@ class GroupRefresh:
     """One attempt at one execution of a group.
 
     Attributes:
+        open_log: Gives the log of the stream's table.
         start: The version of the stream's table up to which the group has read; a type that is new
             begins there, or with the stream where it is no longer known what arrived since.
     """
@@ -106,11 +107,7 @@ class GroupRefresh:
     @cached_property
     def writer(self) -> TypeWriter:
         """Who writes the tables of types."""
-        return TypeWriter(
-            spark=self.spark,
-            slices=self.slices,
-            tables=TypeTables(job=self.job, open_log=self.open_log),
-        )
+        return TypeWriter(spark=self.spark, slices=self.slices, tables=TypeTables(job=self.job))
 
     def run(self) -> GroupResult:
         """Do it; again, by whomever, it changes nothing.

@@ -15,19 +15,18 @@ from lakechime_dagster.silver.rows import JSON_OPTIONS, RESCUED, rows_of
 from lakechime_dagster.silver.schema import KnownType, TypeCheckpoint, kept_of, learned
 from lakechime_dagster.silver.shape import covers
 from lakechime_dagster.silver.slices import (
-    FEW_ROWS,
     NOTHING,
-    PROPERTIES,
     Ahead,
     Slices,
     TypeTables,
     counted,
+    in_few_files,
     of_types,
     prototypes,
 )
 from lakechime_dagster.silver.store import SqlEventTypes
 from lakechime_dagster.silver.write import TypeWriter, covered_by
-from lakechime_dagster.spark.commit import Target, commit, keep_listed, properties_of
+from lakechime_dagster.spark.commit import commit
 from lakechime_dagster.spark.driver import described
 from lakechime_dagster.spark.rows import Difference, keyed_difference, same_type
 from lakechime_dagster.spark.session import column
@@ -109,7 +108,9 @@ class TypeReplayer:
         variations = self.repository.variations(group.name, [known.type])[known.type]
         covered = [name for name, one in variations.items() if covers(known.schema, one)]
         rows = rows_of(events, known, group.contract_of(known.type), covered).drop(NUMBER)
-        return rows, _widened(self.tables.target(known).read(self.spark), rows.schema)
+        target = self.tables.target(known)
+        target.begin()
+        return rows, _widened(target.read(self.spark), rows.schema)
 
 
 def _widened(rows: DataFrame, wanted: StructType) -> DataFrame:
@@ -216,6 +217,7 @@ class TypeRebuilder:
         events, came, rescued = self._came(known, rows)
         done, is_same = RequestDone(request_id=request_id, added=total - came), False
         if target.log.exists():
+            target.begin()
             old = target.read(self.spark)
             is_same = rows.columns == old.columns and all(
                 same_type(one.dataType, old.schema[one.name].dataType) for one in rows.schema
@@ -256,7 +258,6 @@ class TypeRebuilder:
         return events.count(), int(counts[0]), int(counts[1])
 
     def _committed(self, known: KnownType, asked: Request, result: TypeResult) -> TypeResult:
-        target = self.writer.tables.target(known)
         with self.compared(known, asked.request_id, is_kept=True) as (found, rows):
             reached = replace(
                 result,
@@ -270,7 +271,8 @@ class TypeRebuilder:
             )
             if found.is_same:
                 return reached
-            keep_listed(self.spark, self.writer.tables.target(found.known), rows.schema)
+            target = self.writer.tables.target(found.known)
+            target.prepare(self.spark, rows.schema)
             after = replace(found.known, checkpoint=known.checkpoint)
             commit_metadata = self.writer.tables.commit_metadata(
                 after, reached.end, found.events, found.done, written=found.came
@@ -279,19 +281,10 @@ class TypeRebuilder:
                 self.spark,
                 target,
                 commit_metadata,
-                lambda: lambda: _replace(target, rows, found.total),
+                lambda: lambda: target.replace_all(in_few_files(rows, found.total)),
             )
         if held is None or not self.writer.tables.is_own(held):
             raise ConsumerConflictError(
                 f"another attempt was first at {target.name}; the next execution tries again"
             )
         return replace(reached, commits=(*reached.commits, held))
-
-
-def _replace(target: Target, rows: DataFrame, count: int) -> None:
-    """A commit that leaves nothing of what was there, be it rows or columns."""
-    made = {} if target.log.exists() else PROPERTIES | properties_of(rows.schema, target)
-    one = rows.coalesce(1) if count <= FEW_ROWS else rows
-    one.write.format("delta").mode("overwrite").option("overwriteSchema", "true").options(
-        **made
-    ).save(target.location)

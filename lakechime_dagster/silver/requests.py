@@ -14,7 +14,7 @@ from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.triggers.consumers import Execution, ExecutionState
 from lakechime_dagster.triggers.ledger import Ledger
 from lakechime_dagster.triggers.schedule import from_milliseconds
-from lakechime_dagster.triggers.subscription import Requested, Subscription
+from lakechime_dagster.triggers.subscription import Requested
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -39,7 +39,7 @@ def event_requests(platform: Platform) -> Requests:
 
 def complete_group(
     platform: Platform,
-    subscription: Subscription,
+    group: EventGroup,
     execution: Execution,
     result: GroupResult,
     shown: Collection[str],
@@ -53,17 +53,14 @@ def complete_group(
     Raises:
         ConsumerConflictError: another attempt has followed this one.
     """
-    types, (source,) = event_types(platform), subscription.trigger.tables
-    uid = execution.end.sources[source].table_uid
+    types, uid = event_types(platform), execution.end.sources[group.stream.table.name].table_uid
     for one in result.types:
-        log = platform.log(one.table)
+        log = platform.log_of(one.table, group.format)
         for commit in one.commits:
-            platform.store.register(log.events_of_commit(int(commit.version)))
+            platform.store.register(log.events_of(commit))
 
     def beside(connection: "Connection") -> None:
-        types.complete(
-            connection, subscription.name, execution.execution_id, result, str(uid), shown
-        )
+        types.complete(connection, group.name, execution.execution_id, result, str(uid), shown)
 
     return platform.ledger.complete(execution, None, beside=beside)
 

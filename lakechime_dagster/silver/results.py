@@ -3,9 +3,9 @@ each event is in its table once.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
@@ -16,6 +16,9 @@ from lakechime_dagster.silver.shape import Rescue, shaped
 from lakechime_dagster.sources.source import SourceJob
 from lakechime_dagster.tables.events import Contract, EventGroup
 from lakechime_dagster.triggers.consumers import Committed
+
+if TYPE_CHECKING:
+    from lakechime_dagster.runtime.platform import FormatLog
 
 Leaves = Counter[tuple[str, Any]]
 
@@ -376,7 +379,7 @@ class GroupJob:
         groups: All of the stream's, of which each type is one's.
         bronze: Where the stream's table lies.
         end: Up to where it is read.
-        warehouse: The folder of folders, one of each group, in which tables lie by their names.
+        log_of: Gives the log of a type's table by its name.
         replays: The requests to replay or rebuild, by type.
         max_catchup: As of `planned`.
     """
@@ -385,7 +388,7 @@ class GroupJob:
     groups: tuple[EventGroup, ...]
     bronze: str
     end: SnapshotCheckpoint
-    warehouse: str
+    log_of: "Callable[[str], FormatLog]" = field(repr=False)
     deployment: str
     execution_id: str = ""
     attempt: int = 1

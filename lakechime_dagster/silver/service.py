@@ -5,6 +5,7 @@ reprocessing, and verification.
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -189,7 +190,7 @@ def _reading(
         end=SnapshotCheckpoint(
             table_uid=None if uid is None else TableUid(uid), snapshot_id=version
         ),
-        warehouse=platform.warehouse,
+        log_of=partial(platform.log_of, table_format=group.format),
         deployment=platform.ledger.deployment,
     )
     with (
@@ -201,7 +202,7 @@ def _reading(
         slices = Slices(
             driver.spark, bronze.name, platform.log_at(job.bronze, bronze.name), job.end
         )
-        yield driver.spark, slices, TypeTables(job=job, open_log=platform.log_at)
+        yield driver.spark, slices, TypeTables(job=job)
 
 
 def would_reprocess(

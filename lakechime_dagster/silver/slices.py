@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from lakechime_dagster.dce.events import SnapshotId
+from lakechime_dagster.dce.events import SnapshotId, TableFormat
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange, TableLog
 from lakechime_dagster.errors import ConsumerConflictError, LakeChimeError, TableUnreadableError
 from lakechime_dagster.silver.event import (
@@ -28,20 +28,15 @@ from lakechime_dagster.silver.event import (
 from lakechime_dagster.silver.results import REBUILT, GroupJob, Part, RequestDone
 from lakechime_dagster.silver.rows import RESCUED
 from lakechime_dagster.silver.schema import KnownType, Prototype, TypeCheckpoint, personal_columns
-from lakechime_dagster.spark.commit import (
-    CommitLostError,
-    Target,
-    keep_listed,
-    properties_of,
-    retrying,
-)
+from lakechime_dagster.spark.commit import CommitLostError, Target, commit, keep_listed, retrying
+from lakechime_dagster.spark.iceberg import IcebergTarget
 from lakechime_dagster.spark.ranges import ReadMethod, read_range, remove_folder
-from lakechime_dagster.spark.refresh import OpenLog
+from lakechime_dagster.spark.refresh import RowTarget
 from lakechime_dagster.spark.rows import holds
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
 
 if TYPE_CHECKING:
-    from lakechime_dagster.formats.delta import DeltaLog
+    from lakechime_dagster.runtime.platform import FormatLog
 
 COLUMNS = ("_src", "_ingested_at", "reason", "type", "hash", "flags", "payload")
 
@@ -144,7 +139,7 @@ def of_types(rows: DataFrame, names: Collection[str]) -> DataFrame:
 FEW_ROWS = 200_000  # which one file holds
 # commits of others that are recorded, the last ones: a store that was lost does not know of all
 MAX_AHEAD = 20
-PROPERTIES = {"delta.enableChangeDataFeed": "true", "delta.dataSkippingNumIndexedCols": "32"}
+PROPERTIES = {"delta.dataSkippingNumIndexedCols": "32"}
 FILES = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 
 
@@ -164,7 +159,7 @@ class Ahead:
 
 
 def ahead_of(
-    checkpoint: TypeCheckpoint, log: "DeltaLog", consumer: ConsumerId, source: str
+    checkpoint: TypeCheckpoint, log: "FormatLog", consumer: ConsumerId, source: str
 ) -> Ahead | None:
     """What the table of a type holds beyond a checkpoint; None where that is its last one.
 
@@ -197,13 +192,13 @@ def ahead_of(
 
 
 def append(
-    target: Target, rows: DataFrame, count: int, commit_metadata: CommitMetadata
+    target: RowTarget, rows: DataFrame, count: int, commit_metadata: CommitMetadata
 ) -> Committed:
     """Write what lies behind a checkpoint, and return the commit that holds it then: this
     attempt's, or an earlier one of another.
 
-    Rows that bring no column are files by Spark and a commit by the table's log, which costs less
-    than Delta's; others are Delta's.
+    Rows that bring no column to a Delta table are files by Spark and a commit by the table's log,
+    which costs less than Delta's; others are Delta's. Several tables may be written at a time.
 
     Args:
         target: The table, which the first write makes.
@@ -214,7 +209,14 @@ def append(
     Raises:
         CommitLostError: the write returned, and no commit of its number is there.
     """
-    one = rows.coalesce(1) if count <= FEW_ROWS else rows
+    one = in_few_files(rows, count)
+    if isinstance(target, IcebergTarget):
+        target.prepare(rows.sparkSession, rows.schema)
+        held = commit(
+            rows.sparkSession, target, commit_metadata, lambda: lambda: target.append(one)
+        )
+        assert held is not None  # since something was to be written
+        return held
     for tried in retrying(ConsumerConflictError):
         with tried:
             columns = target.log.plain_columns()
@@ -234,6 +236,11 @@ def append(
     return found
 
 
+def in_few_files(rows: DataFrame, count: int) -> DataFrame:
+    """So many rows, in one part where they are few."""
+    return rows.coalesce(1) if count <= FEW_ROWS else rows
+
+
 def _write(target: Target, rows: DataFrame, commit_metadata: CommitMetadata) -> None:
     """A commit by Delta, which makes the table, or its columns, where they are not there."""
     options = {
@@ -243,7 +250,7 @@ def _write(target: Target, rows: DataFrame, commit_metadata: CommitMetadata) -> 
         "userMetadata": commit_metadata.to_text(),
     }
     is_new = not target.log.exists()
-    made = PROPERTIES | properties_of(rows.schema, target) if is_new else {}
+    made = target.made(rows.schema) if is_new else {}
     keep_listed(rows.sparkSession, target, rows.schema)
     rows.write.format("delta").mode("append").options(**options, **made).save(target.location)
     if not is_new:
@@ -272,21 +279,17 @@ class TypeTables:
     """The tables as one attempt at an execution sees them."""
 
     job: GroupJob
-    open_log: OpenLog
 
-    def target(self, known: KnownType) -> Target:
+    def target(self, known: KnownType) -> RowTarget:
         """The table of a type, be it there or not."""
-        location, paths = (
-            f"{self.job.warehouse}/{known.table.replace('.', '/')}",
-            self.job.group.personal,
-        )
-        hidden = (*personal_columns(known.schema, paths), RESCUED) if paths else ()
-        return Target(
-            name=known.table,
-            location=location,
-            log=self.open_log(location, known.table),
-            personal=hidden,
-        )
+        group, log = self.job.group, self.job.log_of(known.table)
+        hidden = (*personal_columns(known.schema, group.personal), RESCUED)
+        declared = {"name": known.table, "log": log, "personal": hidden if group.personal else ()}
+        assert log.table_format is not TableFormat.HIVE  # since the declaration
+        if log.table_format is TableFormat.ICEBERG:
+            mode = group.storage.write_mode
+            return IcebergTarget(write_mode=mode, keeps_newest=True, **declared)
+        return Target(location=log.location, properties=PROPERTIES, **declared)
 
     def ahead(self, known: KnownType) -> Ahead | None:
         """What a type's table holds beyond what is known of it.

@@ -10,15 +10,15 @@ from zlib import crc32
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.silver.results import Example, Fault, TypeResult, Verified, value_faults
 from lakechime_dagster.silver.rows import rows_of
 from lakechime_dagster.silver.schema import NOWHERE, KnownType, TypeCheckpoint
 from lakechime_dagster.silver.slices import Slices, TypeTables, of_types
 from lakechime_dagster.silver.store import SqlEventTypes
-from lakechime_dagster.spark.commit import commit_at
 from lakechime_dagster.spark.driver import described
-from lakechime_dagster.spark.ranges import files_frame, pinned
+from lakechime_dagster.spark.inputs import source_of
 from lakechime_dagster.spark.session import in_threads
 
 MAX_EXAMPLES = 10  # of each fault of a type
@@ -29,11 +29,11 @@ AT_ONCE = 4  # tables that are looked at at a time
 
 @dataclass(frozen=True, kw_only=True)
 class _Pinned:
-    """A version of a type's table, and the version of the stream's table up to which it holds its
+    """A snapshot of a type's table, and the version of the stream's table up to which it holds its
     events.
     """
 
-    version: int
+    snapshot: SnapshotId
     checkpoint: TypeCheckpoint
 
 
@@ -92,14 +92,15 @@ class GroupVerifier:
             if one.checkpoint.commits:
                 raise LakeChimeError(f"{one.table} is not there; put it back")
             return None
-        version, last = log.version, self.tables.last_committed(one)
+        snapshot, last = log.newest, self.tables.last_committed(one)
+        while snapshot != log.newest:  # somebody wrote meanwhile
+            snapshot, last = log.newest, self.tables.last_committed(one)
         if last is None and not one.checkpoint.commits:
             return None  # it is another's
         checkpoint, held = one.checkpoint, None
         if last is not None and not last.is_commit_metadata_lost:
             held = last.commit_metadata.end.sources.get(self.tables.job.group.stream.table.name)
         if last is not None and held is not None:
-            version = max(version, int(last.version))
             reached = TypeCheckpoint(uid=held.table_uid, version=int(held.snapshot_id or NOWHERE))
             checkpoint = (
                 reached
@@ -110,7 +111,7 @@ class GroupVerifier:
             raise LakeChimeError(
                 f"{self.slices.table} was recreated since {one.table} was written last"
             )
-        return _Pinned(version=version, checkpoint=checkpoint)
+        return _Pinned(snapshot=snapshot, checkpoint=checkpoint)
 
     def _looked(self, one: KnownType, at: _Pinned) -> Verified:
         try:
@@ -121,7 +122,7 @@ class GroupVerifier:
 
     def _counted(self, one: KnownType, at: _Pinned) -> Verified:
         events = of_types(self.slices.rows(-1, at.checkpoint.version), [one.type])
-        held = pinned(self.spark, self.tables.target(one).location, at.version)
+        held, _ = source_of(self.spark, self.tables.target(one).log).read_snapshot(at.snapshot)
         beside = _beside(events, held)
         sums = (F.count("*").alias("n"), _sum("events"), _sum("rows"))
         counts = {row["fault"]: row for row in beside.groupBy("fault").agg(*sums).collect()}
@@ -143,7 +144,7 @@ class GroupVerifier:
         return Verified(
             type=one.type,
             table=one.table,
-            version=at.version,
+            version=int(at.snapshot),
             checkpoint=at.checkpoint.version,
             events=sum(row["events"] for row in counts.values()),
             rows=sum(row["rows"] for row in counts.values()),
@@ -263,8 +264,7 @@ def _few_rows(
 ) -> DataFrame:
     target = tables.target(known)
     assert done.committed is not None
-    record = commit_at(target.log, int(done.committed.version))
-    rows = files_frame(spark, target.location, record.version, record.added)
+    rows = target.added(spark, done.committed)
     some = rows.sample(min(1.0, 3 * SAMPLED_ROWS / max(1, done.written)), seed).limit(SAMPLED_ROWS)
     return some.select(
         F.lit(known.type).alias("_type"), "_src", F.to_json(F.struct("*")).alias("_row")

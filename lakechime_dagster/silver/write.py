@@ -1,15 +1,15 @@
 """Writes the events of one type to its table."""
 
 import logging
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from lakechime_dagster.dce.snapshots import TableCommit, TableSize
-from lakechime_dagster.errors import ConsumerConflictError
+from lakechime_dagster.errors import ConsumerConflictError, TableUnreadableError
 from lakechime_dagster.silver.event import Variation
 from lakechime_dagster.silver.results import RequestDone, TypeResult
 from lakechime_dagster.silver.rows import JSON_OPTIONS, RESCUED, rows_of
@@ -25,9 +25,8 @@ from lakechime_dagster.silver.slices import (
     counted,
     of_types,
 )
-from lakechime_dagster.spark.commit import Target, commit_at
 from lakechime_dagster.spark.driver import described, stack
-from lakechime_dagster.spark.ranges import files_frame
+from lakechime_dagster.spark.refresh import RowTarget
 from lakechime_dagster.triggers.consumers import Committed
 
 MAX_ROUNDS = 5  # in which others were first at one table
@@ -116,6 +115,13 @@ class TypeWriter:
     def _appended(self, one: ToWrite) -> TypeResult:
         known, count = one.type, one.count
         target, contract = self.tables.target(known), self.tables.job.group.contract_of(known.type)
+        if known.checkpoint.commits and not target.log.exists():
+            raise TableUnreadableError(
+                f"{known.table} has events up to version {known.checkpoint.version} of "
+                f"{self.slices.table}, and there is no {target.log.table_format.title()} table of "
+                f"that name; put it back, or rebuild it: `lakechime schema replay "
+                f"{shlex.quote(known.type)} --rebuild --reason …`"
+            )
         result = replace(self.begun(known, one.ahead), columns_added=one.columns_added)
         for _ in range(MAX_ROUNDS):
             events = of_types(
@@ -160,65 +166,47 @@ class TypeWriter:
         )
 
     def _with(
-        self, result: TypeResult, target: Target, held: Committed, rows: int, rest: int
+        self, result: TypeResult, target: RowTarget, held: Committed, rows: int, rest: int
     ) -> TypeResult:
         """What a type's commits did, with one more, which brought so many events; `rest` of these
         went through our own reader, which alone rescues.
         """
-        record = commit_at(target.log, int(held.version))
-        written = int(record.metrics.get("numOutputRows", TableSize.of(record.added).rows or 0))
-        rescued = self._rescued(target, record) if rest else 0
-        reasons = Counter(result.reasons) + (
-            self._reasons(target, record) if rescued else Counter()
-        )
+        written = target.written(held).rows
+        rescued, reasons = self._rescued(target, held) if rest else (0, Counter[Rescue]())
         result = replace(
             result,
             commits=(*result.commits, held),
             rescued=result.rescued + rescued,
-            reasons=reasons,
+            reasons=Counter(result.reasons) + reasons,
         )
-        return _counted(result, rows, written)
+        return _counted(result, rows, rows if written is None else written)
 
-    def _rescued(self, target: Target, record: TableCommit) -> int:
-        """How many rows of a commit that appended have a value that no column took, by its
-        statistics where these are there.
-        """
-        if all(one.rows is not None and RESCUED in one.nulls for one in record.added):
-            return sum((one.rows or 0) - one.nulls[RESCUED] for one in record.added)
-        return self._rescuing(target, record).count()
-
-    def _reasons(self, target: Target, record: TableCommit) -> Counter[Rescue]:
-        """How many values of a commit's rows are in no column, by reason; nothing where its files
-        can be read no more.
+    def _rescued(self, target: RowTarget, held: Committed) -> tuple[int, Counter[Rescue]]:
+        """How many rows of a commit that appended have a value that no column took, and how many of
+        these values there are by reason; nothing where its files can be read no more.
 
         The rows are in the table by then, and a commit of another attempt may be counted late: that
         hinders no type.
         """
         codes = F.from_json(RESCUED, "array<struct<r:string>>", JSON_OPTIONS)
+        count = None
         try:
             with described():
-                reasons = (
-                    self._rescuing(target, record)
-                    .select(F.explode(codes).alias("code"))
-                    .groupBy("code.r")
-                    .count()
-                    .collect()
-                )
-                return Counter({Rescue(row["r"]): row["count"] for row in reasons})
+                count = target.known_in(held, RESCUED)
+                if count == 0:
+                    return 0, Counter()
+                rows = target.added(self.spark, held).where(F.col(RESCUED).isNotNull())
+                count = rows.count() if count is None else count
+                reasons = rows.select(F.explode(codes).alias("code")).groupBy("code.r").count()
+                return count, Counter({Rescue(row["r"]): row["count"] for row in reasons.collect()})
         except Exception as error:  # noqa: BLE001 - whatever it is, the rows are written
             _logger.warning(
                 "%s: why values of version %s were rescued is not counted: %s",
                 target.name,
-                record.version,
+                held.version,
                 error,
             )
-            return Counter()
-
-    def _rescuing(self, target: Target, record: TableCommit) -> DataFrame:
-        """The rows of a commit that have such a value."""
-        return files_frame(self.spark, target.location, record.version, record.added).where(
-            F.col(RESCUED).isNotNull()
-        )
+            return count or 0, Counter()
 
 
 def _counted(result: TypeResult, rows: int, written: int) -> TypeResult:

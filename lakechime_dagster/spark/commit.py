@@ -37,7 +37,7 @@ from lakechime_dagster.dce.partitions import PartitionValue
 from lakechime_dagster.dce.snapshots import TableCommit, TableLog, TableSize
 from lakechime_dagster.errors import ConcurrentWriteError, ConsumerConflictError, LakeChimeError
 from lakechime_dagster.spark.driver import activate
-from lakechime_dagster.spark.ranges import literal_filter, snapshot_at
+from lakechime_dagster.spark.ranges import files_frame, literal_filter, snapshot_at
 from lakechime_dagster.spark.rows import OPERATION, holds
 from lakechime_dagster.spark.session import (
     MAX_LITERALS,
@@ -125,15 +125,18 @@ class Target:
 
     def size(self) -> TableSize:
         """What its files hold."""
-        return self.log.size(self.log.version)
+        return self.log.size()
 
     def prepare(self, spark: SparkSession, schema: StructType) -> None:
         """Make the table where it is missing, and keep its log free of bounds of personal columns,
         before rows of a schema are written.
         """
-        made = {**CHANGE_FEED, **self.properties, **properties_of(schema, self)}
-        create_if_missing(spark, self, schema, made)
+        create_if_missing(spark, self, schema, self.made(schema))
         keep_listed(spark, self, schema)
+
+    def made(self, schema: StructType) -> dict[str, str]:
+        """The properties with which the table is made."""
+        return {**CHANGE_FEED, **self.properties, **properties_of(schema, self)}
 
     @property
     def since(self) -> int:
@@ -159,6 +162,20 @@ class Target:
         fence of law 13.
         """
         rows.write.format("delta").mode("append").option("mergeSchema", "true").save(self.location)
+
+    def added(self, spark: SparkSession, committed: Committed) -> DataFrame:
+        """The rows that a commit appended."""
+        version = int(committed.version)
+        return files_frame(spark, self.location, version, commit_at(self.log, version).added)
+
+    def known_in(self, committed: Committed, name: str) -> int | None:
+        """How many rows that a commit appended have a value in a column; None where the statistics of
+        its files do not say that.
+        """
+        added = commit_at(self.log, int(committed.version)).added
+        if any(one.rows is None or name not in one.nulls for one in added):
+            return None
+        return sum((one.rows or 0) - one.nulls[name] for one in added)
 
     def append_nothing(self, spark: SparkSession) -> None:
         """An empty commit: later attempts at this execution find it and write nothing."""
@@ -257,8 +274,10 @@ class Target:
     def written(self, committed: Committed) -> "Written":
         record = commit_at(self.log, int(committed.version))
         merged = record.metrics if record.operation == "MERGE" else {}
+        rows = record.metrics.get("numOutputRows", TableSize.of(record.added).rows)
         return Written(
             partitions=tuple(record.partitions),
+            rows=None if rows is None else int(rows),
             files=len(record.added),
             bytes=sum(file.size for file in record.added),
             merged=tuple(int(merged[f"numTargetRows{name}"]) for name in MERGED) if merged else (),
@@ -294,13 +313,14 @@ MERGED = ("Inserted", "Updated", "Deleted")  # rows that a MERGE counts
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """What a commit of a target holds: the partitions that it touched, its new files and their
-    bytes, and the rows that a MERGE inserted, updated and deleted.
+    """What a commit of a target holds: the partitions that it touched, its new files, their rows,
+    where these are known, and bytes, and the rows that a MERGE inserted, updated and deleted.
     """
 
     partitions: tuple[tuple[PartitionValue, ...] | None, ...]
     files: int
     bytes: int
+    rows: int | None = None
     merged: tuple[int, ...] = ()
 
 

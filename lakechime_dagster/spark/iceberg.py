@@ -7,6 +7,7 @@ other writer was first.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
@@ -147,6 +148,7 @@ CATALOG = "lakechime"
 STAGES = {"write.wap.enabled": "true"}  # of a table: without it a write is not staged
 SHARED = "gc.enabled"  # of a table: whether its files are its own, so that expiry removes them
 STAGED = "spark.wap.id"
+STAGING = Lock()  # of the session's settings, which are those of one write
 WRITE_MODES = tuple(f"write.{each}.mode" for each in ("delete", "update", "merge"))
 PROPERTY = "spark.sql.iceberg.snapshot-property."
 DRIVERS = ("sqlite", "postgresql")  # databases of SQL catalogs that Spark reaches
@@ -191,6 +193,10 @@ class IcebergTarget:
     becomes current only while that still is: of two attempts at an execution, and of any two
     writers, one is first, and the other compares again. A snapshot that was staged in vain stays
     until snapshots are expired.
+
+    Attributes:
+        keeps_newest: The newest commits of consumers with keys outlive their snapshots too, as it has
+            few of them.
     """
 
     name: str
@@ -201,6 +207,7 @@ class IcebergTarget:
     personal: tuple[str, ...] = ()
     location: str | None = None
     write_mode: str | None = None
+    keeps_newest: bool = False
     since: SnapshotId = NO_SNAPSHOT
     columns: Mapping[str, str] | None = None
 
@@ -250,13 +257,26 @@ class IcebergTarget:
             **catalog_confs(self.log.catalog),
         }
         self.log.require(STAGES)
-        with session_confs(spark, confs):
+        with STAGING, session_confs(spark, confs):
             write()
-        self.log.publish(staged, self.since, commit_metadata, self.columns)
+        is_kept = self.keeps_newest or not commit_metadata.consumer.key
+        self.log.publish(staged, self.since, commit_metadata, self.columns, is_kept=is_kept)
 
     def append(self, rows: DataFrame) -> None:
         """Add rows, with new columns if there are any."""
         self._widened(rows).writeTo(self.table).append()
+
+    def added(self, spark: SparkSession, committed: Committed) -> DataFrame:
+        """The rows that a commit appended."""
+        before = self.log.before(committed.version)
+        if before == NO_SNAPSHOT:
+            return _rows_at(spark, self.log, self.log.metadata, committed.version)
+        between = {"start-snapshot-id": before, "end-snapshot-id": committed.version}
+        return spark.read.format("iceberg").options(**between).load(self.log.metadata)
+
+    def known_in(self, committed: Committed, name: str) -> int | None:
+        """As `Target.known_in`."""
+        return self.log.known_in(committed, name)
 
     def take_files(self, spark: SparkSession, written_as: str, folder: str) -> None:
         """Make the files of a Hive table, in its folder and of its format, those of the table, which
@@ -322,6 +342,7 @@ class IcebergTarget:
         events = self.log.events_of(committed)
         return Written(
             partitions=tuple(event.partition for event in events),
+            rows=int(summary.get("added-records", 0)) if summary else None,
             files=int(summary.get("added-data-files", 0)),
             bytes=int(summary.get("added-files-size", 0)),
             merged=tuple(int(summary[name]) for name in counted if name in summary),
@@ -340,7 +361,7 @@ class IcebergTarget:
             for leaf in leaves_of(schema)
             if is_within(leaf, hidden)
         ]
-        return {f"write.metadata.metrics.column.{'.'.join(leaf)}": "none" for leaf in leaves}
+        return {f"write.metadata.metrics.column.{'.'.join(leaf)}": "counts" for leaf in leaves}
 
     def _widened(self, rows: DataFrame) -> DataFrame:
         """The rows in the table's columns, after it got those that it lacked."""

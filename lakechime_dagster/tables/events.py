@@ -10,15 +10,17 @@ from hashlib import sha256
 from typing import Any, TypeVar
 
 from lakechime_dagster.compat import StrEnum
+from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.errors import DeclarationError, are_failures_kept, keep_or_raise, shown
 from lakechime_dagster.spark_drivers import REMEDY, is_driver
-from lakechime_dagster.tables.maintenance import Maintenance, checked_maintenance
+from lakechime_dagster.tables.maintenance import Maintenance
 from lakechime_dagster.tables.names import PART, RESERVED, checked_owner, checked_table_name
 from lakechime_dagster.tables.options import (
     Asset,
     Passthrough,
     PersonalColumns,
     Storage,
+    check_effective,
     checked_asset,
     checked_personal_paths,
     checked_storage,
@@ -294,14 +296,12 @@ _FIELD = re.compile(r"\$(\.[^.\[\]]+)+")
 
 @dataclass(frozen=True, kw_only=True)
 class GroupOptions:
-    """How the runs of a group are launched, and its tables kept and shown.
+    """How the runs of a group are launched, and it is verified and shown.
 
     Attributes:
         every: How often the stream is looked at; as events arrive, unless given.
         verify: When its tables are compared with the whole of the stream's, such as
             `every(days=1)`; on request only, unless given.
-        maintenance: How the files of all its tables are kept, with one budget of a run; they are
-            left alone, unless given.
         spark: The driver of its runs, such as the URL of a cluster's master; that of the settings,
             unless given.
         dagster: Arguments of its asset, such as a pool.
@@ -309,7 +309,6 @@ class GroupOptions:
 
     every: Schedule | None = None
     verify: Schedule | None = None
-    maintenance: Maintenance | None = None
     spark: str | None = None
     description: str = ""
     dagster: Passthrough = field(default_factory=dict, hash=False)
@@ -319,7 +318,6 @@ class GroupOptions:
         try:
             _schedule("GroupOptions", self.every)
             _schedule("GroupOptions", self.verify, "verify")
-            checked_maintenance("GroupOptions", self.maintenance)
             if self.spark is not None and not is_driver(self.spark):
                 raise DeclarationError(
                     "GroupOptions", "spark", f"{shown(self.spark)} is no driver; {REMEDY}"
@@ -360,6 +358,7 @@ class EventGroup:
         contract: What its events may change.
         contracts: The same of single types, in place of it.
         personal: Patterns of paths at which values are personal.
+        storage: The format of its tables, and how their files are kept.
         problem: What is wrong with its declaration. It still owns the types that it matches; their
             events wait in the stream's table.
     """
@@ -371,13 +370,19 @@ class EventGroup:
     contracts: Mapping[str, Contract] = field(default_factory=dict, hash=False)
     personal: PersonalColumns = field(default_factory=dict, hash=False)
     owner: str | None = None
+    storage: Storage = field(default_factory=Storage)
     options: GroupOptions = field(default_factory=GroupOptions)
     problem: str = ""
 
     @property
+    def format(self) -> TableFormat:
+        """The format of its tables."""
+        return TableFormat(self.storage.format)
+
+    @property
     def maintenance(self) -> Maintenance | None:
         """How the files of its tables are kept, as of other tables."""
-        return self.options.maintenance
+        return self.storage.maintenance
 
     @property
     def spark(self) -> str | None:
@@ -405,7 +410,9 @@ class EventGroup:
             group=self.name,
             description=f"Events {type_name} of {self.stream.name}",
         )
-        return SourceTable(f"{self.name}.{table_of(type_name)}", asset=asset)
+        return SourceTable(
+            f"{self.name}.{table_of(type_name)}", storage=Storage(format=self.format), asset=asset
+        )
 
     @property
     def trigger(self) -> SnapshotTrigger:
@@ -508,6 +515,7 @@ def event_group(
     types: Mapping[str, Contract] | None = None,
     columns: PersonalColumns | None = None,
     owner: str | None = None,
+    storage: Storage = Storage(),
     options: GroupOptions | None = None,
 ) -> EventGroup:
     """Declare types of a stream by a pattern of their names; each gets a table `<name>.<type>` when
@@ -526,11 +534,13 @@ def event_group(
         columns: At which paths values are personal, by patterns (`{"/user/email":
             personal("email")}`).
         owner: Who receives alarms about failures and breaking changes.
-        options: When it runs, is verified and maintained, by which driver, and how it is shown.
+        storage: The `format` of its tables, `delta` or `iceberg`; the `write_mode` of replays of
+            Iceberg tables; the `maintenance` of Delta tables, with one budget of a run for all.
+        options: When it runs and is verified, by which driver, and how it is shown.
 
     Raises:
         DeclarationError: naming the group, the field and the remedy. While a code location loads, a
-            group with a wrong contract, types, owner or options is kept with its `problem`, so that
+            group with a wrong contract, types, owner, storage or options is kept with its `problem`, so that
             it fails alone.
     """
     if not isinstance(name, str) or not PART.fullmatch(name) or len(name) > MAX_GROUP_NAME:
@@ -560,6 +570,7 @@ def event_group(
             contract=own,
             contracts=_contracts_of_types(group, own, types),
             owner=checked_owner(name, owner),
+            storage=_checked_storage(name, storage),
             options=_usable(
                 name, "options", GroupOptions() if options is None else options, GroupOptions
             ),
@@ -594,7 +605,8 @@ def checked_groups(stream: EventStream, groups: Iterable[EventGroup]) -> tuple[E
             event_group(
                 stream.name + OTHER,
                 stream,
-                options=GroupOptions(description=about, maintenance=kept),
+                storage=Storage(maintenance=kept),
+                options=GroupOptions(description=about),
             )
         )
     return tuple(several)
@@ -618,6 +630,21 @@ def _contracts_of_types(group: EventGroup, own: Contract, types: object) -> dict
         kind: _usable(group.name, f"types[{kind!r}]", one, Contract).within(own)
         for kind, one in (types or {}).items()
     }
+
+
+# of `Storage`, without effect for the tables of types
+_UNUSED = ("partitioned_by", "location", "cluster_by", "write_as", "readers")
+
+
+def _checked_storage(name: str, storage: object) -> Storage:
+    checked = checked_storage(name, storage)
+    check_effective(name, "the tables of an event group", checked, _UNUSED)
+    if checked.format is TableFormat.HIVE:
+        raise DeclarationError(name, "format", "is that of computed tables; name delta or iceberg")
+    if checked.format is TableFormat.ICEBERG and checked.maintenance:
+        problem = "has no effect on Iceberg tables; leave it out, and use Iceberg's procedures"
+        raise DeclarationError(name, "maintenance", problem)
+    return checked
 
 
 def _usable(name: str, field_name: str, value: object, wanted: type[Option]) -> Option:

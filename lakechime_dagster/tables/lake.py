@@ -481,7 +481,8 @@ def _check_names(tables: tuple[Table, ...]) -> None:
 def _checked_groups(
     groups: Iterable[EventGroup], tables: Iterable[Table]
 ) -> tuple[EventGroup, ...]:
-    """Refuse tables that have the name of a group, or that this lake writes among those of a group.
+    """Refuse tables that have the name of a group, that this lake writes among those of a group, or
+    that are types of a group in another format.
 
     When a location is loaded, a group whose folder holds another table fails alone.
     """
@@ -493,6 +494,9 @@ def _checked_groups(
                 table.name, "name", "is the name of a group of types too; rename one of them"
             )
         outer = found.get(name.split(".")[0])
+        if outer is not None and isinstance(table, SourceTable) and table.format != outer.format:
+            problem = f"is that of {outer.name}, which writes it: {outer.format.lower()}"
+            raise DeclarationError(table.name, "format", problem)
         if outer is not None and not isinstance(table, SourceTable):
             problem = (
                 f"would lie among the tables of group {outer.name}, which has one for each type; "

@@ -12,6 +12,7 @@ from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.events import GroupOptions, event_group, event_stream
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.maintenance import Maintenance
+from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.sources import JsonLines
 from tests.assets.test_events import Game, buy, sell
 
@@ -26,7 +27,8 @@ def lake(folder: str = "in", **options: Any) -> Lake:
         stream,
         match="shop.*",
         owner="team:shop",
-        options=GroupOptions(maintenance=POLICY, **options),
+        storage=Storage(maintenance=POLICY),
+        options=GroupOptions(**options),
     )
     return Lake("ev", [stream, shop])
 

@@ -11,14 +11,18 @@ import pytest
 from lakechime_dagster.assets.events import type_checks
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.runtime.platform import open_platform
+from lakechime_dagster.runtime.reconcile import reconcile
 from lakechime_dagster.silver.results import TypeResult
+from lakechime_dagster.silver.service import verified
 from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.declare import sql_table
 from lakechime_dagster.tables.events import Contract, GroupOptions, event_group, event_stream
 from lakechime_dagster.tables.lake import Lake
+from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.triggers import SnapshotTrigger
 from tests.assets.test_events import Game, buy, sell
+from tests.support.iceberg import IcebergWorld
 from tests.support.streams import event
 
 SHOP, BUY, SELL = (
@@ -163,3 +167,30 @@ def test_rows_that_do_not_add_up_fail_their_types_check() -> None:
         ("rows_add_up", False),
         ("is_written", True),
     ]
+
+
+@pytest.mark.spark
+@pytest.mark.tier2
+def test_types_in_iceberg_are_events_and_inputs_by_their_snapshots(
+    events_home: Path, instance: dg.DagsterInstance, spark_driver: Driver
+) -> None:
+    declared = lake(str(events_home / "in"), storage=Storage(format="iceberg"))
+    platform = open_platform()
+    game = Game(instance, build_definitions(declared), platform, events_home / "in")
+    spec = game.definitions.resolve_asset_graph().get(BUY)
+    assert spec.kinds == {"iceberg", "spark"}
+    for several in ([buy(1), sell(1)], [buy(2, price=3)]):
+        run = game.execute(*several)
+        assert all(checks(run, SHOP).values())
+        (shown,) = made(run, BUY)
+        assert game.run_of("gold_bought", "ev__tables").success
+    catalog = IcebergWorld(dict(platform.settings.iceberg_catalog)).catalog
+    table = catalog.load_table("shop.shop__buy")
+    snapshots = [str(one.snapshot_id) for one in table.history()]
+    assert [found for found, _, _ in game.events("shop.shop__buy")] == snapshots
+    assert (shown["commit"], shown["dagster/row_count"]) == (f"snapshot {snapshots[-1]}", 2)
+    assert reconcile(platform, declared.sources) == ([], [])
+    assert game.rows("gold.bought") == [(1,), (2,)]
+    numbers = catalog.load_table("shop.shop__sell").scan().to_arrow()["n"].to_pylist()
+    assert numbers == [1]
+    assert [one.is_whole for one in verified(platform, declared.groups[0], print)] == [True, True]

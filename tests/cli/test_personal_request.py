@@ -17,12 +17,14 @@ from deltalake import write_deltalake
 
 from lakechime_dagster.lineage.columns import Kind
 from lakechime_dagster.lineage.recording import SqlLineage
+from lakechime_dagster.silver.requests import event_types
 from lakechime_dagster.spark.driver import Driver
 from lakechime_dagster.tables.events import event_group
-from lakechime_dagster.tables.options import personal
+from lakechime_dagster.tables.options import Storage, personal
 from tests.cli.game import GAME, Game, event
 from tests.lineage.factories import make_record, make_statement, source
 from tests.support.cli import Cli
+from tests.support.event_types import learning, prototype, registered
 
 LAKE = """
 from lakechime_dagster import Asset, JsonLines, Lake, SourceTable, Storage, event_group, event_stream, personal, sql_table
@@ -37,7 +39,8 @@ hashes = sql_table("gold.hashes", refresh="full", sql="SELECT hash, count(*) AS 
 opaque = sql_table("gold.opaque", refresh="full", sql="SELECT f(email) AS mail FROM bronze.people")
 game = event_stream("game", source=JsonLines("in"))
 shop = event_group("shop", game, columns={"/user/email": personal("email")})
-lake = Lake("shop", [people, ice, letters, visits, members, hashes, opaque, game, shop])
+pay = event_group("pay", game, match="pay.*", columns={"/email": mail}, storage=Storage(format="iceberg"))
+lake = Lake("shop", [people, ice, letters, visits, members, hashes, opaque, game, shop, pay])
 """
 ANN, BOB = "Ann@Example.com", "bob@example.com"
 
@@ -108,6 +111,10 @@ def tables(people: Cli) -> Cli:
         b'{"user": {"email": "Ann@Example.com"}}',
     )
     game.execute()
+    pay = event_group("pay", GAME, match="pay.*", storage=Storage(format="iceberg"))
+    types = event_types(people.platform)
+    known = registered(types, "pay.card", groups=(pay,))
+    types.learn("pay", [learning(known, prototype(email=ANN))])
     write(
         "shop.buy",
         *({"user": {"email": one}, "_rescued": None} for one in (BOB, ANN)),
@@ -178,6 +185,11 @@ def test_rows_are_found_by_the_value_and_by_what_the_code_makes_of_it(
     assert lost == {
         (
             "bronze.ice",
+            "email",
+            "email",
+        ): "it is a table of ICEBERG: only Delta tables are searched",
+        (
+            "pay.pay__card",
             "email",
             "email",
         ): "it is a table of ICEBERG: only Delta tables are searched",

@@ -14,9 +14,10 @@ from lakechime_dagster.silver.maintenance import look, types_behind
 from lakechime_dagster.silver.requests import event_types
 from lakechime_dagster.silver.results import TypeResult
 from lakechime_dagster.silver.schema import TypeCheckpoint
-from lakechime_dagster.tables.events import GroupOptions, event_group, event_stream
+from lakechime_dagster.tables.events import event_group, event_stream
 from lakechime_dagster.tables.lake import Lake
 from lakechime_dagster.tables.maintenance import LOG, Kind, Maintenance, Reader, plan
+from lakechime_dagster.tables.options import Storage
 from lakechime_dagster.tables.sources import JsonLines
 from lakechime_dagster.triggers.consumers import Checkpoint, CommitMetadata, Committed, ConsumerId
 from lakechime_dagster.triggers.schedule import DAY_MS
@@ -28,7 +29,7 @@ from tests.support.tables import rows, write
 
 STREAM = event_stream("game", source=JsonLines("in"))
 SHOP = event_group(
-    "shop", STREAM, options=GroupOptions(maintenance=Maintenance(min_files=2, budget=100_000))
+    "shop", STREAM, storage=Storage(maintenance=Maintenance(min_files=2, budget=100_000))
 )
 LAKE = Lake("ev", [STREAM, SHOP])
 EVENTS = STREAM.table.name

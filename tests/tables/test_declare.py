@@ -938,13 +938,13 @@ def test_what_is_no_lake_is_reported_with_its_name(name: str, problem: str) -> N
 
 
 GROUPS = """
-from lakechime_dagster import Contract, GroupOptions, JsonLines, Lake, Maintenance, event_group, event_stream
+from lakechime_dagster import Contract, JsonLines, Lake, Maintenance, Storage, event_group, event_stream
 game = event_stream("game", source=JsonLines("in"))
 lake = Lake("play", [
     game,
     event_group("shop", game, match="shop.*", types={"shop.buy": Contract(columns="frezee")}),
     event_group("levels", game, match="level.*", contract=Contract(max_types=0)),
-    event_group("kept", game, match="kept.*", options=GroupOptions(maintenance=Maintenance(budget=0))),
+    event_group("kept", game, match="kept.*", storage=Storage(maintenance=Maintenance(budget=0))),
     event_group("owned", game, match="owned.*", owner="somebody"),
     event_group("fights", game, match="fight.*"),
 ])
@@ -961,7 +961,7 @@ def test_a_group_whose_declaration_is_wrong_fails_alone_and_keeps_its_types(
     assert {group.name: group.problem.partition(": ")[0] for group in lake.groups} == {
         "shop": "shop, types['shop.buy']",
         "levels": "levels, contract",
-        "kept": "kept, options",
+        "kept": "kept, maintenance",
         "owned": "owned, owner",
         "fights": "",
         "game_other": "",

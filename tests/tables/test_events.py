@@ -30,6 +30,7 @@ from lakechime_dagster.tables.events import (
     table_of,
 )
 from lakechime_dagster.tables.lake import Lake, foreign_sources, named_types
+from lakechime_dagster.tables.maintenance import Maintenance
 from lakechime_dagster.tables.options import Asset, Storage
 from lakechime_dagster.tables.sources import JsonLines, TableRows
 from lakechime_dagster.tables.tables import LakeTable, SourceTable
@@ -205,6 +206,21 @@ GROUPS = [
         "GroupOptions, spark: 'second:7077' is no driver; use warm, local, or a",
     ),
     (
+        lambda: group(storage=Storage(format="hive")),
+        "shop, format: is that of computed tables; name delta or iceberg",
+    ),
+    (
+        lambda: group(storage=Storage(format="iceberg", maintenance=Maintenance())),
+        (
+            "shop, maintenance: has no effect on Iceberg tables; leave it out, and use Iceberg's "
+            "procedures"
+        ),
+    ),
+    (
+        lambda: group(storage=Storage(partitioned_by={"day": "date"})),
+        "shop, partitioned_by: PartitionLevels",
+    ),
+    (
         lambda: Contract(pins={"price": "double"}),
         "Contract, pins: 'price' is no path; write such as '/price' or '/items[]/price'",
     ),
@@ -252,6 +268,10 @@ LAKES = [
     (
         lake(GAME, group(), SourceTable("Shop")),
         "Shop, name: is the name of a group of types too; rename one of them",
+    ),
+    (
+        lake(GAME, group(storage=Storage(format="iceberg")), SourceTable("shop.shop__buy")),
+        "shop.shop__buy, format: is that of shop, which writes it: iceberg",
     ),
     (
         lake(GAME, SourceTable("game_other")),

@@ -18,27 +18,28 @@ from lakechime_dagster.formats.delta import DeltaLog, table_files
 from lakechime_dagster.silver import slices
 from lakechime_dagster.silver.event import JsonEvent, event_of
 from lakechime_dagster.silver.metrics import TypeMeasures, measures
+from lakechime_dagster.silver.refresh import GroupRefresh
 from lakechime_dagster.silver.results import TYPE_CAP, TypeResult, leaves_of, read_back
 from lakechime_dagster.silver.schema import TypeCheckpoint
 from lakechime_dagster.silver.shape import Rescue
-from lakechime_dagster.spark.refresh import OpenLog
 from lakechime_dagster.tables.events import Contract, EventGroup, checked_groups, event_group
 from lakechime_dagster.tables.names import folded
 from lakechime_dagster.triggers.consumers import CommitMetadata, ConsumerId
-from tests.support.streams import GAME, Stream, event, late, repository, stream
+from tests.support.streams import BOTH, GAME, Stream, event, late, repository, stream
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def game(spark: SparkSession, tmp_path: Path) -> Stream:
-    return stream(spark, tmp_path)
+def game(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Stream:
+    return stream(spark, tmp_path, getattr(request, "param", "delta"))
 
 
 def sources(game: Stream, kind: str) -> list[str]:
     return [row["_src"] for row in game.rows(kind)]
 
 
+@BOTH
 def test_each_type_gets_a_table_when_its_first_event_comes(game: Stream) -> None:
     game.drop(
         event("buy", item="hat", price=3),
@@ -136,6 +137,7 @@ def test_every_leaf_of_every_event_is_in_its_table_or_reported_there(game: Strea
             ), source
 
 
+@BOTH
 def test_an_attempt_tried_again_writes_what_is_missing_and_nothing_twice(game: Stream) -> None:
     game.drop(event("buy", n=1), event("sell", n=1))
     game.ingest()
@@ -150,6 +152,7 @@ def test_an_attempt_tried_again_writes_what_is_missing_and_nothing_twice(game: S
     assert [len(game.rows(kind)) for kind in ("buy", "sell", "fly")] == [2, 1, 1]
 
 
+@BOTH
 def test_an_attempt_that_lives_on_after_its_execution_is_let_into_no_table(game: Stream) -> None:
     game.drop(event("buy", n=1))
     game.ingest()
@@ -164,9 +167,9 @@ def test_an_attempt_that_lives_on_after_its_execution_is_let_into_no_table(game:
     assert len(sources(game, "buy")) == len({*sources(game, "buy")}) == 3
 
 
-def overtaken(by: Callable[[], object], where: str) -> OpenLog:
-    """Logs of which one, when it is asked to take a folder, has another come first: before it looks
-    at its table, or behind.
+def overtaken(refresh: GroupRefresh, by: Callable[[], object], where: str) -> GroupRefresh:
+    """An attempt of whose Delta logs one, when it is asked to take a folder, has another come first:
+    before it looks at its table, or behind.
     """
     others = [by]
 
@@ -190,8 +193,13 @@ def overtaken(by: Callable[[], object], where: str) -> OpenLog:
             if others:
                 others.pop()()
 
+    def log_of(table: str) -> DeltaLog:
+        log = refresh.job.log_of(table)
+        assert isinstance(log, DeltaLog)
+        return Overtaken(log.location, table)
+
     is_adding = list[bool]()
-    return Overtaken
+    return replace(refresh, job=replace(refresh.job, log_of=log_of))
 
 
 @pytest.mark.parametrize("where", ["before", "behind"])
@@ -205,9 +213,7 @@ def test_of_two_attempts_that_append_at_the_same_time_one_is_let_in(
     end = game.end()
     # which any thread may ask
     other = late(game.execute(end, attempt=2, execution="e2"), game.types)
-    one = replace(
-        game.execute(end, attempt=1, execution="e2"), open_log=overtaken(other.run, where)
-    )
+    one = overtaken(game.execute(end, attempt=1, execution="e2"), other.run, where)
     result = one.run()
     game.complete(result, end, "e2")
     (done,) = result.types
@@ -253,6 +259,7 @@ def test_rows_of_known_columns_report_the_same_bounds_as_those_that_made_the_tab
     ] == [2]
 
 
+@BOTH
 def test_the_tables_report_where_to_go_on_when_the_store_is_lost(game: Stream) -> None:
     game.drop(event("buy", n=1), event("sell", n=1))
     game.run()

@@ -3,7 +3,6 @@ lost the store.
 """
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +94,7 @@ def test_an_append_that_meets_maintenance_half_way_is_done_once(game: Stream, wh
     game.drop(event("buy", n=4))
     game.ingest()
     end = game.end()
-    result = replace(
-        game.execute(end, execution="e4"), open_log=overtaken(lambda: keep(game), where)
-    ).run()
+    result = overtaken(game.execute(end, execution="e4"), lambda: keep(game), where).run()
     game.complete(result, end, "e4")
     (done,) = result.types
     assert (done.rows, done.written, done.error) == (1, 1, "")

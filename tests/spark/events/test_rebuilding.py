@@ -10,12 +10,10 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from lakechime_dagster.dce.events import OperationType
-from lakechime_dagster.formats.delta import DeltaLog
 from lakechime_dagster.silver import replay
 from lakechime_dagster.silver.results import RequestKind, TypeResult
 from lakechime_dagster.silver.schema import TypeCheckpoint
-from tests.spark.events.test_replaying import versions
-from tests.support.streams import Stream, event, late, request, stream
+from tests.support.streams import BOTH, Stream, event, late, request, stream
 
 pytestmark = pytest.mark.spark
 
@@ -23,8 +21,8 @@ ASKED = {"buy": request("buy", RequestKind.REBUILD)}
 
 
 @pytest.fixture
-def game(spark: SparkSession, tmp_path: Path) -> Stream:
-    return stream(spark, tmp_path)
+def game(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Stream:
+    return stream(spark, tmp_path, getattr(request, "param", "delta"))
 
 
 def rebuild(game: Stream, now_ms: int = 0) -> TypeResult:
@@ -57,20 +55,21 @@ def table(game: Stream) -> tuple[list[str], list[str]]:
     return [*rows[0]], sorted(map(str, reported))
 
 
+@BOTH
 def test_columns_and_rows_are_those_of_all_events_at_once(game: Stream) -> None:
     number_first(game)
     assert game.payloads("buy") == [
         {"type": "buy", "price": 3},
         {"type": "buy", "price__v_string": "four"},
     ]
-    before = versions(game, "buy")
+    before = game.commits("buy")
     done = rebuild(game)
     assert (reported(done), done.rows, done.is_balanced, done.error) == ((2, 0, 0), 0, True, "")
     assert game.payloads("buy") == [
         {"type": "buy", "price__v_long": 3},
         {"type": "buy", "price": "four"},
     ]
-    assert ({row["_schema_version"] for row in game.rows("buy")}, versions(game, "buy")) == (
+    assert ({row["_schema_version"] for row in game.rows("buy")}, game.commits("buy")) == (
         {3},
         before + 1,
     )
@@ -84,8 +83,9 @@ def test_columns_and_rows_are_those_of_all_events_at_once(game: Stream) -> None:
     assert (known.schema_version, known.checkpoint.commits) == (4, 4)
 
 
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
 def test_in_whatever_order_and_split_events_came_the_tables_are_equal(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, table_format: str
 ) -> None:
     events = [
         event("buy", price=3, more={"a": 1}),
@@ -102,23 +102,25 @@ def test_in_whatever_order_and_split_events_came_the_tables_are_equal(
         ("other", [events[6:2:-1], events[2::-1]]),
     ):
         (tmp_path / name).mkdir()
-        game = stream(spark, tmp_path / name)
+        game = stream(spark, tmp_path / name, table_format)
         for several in executions:
             game.drop(*several)
             game.run()
         before = table(game)
         rebuild(game)
         tables.append((before, table(game)))
+        assert rebuild(game).commits == ()
     (before, after), (other_before, other_after) = tables
     assert before != other_before
     assert after == other_after
 
 
+@BOTH
 def test_events_that_no_execution_has_read_are_in_the_same_commit_and_never_again(
     game: Stream,
 ) -> None:
     number_first(game)
-    before = versions(game, "buy")
+    before = game.commits("buy")
     game.drop(event("buy", price=5), event("buy", Price=6), event("sell", n=2))
     done = rebuild(game)
     assert (done.rows, done.written, done.rescued, reported(done), len(done.commits)) == (
@@ -128,15 +130,15 @@ def test_events_that_no_execution_has_read_are_in_the_same_commit_and_never_agai
         (2, 0, 0),
         1,
     )
-    assert (versions(game, "buy"), len(game.rows("buy"))) == (before + 1, 4)
+    assert (game.commits("buy"), len(game.rows("buy"))) == (before + 1, 4)
     assert (game.run()["buy"].rows, len(game.rows("buy")), len(game.rows("sell"))) == (0, 4, 2)
 
 
+@BOTH
 def test_the_commit_says_that_the_table_was_replaced(game: Stream) -> None:
     number_first(game)
-    rebuild(game)
-    log = DeltaLog(game.location("buy"), "shop.buy")
-    (event_,) = log.events_of_commit(log.version)
+    (committed,) = rebuild(game).commits
+    (event_,) = game.log_of("shop.buy").events_of(committed)
     assert event_.operation_type is OperationType.UPDATE
     assert dict(event_.tags) == {"schema_version": "3", "cause": "rebuild", "breaking": "true"}
 
@@ -200,13 +202,14 @@ def clean_up(game: Stream) -> None:
             log.unlink()
 
 
+@BOTH
 def test_a_rebuild_of_an_attempt_that_died_is_found_with_its_schema(game: Stream) -> None:
     number_first(game)
     # it dies before it completes
     assert game.execute(attempt=1, execution="e8", replays=ASKED).run().types[0].commits
     game.drop(event("buy", price="five", item="hat"))
     game.ingest()
-    before = versions(game, "buy")
+    before = game.commits("buy")
     result = game.execute(attempt=2, execution="e8", replays=ASKED).run()
     game.complete(result, game.end(), "e8")
     buy = result.types[0]
@@ -216,7 +219,7 @@ def test_a_rebuild_of_an_attempt_that_died_is_found_with_its_schema(game: Stream
         buy.is_balanced,
         len(buy.commits),
     ) == ([2, 2], 1, True, 2)
-    assert versions(game, "buy") == before + 1
+    assert game.commits("buy") == before + 1
     assert game.payloads("buy")[1:] == [
         {"type": "buy", "price": "four"},
         {"type": "buy", "price": "five", "item": "hat"},
@@ -259,13 +262,14 @@ def fails(*_: object) -> None:
     raise OSError("no space")
 
 
+@BOTH
 def test_an_attempt_that_lives_on_is_not_let_in_by_its_rebuild(game: Stream) -> None:
     number_first(game)
     zombie = late(game.execute(attempt=1, execution="e8", replays=ASKED), game.types)
     game.drop(event("buy", price=5))
     game.run()
-    before = versions(game, "buy")
+    before = game.commits("buy")
     result = zombie.run()
     assert "rebuild: ConsumerConflictError" in result.types[0].error
-    assert (versions(game, "buy"), len(game.rows("buy"))) == (before, 3)
+    assert (game.commits("buy"), len(game.rows("buy"))) == (before, 3)
     assert game.types.types("shop")["buy"].schema_version == 2

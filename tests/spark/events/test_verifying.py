@@ -51,7 +51,7 @@ def found(game: Stream, *, sample: int = 100, names: set[str] | None = None) -> 
     verifier = GroupVerifier(
         spark=game.spark,
         slices=Slices(game.spark, "game.events", DeltaLog(game.bronze, "game.events"), game.end()),
-        tables=TypeTables(job=number.job, open_log=DeltaLog),
+        tables=TypeTables(job=number.job),
         repository=game.types,
         discarded=discarded,
         sample=sample,
