@@ -4,7 +4,6 @@ import base64
 import hmac
 import ipaddress
 import math
-import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
@@ -13,7 +12,6 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import uvicorn
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
@@ -37,66 +35,6 @@ from lakechime_dagster.errors import (
 )
 from lakechime_dagster.lineage.ingest import MAX_BYTES, LineageIngest, parsed
 from lakechime_dagster.silver.metrics import Measures
-
-MIN_TOKEN = 16  # characters, of which fewer could be guessed
-
-
-def check_address(host: str, token: str, *, has_tokens: bool = False) -> None:
-    """Refuse an address that others can reach without a token, or with one that can be guessed.
-
-    Raises:
-        LakeChimeError: naming the variable, never its value.
-    """
-    if token and (
-        len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token
-    ):
-        raise LakeChimeError(
-            f"LAKECHIME_API_TOKEN is no token; write at least {MIN_TOKEN} ASCII characters without "
-            f"blanks"
-        )
-    if not (token or has_tokens or is_loopback(host)):
-        raise LakeChimeError(
-            f"{host} can be reached from other machines; set LAKECHIME_API_TOKEN to a secret, "
-            f"make a token (`lakechime token create`), or serve at 127.0.0.1"
-        )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens at the address, so that whoever asks afterwards waits instead of being
-    refused.
-
-    Raises:
-        LakeChimeError: the address cannot be used.
-    """
-    name = host.strip("[]")
-    family = socket.AF_INET6 if ":" in name else socket.AF_INET
-    try:
-        return socket.create_server((name, port), family=family)
-    except OSError as error:
-        remedy = "end what uses it, or choose another one with --host and --port"
-        raise LakeChimeError(
-            f"port {port} of {host} cannot be used ({error.strerror}); {remedy}"
-        ) from None
-
-
-def build_server(app: FastAPI) -> uvicorn.Server:
-    """A server that logs no request: what is sent may be secret, or personal."""
-    return uvicorn.Server(
-        uvicorn.Config(
-            app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=5
-        )
-    )
-
 
 JSON_TYPE = "application/json"
 METRICS = "/metrics"
@@ -346,6 +284,16 @@ def build_app(served: Served) -> FastAPI:
         registry.register(StoreCollector(served.measures))
         app.mount(METRICS, make_asgi_app(registry))
     return app
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def body_of(schema: dict[str, Any]) -> dict[str, Any]:

@@ -4,32 +4,23 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from fastapi import APIRouter, Query
 from fastapi.responses import FileResponse, HTMLResponse
 
 from lakechime_dagster.errors import NotFoundError
-from lakechime_dagster.governance.changes import ChangeState
 from lakechime_dagster.governance.data import PersonalData
-from lakechime_dagster.governance.store import KeptChange, Notifications
+from lakechime_dagster.governance.notifications import PlannedChange, planned_changes
 from lakechime_dagster.governance.tags import Reach
-from lakechime_dagster.lineage.answers import nodes_of
-from lakechime_dagster.lineage.columns import ACTIVE_MS, ColumnRef, Consumer
+from lakechime_dagster.lineage.answers import ReachedTables, affected_consumers
+from lakechime_dagster.lineage.columns import ColumnRef, Read
 from lakechime_dagster.lineage.graph import Gap
-from lakechime_dagster.lineage.network import Certainty, Network, reach
 from lakechime_dagster.lineage.service import AskedLineage
 from lakechime_dagster.lineage.store import SqlReads
-from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.triggers.schedule import from_milliseconds
 
 Ask = Callable[[], AskedLineage]
 FOLDER = Path(__file__).with_name("page")
-SCRIPTS = ("dagre.min.js", "elements.js", "lineage.js")
-FILES = {
-    "lineage.css": "text/css",
-    "icon.svg": "image/svg+xml",
-    **dict.fromkeys(SCRIPTS, "text/javascript"),
-}
+FILES = ("lineage.css", "icon.svg", "dagre.min.js", "elements.js", "lineage.js")
 MAX_TABLES, MAX_DEPTH, MAX_NAMES, MAX_READERS, MAX_REASONS, MAX_CHANGES = 150, 20, 20, 20, 20, 20
 READERS_UNKNOWN = "readers outside this lake, as no audit log is configured"
 
@@ -45,13 +36,13 @@ def lineage_page(ask: Ask) -> APIRouter:
     @router.get("", response_class=HTMLResponse)
     def page() -> FileResponse:
         """The page."""
-        return FileResponse(FOLDER / "lineage.html", media_type="text/html; charset=utf-8")
+        return FileResponse(FOLDER / "lineage.html")
 
     @router.get("/page/{name}", include_in_schema=False)
     def file(name: str) -> FileResponse:
         if name not in FILES:
             raise NotFoundError(f"the page has no file {name!r}")
-        return FileResponse(FOLDER / name, media_type=f"{FILES[name]}; charset=utf-8")
+        return FileResponse(FOLDER / name)
 
     @router.get("/around")
     def around(table: str, up: Depth = 1, down: Depth = 1) -> dict[str, Any]:
@@ -86,7 +77,7 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[st
     names = {one.table for one in found.tables}
     tags = personal_json(lineage, names)
     gaps = lineage.gaps(names)
-    readers = readers_of(lineage.platform, names)
+    readers = readers_json(lineage, names)
     changes = planned_changes(lineage, names)
     tables = [
         {
@@ -102,7 +93,7 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[st
             "personal": tags.get(one.table, []),
             "readers": readers.get(one.table, [])[:MAX_READERS],
             "more_readers": max(0, len(readers.get(one.table, [])) - MAX_READERS),
-            "planned": changes.get(one.table, []),
+            "planned": [*map(_change, changes.get(one.table, [])[:MAX_CHANGES])],
         }
         for one in found.tables
     ]
@@ -119,28 +110,29 @@ def around_json(lineage: AskedLineage, name: str, up: int, down: int) -> dict[st
     }
 
 
-def readers_of(platform: Platform, tables: Collection[str]) -> dict[str, list[dict[str, Any]]]:
+def readers_json(lineage: AskedLineage, tables: Collection[str]) -> dict[str, list[dict[str, Any]]]:
     """By table who reads it without writing any, the last one first, and by which columns, as far
     as they are known.
     """
-    now = platform.store.now()
-    found: dict[str, dict[Consumer, dict[str, Any]]] = {}
-    for one in SqlReads(platform.store.engine).of_tables(tables):  # the last one first
-        (ref,) = one.refs
-        reader = found.setdefault(ref.table, {}).setdefault(
-            one.consumer,
+    reads: dict[str, list[Read]] = {}
+    for one in SqlReads(lineage.platform.store.engine).of_tables(tables):
+        reads.setdefault(one.refs[0].table, []).append(one)
+    return {
+        table: [
             {
                 "kind": one.consumer.kind,
                 "name": one.consumer.name,
                 "namespace": one.consumer.namespace,
-                "columns": [],
-                "last": _said(one.at_ms),
-                "active": now - one.at_ms <= ACTIVE_MS,
-            },
-        ) | {"owners": list(one.owners), "link": one.link}
-        columns = {*reader["columns"], *([ref.column] if ref.column else [])}
-        found[ref.table][one.consumer] = reader | {"columns": sorted(columns)}
-    return {table: [*readers.values()] for table, readers in found.items()}
+                "columns": [ref.column for ref in one.refs if ref.column is not None],
+                "last": _said(one.last_ms),
+                "active": one.is_active(lineage.now_ms),
+                "owners": list(one.owners),
+                "link": one.link,
+            }
+            for one in affected_consumers([ColumnRef(table)], ReachedTables(tables=()), several)
+        ]
+        for table, several in reads.items()
+    }
 
 
 def _gap(one: Gap | None) -> dict[str, Any] | None:
@@ -154,38 +146,15 @@ def _gap(one: Gap | None) -> dict[str, Any] | None:
     }
 
 
-def planned_changes(lineage: AskedLineage, tables: set[str]) -> dict[str, list[dict[str, Any]]]:
-    """By table the newest drafted and announced changes that affect it, the newest first."""
-    several = Notifications(lineage.platform.store.engine, lineage.platform.ledger.deployment)
-    found: dict[str, list[dict[str, Any]]] = {}
-    newest = several.changes(ChangeState.DRAFT, ChangeState.ANNOUNCED)
-    network = lineage.part([ref for kept in newest for ref in kept.change.refs])
-    for kept in newest:
-        sure, unsure = (
-            _affected(network, kept.change.refs, one)
-            for one in (Certainty.INDIRECT, Certainty.UNSURE)
-        )
-        for table in sorted(tables & (sure | unsure)):
-            found.setdefault(table, []).append(_change(kept, is_sure=table in sure))
-    return {table: changes[:MAX_CHANGES] for table, changes in found.items()}
-
-
-def _affected(network: Network, refs: Collection[ColumnRef], certainty: Certainty) -> set[str]:
-    nodes = reach(network, nodes_of(network, [*refs]), certainty).nodes
-    return {ref.table for ref in refs} | {
-        network.labels[one] for one in np.unique(network.datasets[nodes]).tolist()
-    }
-
-
-def _change(kept: KeptChange, *, is_sure: bool) -> dict[str, Any]:
-    change = kept.change
+def _change(planned: PlannedChange) -> dict[str, Any]:
+    change = planned.kept.change
     return {
-        "change": kept.change_id,
-        "state": kept.state,
+        "change": planned.kept.change_id,
+        "state": planned.kept.state,
         "title": change.title,
         "what": change.what,
         "action": change.action,
-        "sure": is_sure,
+        "sure": planned.is_sure,
     }
 
 

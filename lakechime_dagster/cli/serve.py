@@ -1,6 +1,7 @@
 """`lakechime serve`: the HTTP server, and `lakechime token`: the tokens of programs that reach it."""
 
-from typing import Annotated
+import socket
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import typer
@@ -20,8 +21,12 @@ from lakechime_dagster.cli.common import (
     print_list,
     would,
 )
-from lakechime_dagster.errors import needs
+from lakechime_dagster.errors import LakeChimeError, needs
 from lakechime_dagster.settings import Settings
+
+if TYPE_CHECKING:
+    import uvicorn
+    from fastapi import FastAPI
 
 
 def serve(
@@ -35,14 +40,7 @@ def serve(
     events, and /metrics for Prometheus, until Ctrl-C.
     """
     with needs("`lakechime serve`", extra="api"):
-        from lakechime_dagster.api.app import (
-            Served,
-            bound,
-            build_app,
-            build_server,
-            check_address,
-            is_loopback,
-        )
+        from lakechime_dagster.api.app import Served, build_app, is_loopback
         from lakechime_dagster.api.events import event_routes
         from lakechime_dagster.api.lineage_page import lineage_page
         from lakechime_dagster.api.operations import operation_routes
@@ -81,6 +79,60 @@ def serve(
         who = "with a token" if served.asks_for_token() else "from this machine alone"
         note(f"lakechime| lineage is shown and taken at http://{host}:{port}/lineage, {who}")
         build_server(app).run(sockets=[address])
+
+
+MIN_TOKEN = 16  # characters, of which fewer could be guessed
+
+
+def check_address(host: str, token: str, *, has_tokens: bool = False) -> None:
+    """Refuse an address that others can reach without a token, or with one that can be guessed.
+
+    Raises:
+        LakeChimeError: naming the variable, never its value.
+    """
+    from lakechime_dagster.api.app import is_loopback
+
+    if token and (
+        len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token
+    ):
+        raise LakeChimeError(
+            f"LAKECHIME_API_TOKEN is no token; write at least {MIN_TOKEN} ASCII characters without "
+            f"blanks"
+        )
+    if not (token or has_tokens or is_loopback(host)):
+        raise LakeChimeError(
+            f"{host} can be reached from other machines; set LAKECHIME_API_TOKEN to a secret, "
+            f"make a token (`lakechime token create`), or serve at 127.0.0.1"
+        )
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens at the address, so that whoever asks afterwards waits instead of being
+    refused.
+
+    Raises:
+        LakeChimeError: the address cannot be used.
+    """
+    name = host.strip("[]")
+    family = socket.AF_INET6 if ":" in name else socket.AF_INET
+    try:
+        return socket.create_server((name, port), family=family)
+    except OSError as error:
+        remedy = "end what uses it, or choose another one with --host and --port"
+        raise LakeChimeError(
+            f"port {port} of {host} cannot be used ({error.strerror}); {remedy}"
+        ) from None
+
+
+def build_server(app: "FastAPI") -> "uvicorn.Server":
+    """A server that logs no request: what is sent may be secret, or personal."""
+    import uvicorn
+
+    return uvicorn.Server(
+        uvicorn.Config(
+            app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=5
+        )
+    )
 
 
 def _hosts(settings: Settings) -> set[str]:

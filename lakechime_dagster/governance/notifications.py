@@ -8,6 +8,7 @@ from lakechime_dagster.governance.changes import (
     SETTING,
     AffectedReader,
     AffectedTable,
+    ChangeState,
     Digest,
     NoAddressError,
     address_of,
@@ -17,9 +18,9 @@ from lakechime_dagster.governance.changes import (
     title_of,
 )
 from lakechime_dagster.governance.store import KeptChange, KeptMessage, Message, Notifications
-from lakechime_dagster.lineage.answers import ReachedTable
+from lakechime_dagster.lineage.answers import ReachedTable, nodes_of
 from lakechime_dagster.lineage.columns import ColumnRef
-from lakechime_dagster.lineage.network import Certainty
+from lakechime_dagster.lineage.network import Certainty, Network, reach
 from lakechime_dagster.lineage.service import AskedLineage
 from lakechime_dagster.runtime.alarms import NotSentError, problems_of, send_to
 from lakechime_dagster.runtime.platform import Platform
@@ -65,6 +66,39 @@ def affected(
         for one in asked.consumers(refs, found)
     ]
     return tables, readers
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedChange:
+    """A drafted or announced change that affects a table, or may where it is not `is_sure`."""
+
+    kept: KeptChange
+    is_sure: bool
+
+
+def planned_changes(asked: AskedLineage, tables: Collection[str]) -> dict[str, list[PlannedChange]]:
+    """By table the newest drafted and announced changes that affect it, the newest first."""
+    newest = notifications(asked.platform).changes(ChangeState.DRAFT, ChangeState.ANNOUNCED)
+    network = asked.part([ref for kept in newest for ref in kept.change.refs])
+    found: dict[str, list[PlannedChange]] = {}
+    for kept in newest:
+        sure, unsure = (
+            _reached_tables(network, kept.change.refs, one)
+            for one in (Certainty.INDIRECT, Certainty.UNSURE)
+        )
+        for table in sorted((sure | unsure).intersection(tables)):
+            one = PlannedChange(kept=kept, is_sure=table in sure)
+            found.setdefault(table, []).append(one)
+    return found
+
+
+def _reached_tables(
+    network: Network, refs: Collection[ColumnRef], certainty: Certainty
+) -> set[str]:
+    """The tables of columns, and those that these lead to at least so surely."""
+    nodes = reach(network, nodes_of(network, [*refs]), certainty).nodes
+    reached = set(network.datasets[nodes].tolist())
+    return {ref.table for ref in refs} | {network.labels[one] for one in reached}
 
 
 def default_sender(asked: AskedLineage, refs: Iterable[ColumnRef]) -> str:

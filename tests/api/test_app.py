@@ -15,8 +15,9 @@ import pytest
 from fastapi import APIRouter
 from sqlalchemy import Engine
 
-from lakechime_dagster.api.app import Served, bound, build_app, build_server, check_address
+from lakechime_dagster.api.app import Served, build_app
 from lakechime_dagster.api.tokens import Tokens
+from lakechime_dagster.cli.serve import bound, build_server, check_address
 from lakechime_dagster.dce.engine import VERSION_TABLE, check_version
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage.ingest import LineageIngest

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from lakechime_dagster.api.app import Served, bound, build_app, build_server
+from lakechime_dagster.api.app import Served, build_app
 from lakechime_dagster.api.lineage_page import FILES, lineage_page
+from lakechime_dagster.cli.serve import bound, build_server
 from lakechime_dagster.lineage.columns import Kind, LineageRecord
 from lakechime_dagster.lineage.ingest import LineageIngest
 from lakechime_dagster.lineage.recording import SqlLineage

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lakechime_dagster.api.app import Served, bound, build_app, build_server
+from lakechime_dagster.api.app import Served, build_app
 from lakechime_dagster.api.lineage_page import lineage_page
+from lakechime_dagster.cli.serve import bound, build_server
 from lakechime_dagster.lineage.ingest import LineageIngest
 from lakechime_dagster.lineage.service import AskedLineage
 from lakechime_dagster.runtime.platform import Platform, open_platform
