@@ -56,11 +56,6 @@ def test_columns_that_change_with_each_question_are_not_reported(
             read_schema(database.url, database.schema, "orders")
 
 
-def test_a_table_that_is_not_there_is_said_to_be_missing(database: Database) -> None:
-    with pytest.raises(NotFoundError, match="has no table"):
-        read_schema(database.url, database.schema, "nothing")
-
-
 def test_nothing_stays_open_on_the_database(database: Database) -> None:
     """A table that was read can be altered at once."""
     database.run("CREATE TABLE orders (id INT PRIMARY KEY)")

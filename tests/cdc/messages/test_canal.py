@@ -136,7 +136,6 @@ def test_other_ddl_changes_no_rows(kind: str, sql: str | None) -> None:
 
 
 UNREADABLE = [
-    (Record(topic=TOPIC, value=b"[1]"), "value: a message of Canal is an object, not [1]"),
     (
         make_record("QUERY"),
         (
@@ -144,7 +143,6 @@ UNREADABLE = [
             "'QUERY'"
         ),
     ),
-    (make_record(database=None), "database: it is text, not None"),
     (make_record(data=[]), "data: a message of Canal that is no DDL has rows there, not []"),
     (
         make_record(data=ANN | {"at": 1}),
@@ -159,10 +157,6 @@ UNREADABLE = [
     (
         make_record(data=[ANN, {"id": None}]),
         "data[1].id: a column of the key has a value in each row, this one has None",
-    ),
-    (
-        make_record(data=[ANN | {"colour": "red"}]),
-        "data[0].colour: no type is declared for this column; name it in types=",
     ),
 ]
 

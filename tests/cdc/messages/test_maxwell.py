@@ -13,14 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import DELETE, READ, UPSERT, Change, Key, Operation, Order
-from lakechime_dagster.cdc.record import (
-    Control,
-    OtherTable,
-    Record,
-    TableFilter,
-    Tombstone,
-    Unreadable,
-)
+from lakechime_dagster.cdc.record import Control, Record, Tombstone, Unreadable
 from lakechime_dagster.cdc.row_messages import MaxwellReader
 from lakechime_dagster.errors import DeclarationError
 from lakechime_dagster.tables.databases import Dms, Maxwell
@@ -288,16 +281,6 @@ def test_columns_are_declared_in_letters_of_whatever_case() -> None:
     assert isinstance(
         reader.read(make_record(data={"ID": 1, "name": "Ann", "NAME": "Eve"})), Unreadable
     )
-
-
-def test_only_the_messages_of_accepted_tables_are_read() -> None:
-    """Maxwell writes all tables into one topic by default; a row of another table may have the same
-    columns.
-    """
-    reader = MaxwellReader(Maxwell(), ("id",), TYPES, only=TableFilter("shop", "orders"))
-    assert len(changes_of(reader, make_record())) == 1
-    assert reader.read(make_record(table="orders_old")) == OtherTable("shop.orders_old")
-    assert reader.read(make_record(database="test", data={"other": 1})) == OtherTable("test.orders")
 
 
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 12))

@@ -1,4 +1,6 @@
-"""Values of messages become values of the lake exactly, by the name of their schema."""
+"""Values of messages become values of the lake exactly, by the name of their schema: here those
+that no recorded database sent, for which see `test_captures`.
+"""
 
 import datetime
 import json
@@ -30,28 +32,9 @@ def unscaled(number: int) -> str:
 
 
 VALUES = [
-    (described("boolean"), True, "boolean", True),
     (described("int8"), -128, "tinyint", -128),
-    (described("int16"), 32767, "smallint", 32767),
-    (described("int32"), -(2**31), "int", -(2**31)),
-    (described("int64"), 2**63 - 1, "bigint", 2**63 - 1),
-    (described("float"), 1.5, "float", 1.5),
     (described("double"), 3, "double", 3.0),
     (described("double"), "Infinity", "double", math.inf),
-    (described("string"), "Ünïcode", "string", "Ünïcode"),
-    (described("bytes"), "AP8=", "binary", b"\x00\xff"),
-    (
-        described("bytes", DECIMAL, parameters={"scale": 2, "connect.decimal.precision": 10}),
-        unscaled(-5),
-        "decimal(10,2)",
-        Decimal("-0.05"),
-    ),
-    (
-        described("bytes", DECIMAL, parameters={"scale": 0}),
-        unscaled(2**64 - 1),
-        "decimal(38,0)",
-        Decimal(2**64 - 1),
-    ),
     (
         described("bytes", DECIMAL, parameters={"scale": 2}),
         Decimal("12.34"),
@@ -60,71 +43,18 @@ VALUES = [
     ),
     (described("bytes", DECIMAL, parameters={"scale": 2}), 12, "decimal(38,2)", Decimal("12.00")),
     (
-        described("bytes", DECIMAL, parameters={"scale": 50}),
-        unscaled(10**50 + 1),
-        "string",
-        "1." + "0" * 49 + "1",
-    ),
-    (
-        described("struct", "io.debezium.data.VariableScaleDecimal"),
-        {"scale": 3, "value": unscaled(-1)},
-        "string",
-        "-0.001",
-    ),
-    (
         described("struct", "io.debezium.data.VariableScaleDecimal"),
         {"scale": -2, "value": unscaled(7)},
         "string",
         "700",
     ),
-    (
-        described("bytes", "io.debezium.data.Bits", parameters={"length": 10}),
-        "AQI=",
-        "string",
-        "1000000001",
-    ),
-    (described("int32", "io.debezium.time.Date"), 19782, "date", datetime.date(2024, 2, 29)),
     (described("int32", "io.debezium.time.Date"), -719162, "date", datetime.date.min),
-    (described("int32", "io.debezium.time.Date"), -2147472692, "date", datetime.date.max),
-    (described("int32", "io.debezium.time.Date"), -2147472691, "date", datetime.date.min),
-    (described("string", "io.debezium.time.IsoDate"), "-5877611-06-21Z", "date", datetime.date.max),
-    (
-        described("string", "io.debezium.time.IsoTimestamp"),
-        "-290308-12-21T19:59:27.6Z",
-        "timestamp_ntz",
-        FIRST,
-    ),
-    (
-        described("string", "io.debezium.time.IsoDate"),
-        "2024-02-29Z",
-        "date",
-        datetime.date(2024, 2, 29),
-    ),
-    (described("int32", "io.debezium.time.Time"), 3_723_004, "string", "01:02:03.004"),
-    (
-        described("int64", "io.debezium.time.MicroTime"),
-        -45_296_789_000,
-        "string",
-        "-12:34:56.789000",
-    ),
-    (
-        described("int64", "io.debezium.time.MicroTime"),
-        3_020_399_000_000,
-        "string",
-        "838:59:59.000000",
-    ),
     (described("int64", "io.debezium.time.NanoTime"), 1, "string", "00:00:00.000000001"),
     (
         described("int64", "io.debezium.time.Timestamp"),
         -1,
         "timestamp_ntz",
         datetime.datetime(1969, 12, 31, 23, 59, 59, 999000),
-    ),
-    (
-        described("int64", "io.debezium.time.MicroTimestamp"),
-        1,
-        "timestamp_ntz",
-        datetime.datetime(1970, 1, 1, 0, 0, 0, 1),
     ),
     (
         described("int64", "io.debezium.time.NanoTimestamp"),
@@ -144,28 +74,6 @@ VALUES = [
         "2024-02-29T01:02:03+02:00",
         "timestamp",
         datetime.datetime(2024, 2, 28, 23, 2, 3, tzinfo=UTC),
-    ),
-    (
-        described("string", "io.debezium.time.ZonedTimestamp"),
-        "infinity",
-        "timestamp",
-        LAST.replace(tzinfo=UTC),
-    ),
-    (
-        described("string", "io.debezium.time.IsoTimestamp"),
-        "2024-02-29T01:02:03.5Z",
-        "timestamp_ntz",
-        datetime.datetime(2024, 2, 29, 1, 2, 3, 500000),
-    ),
-    (described("string", "io.debezium.data.Enum"), "with\\, comma", "string", "with, comma"),
-    (described("string", "io.debezium.data.Json"), '{"a":1}', "string", '{"a":1}'),
-    (described("int32", "io.debezium.time.Year"), 2024, "int", 2024),
-    (described("array", items=described("int32")), [1, None], "array<int>", [1, None]),
-    (
-        described("array", items=described("bytes", DECIMAL, parameters={"scale": 1})),
-        [unscaled(15)],
-        "array<decimal(38,1)>",
-        [Decimal("1.5")],
     ),
     (
         described("map", values=described("string"), keys=described("string")),
