@@ -148,6 +148,21 @@ def of_local_day(day: str, zone: str) -> list[str]:
     return asked({"day": hours, "hour": hours})
 
 
+@pytest.mark.parametrize(
+    ("day", "count", "first", "last"),
+    [
+        ("2013-03-09", 24, '["2013-03-09",5]', '["2013-03-10",4]'),
+        ("2013-03-10", 23, '["2013-03-10",5]', '["2013-03-11",3]'),
+        ("2013-11-03", 25, '["2013-11-03",4]', '["2013-11-04",4]'),
+    ],
+)
+def test_a_local_day_lies_in_23_to_25_hours_of_utc(
+    day: str, count: int, first: str, last: str
+) -> None:
+    found = of_local_day(day, "America/New_York")
+    assert (len(found), found[0], found[-1]) == (count, first, last)
+
+
 @given(
     st.dates(dt.date(1990, 1, 1), dt.date(2030, 1, 1)),
     st.sampled_from(
@@ -329,6 +344,13 @@ def test_a_day_has_as_many_hourly_points_as_hours(day: str, hours: int) -> None:
         dt.date.fromisoformat(day) + dt.timedelta(days=1), dt.time(), NEW_YORK
     )
     assert len(list(schedule.points(midnight - dt.timedelta(seconds=1)))) == hours
+
+
+def test_start_and_until_are_both_points() -> None:
+    schedule = every(days=1, start="2013-01-02", until="2013-01-04")
+    late = dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc)
+    assert [point.day for point in schedule.points(late)] == [2, 3, 4]
+    assert schedule.next(late) is None
 
 
 def test_a_time_with_an_offset_is_taken_to_the_zone_of_the_schedule() -> None:
