@@ -23,6 +23,7 @@ from sqlalchemy import (
     Connection,
     Dialect,
     Engine,
+    Enum,
     Integer,
     MetaData,
     Table,
@@ -44,6 +45,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
 from typing_extensions import Self
 
+from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.dce.events import fit_texts
 from lakechime_dagster.errors import (
     InvalidValueError,
@@ -346,6 +348,16 @@ class AsJson(TypeDecorator[Any]):
 
     def process_result_value(self, value: Any, dialect: Dialect) -> HasJson | None:
         return None if value is None else self.kind.from_json(value)
+
+
+def one_of(kind: type[StrEnum], length: int) -> Enum:
+    """A column of texts, each of which is one of these."""
+    return Enum(
+        kind,
+        native_enum=False,
+        length=length,
+        values_callable=lambda kind: [one.value for one in kind],
+    )
 
 
 EVERYTHING = 2**63 - 1  # the bound of a database in which commit order is number order

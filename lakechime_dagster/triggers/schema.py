@@ -2,8 +2,7 @@
 
 import sqlalchemy as sa
 
-from lakechime_dagster.compat import StrEnum
-from lakechime_dagster.dce.engine import BIG, AsJson
+from lakechime_dagster.dce.engine import BIG, AsJson, one_of
 from lakechime_dagster.dce.schema import metadata
 from lakechime_dagster.triggers.consumers import (
     Action,
@@ -14,17 +13,6 @@ from lakechime_dagster.triggers.consumers import (
     RequestState,
     SourceLag,
 )
-
-
-def _one_of(kind: type[StrEnum], length: int) -> sa.Enum:
-    """A text that is one of these."""
-    return sa.Enum(
-        kind,
-        native_enum=False,
-        length=length,
-        values_callable=lambda kind: [one.value for one in kind],
-    )
-
 
 lc_subscription = sa.Table(
     "lc_subscription",
@@ -61,7 +49,7 @@ lc_consumer = sa.Table(
         "subscription_id", BIG, sa.ForeignKey("lc_subscription.subscription_id"), nullable=False
     ),
     sa.Column("key", sa.String(512), nullable=False),
-    sa.Column("state", _one_of(ConsumerState, 8), nullable=False),
+    sa.Column("state", one_of(ConsumerState, 8), nullable=False),
     sa.Column("state_reason", sa.Text, nullable=False, server_default=""),
     sa.Column("completed", BIG, nullable=False),
     sa.Column("checkpoint", AsJson(Checkpoint), nullable=False),
@@ -79,8 +67,8 @@ lc_execution = sa.Table(
     sa.Column("execution_id", sa.String(36), primary_key=True),
     sa.Column("consumer_id", BIG, sa.ForeignKey("lc_consumer.consumer_id"), nullable=False),
     sa.Column("number", BIG, nullable=False),
-    sa.Column("state", _one_of(ExecutionState, 16), nullable=False),
-    sa.Column("cause", _one_of(Cause, 8), nullable=False),
+    sa.Column("state", one_of(ExecutionState, 16), nullable=False),
+    sa.Column("cause", one_of(Cause, 8), nullable=False),
     sa.Column("start_checkpoint", AsJson(Checkpoint), nullable=False),
     sa.Column("end_checkpoint", AsJson(Checkpoint), nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False),
@@ -148,7 +136,7 @@ lc_request = sa.Table(
     sa.Column("waits_for", sa.JSON, nullable=False),
     sa.Column("span", sa.JSON(none_as_null=True)),
     sa.Column("why", sa.Text, nullable=False, server_default=""),
-    sa.Column("state", _one_of(RequestState, 16), nullable=False),
+    sa.Column("state", one_of(RequestState, 16), nullable=False),
     sa.Column("execution_id", sa.String(36)),
     sa.Column("closed_ts", sa.BigInteger),
     # the transaction that closed it: what it made is visible when all up to there have ended
@@ -171,7 +159,7 @@ lc_intervention = sa.Table(
     sa.Column("intervention_id", BIG, sa.Identity(), primary_key=True),
     sa.Column("ts", sa.BigInteger, nullable=False),
     sa.Column("who", sa.String(128), nullable=False),
-    sa.Column("action", _one_of(Action, 16), nullable=False),
+    sa.Column("action", one_of(Action, 16), nullable=False),
     sa.Column(
         "subscription_id", BIG, sa.ForeignKey("lc_subscription.subscription_id"), nullable=False
     ),
