@@ -131,7 +131,7 @@ def test_of_writers_that_publish_at_once_one_is_first_and_the_others_are_refused
             log = log_of(served_iceberg)
             start.wait()
             try:
-                return log.publish(one[0], base, one[1])
+                return log.publish(one[0], base, one[1], is_kept=True)
             except ConcurrentWriteError:
                 return False
 

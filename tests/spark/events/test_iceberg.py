@@ -67,7 +67,7 @@ def test_many_types_grow_are_rebuilt_and_go_on_in_one_snapshot_an_execution(game
     assert ([one.replaced for one in done.replayed], done.error) == ([2], "")
     game.drop(event("buy", n=3), event("sell", n=2))
     game.run()
-    rows = table_of(game, "buy").scan().to_arrow().sort_by("_src")
+    rows = table_of(game, "buy").scan().to_arrow().sort_by("_ingested_at")
     assert rows.select(["item", "n", "n__v_long"]).to_pylist() == [
         {"item": {"name": "hat", "sizes": None}, "n": None, "n__v_long": 1},
         {"item": {"name": "cap", "sizes": [3]}, "n": "two", "n__v_long": None},
