@@ -425,8 +425,9 @@ class IcebergLog:
 
         Args:
             schema: Of the rows, all of whose fields may be null.
-            replaces: Whether the rows replace the table. A column that is not there, or has not
-                just these fields, is then written under another name, which `publish` puts right.
+            replaces: Whether the rows replace the table. A column that is not there, is spelled
+                otherwise, or has not just these fields, is then written under another name, which
+                `publish` puts right.
 
         Returns:
             By the name of each column of the rows that of the table's column.
@@ -443,7 +444,7 @@ class IcebergLog:
             is_there = name in stored.values()
             follows = not is_there or _follows(state, one.with_name(name))
             if replaces and name not in levels:
-                held = state.schema().find_type(name) if is_there else None
+                held = state.schema().find_type(name) if name == one.name and is_there else None
                 follows = follows and held is not None and _within(held) == _within(one.type)
             if not follows:
                 if not replaces or name in levels:
