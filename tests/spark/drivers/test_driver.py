@@ -199,7 +199,7 @@ def test_a_failure_says_what_spark_said_without_its_stack(spark: SparkSession) -
         spark.sql("SELECT nowhere FROM range(1)")
     assert not re.search(r"JVM stacktrace|org\.apache|Project|Range \(", str(caught.value))
     assert re.search(
-        r"test_failures\.py(.|\n)*org\.apache\.spark\S*AnalysisException(.|\n)*\tat org\.apache",
+        r"test_driver\.py(.|\n)*org\.apache\.spark\S*AnalysisException(.|\n)*\tat org\.apache",
         stack(caught.value),
     )
 
