@@ -1,4 +1,4 @@
-"""Tables of types in Iceberg: what is told by their snapshots alone."""
+"""Tables of types in Iceberg: what only their snapshots show."""
 
 from pathlib import Path
 
