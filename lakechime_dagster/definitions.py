@@ -14,17 +14,21 @@ from lakechime_dagster.assets.events import (
     failed_group_sensor,
     group_asset,
     group_check_specs,
-    group_subscription,
     type_check_specs,
     type_specs,
     types_key,
     verify_check,
 )
-from lakechime_dagster.assets.lineage import log_subscription, query_log_asset
+from lakechime_dagster.assets.lineage import query_log_asset
 from lakechime_dagster.assets.maintenance import maintenance_asset
 from lakechime_dagster.assets.partitions import partitions_of, planned_deps
 from lakechime_dagster.assets.report import check_specs, linked
-from lakechime_dagster.assets.tables import source_asset, subscription_of, table_asset
+from lakechime_dagster.assets.subscriptions import (
+    group_subscription,
+    log_subscription,
+    subscription_of,
+)
+from lakechime_dagster.assets.tables import source_asset, table_asset
 from lakechime_dagster.errors import DeclarationError, LakeChimeError
 from lakechime_dagster.lineage.manifest import Manifest, manifest_in
 from lakechime_dagster.runtime.maintenance import policy_of

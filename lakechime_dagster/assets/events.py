@@ -18,13 +18,7 @@ from lakechime_dagster.dce.snapshots import SnapshotCheckpoint
 from lakechime_dagster.errors import LakeChimeError
 from lakechime_dagster.lineage.declared import record_types
 from lakechime_dagster.runtime.execution import RunningExecution
-from lakechime_dagster.runtime.names import (
-    EACH_EVENT_ONCE,
-    asset_key,
-    asset_name,
-    dagster_name,
-    op_name,
-)
+from lakechime_dagster.runtime.names import EACH_EVENT_ONCE, asset_key, dagster_name, op_name
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.runtime.spark import (
@@ -41,7 +35,6 @@ from lakechime_dagster.silver.requests import (
     completed_until,
     event_requests,
     event_types,
-    requested_of_group,
     types_of,
 )
 from lakechime_dagster.silver.results import (
@@ -779,18 +772,6 @@ def _examples(one: Verified, fault: Fault) -> str:
         dict.fromkeys(
             f"{each.source} {each.pointer}".strip() for each in one.examples if each.fault is fault
         )
-    )
-
-
-def group_subscription(group: EventGroup, cluster: str = "") -> Subscription:
-    """The subscription of a group; it writes many tables, each of which says what is in it."""
-    return Subscription(
-        name=group.name,
-        trigger=group.trigger,
-        reads=group.trigger.tables,
-        asset_keys=(asset_name(group.name),),
-        cluster=cluster,
-        requests=requested_of_group(group.name),
     )
 
 

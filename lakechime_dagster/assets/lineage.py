@@ -11,11 +11,10 @@ from lakechime_dagster.assets.report import events_table, nothing_new
 from lakechime_dagster.lineage.ingest import LineageIngest
 from lakechime_dagster.lineage.recording import Refused, Taken
 from lakechime_dagster.runtime.execution import RunningExecution
-from lakechime_dagster.runtime.names import asset_key, asset_name, dagster_name
+from lakechime_dagster.runtime.names import asset_key, dagster_name
 from lakechime_dagster.runtime.resource import LAKECHIME, LakeChimeResource, NothingNewError
-from lakechime_dagster.tables.lake import Lake, QueryLog, reading_name
+from lakechime_dagster.tables.lake import Lake, QueryLog
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import SnapshotTrigger
 
 MAX_SHOWN = 20  # rows that were refused, and names of data sets
 
@@ -132,18 +131,3 @@ def _refused(refused: Sequence[Refused]) -> dg.MetadataValue:
     lines = [f"- row {one.line}: {one.problem}" for one in refused[:MAX_SHOWN]]
     left = [f"- and {len(refused) - MAX_SHOWN} more"] if len(refused) > MAX_SHOWN else []
     return dg.MetadataValue.md("\n".join([*lines, *left]) or "none")
-
-
-def log_subscription(one: QueryLog, cluster: str = "") -> Subscription:
-    """The subscription that reads an audit table; it writes none, so that the success of its run
-    completes an execution.
-    """
-    name = reading_name(one.table)
-    trigger = SnapshotTrigger(one.table, one.every)
-    return Subscription(
-        name=name,
-        trigger=trigger,
-        reads=trigger.tables,
-        asset_keys=(asset_name(name),),
-        cluster=cluster,
-    )

@@ -1,4 +1,4 @@
-"""Computed tables and their sources as assets, their subscriptions, and what a run asks of Spark."""
+"""Computed tables and their sources as assets, and what a run asks of Spark."""
 
 import inspect
 import warnings
@@ -39,7 +39,6 @@ from lakechime_dagster.dce.events import (
     TableFormat,
     version_of,
 )
-from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.queries import switched_since
 from lakechime_dagster.dce.snapshots import SnapshotCheckpoint, SnapshotRange
 from lakechime_dagster.errors import (
@@ -53,17 +52,14 @@ from lakechime_dagster.lineage.recording import LineageToKeep
 from lakechime_dagster.lineage.runs import observer, record_lineage, seen_lineage, written_beside
 from lakechime_dagster.lineage.schema_check import check_fits
 from lakechime_dagster.runtime.execution import RunningExecution
-from lakechime_dagster.runtime.names import asset_key, asset_name, pool_of
+from lakechime_dagster.runtime.names import asset_key, pool_of
 from lakechime_dagster.runtime.platform import markers_of
 from lakechime_dagster.runtime.resource import LakeChimeResource, NothingNewError
 from lakechime_dagster.runtime.sources import opened
 from lakechime_dagster.runtime.spark import SparkAttempt, SparkResource
 from lakechime_dagster.settings import in_project
-from lakechime_dagster.silver.requests import requested_of_stream
 from lakechime_dagster.spark.job import Executed, InputJob, Outcome, TableJob, TableResult
-from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
-from lakechime_dagster.tables.databases import has_positions
-from lakechime_dagster.tables.events import EventTable
+from lakechime_dagster.tables.cdc import CDCTable
 from lakechime_dagster.tables.lake import Lake, Target
 from lakechime_dagster.tables.options import Read, ReadMode
 from lakechime_dagster.tables.sources import JsonLines, MessageTable, TableRows
@@ -72,7 +68,6 @@ from lakechime_dagster.triggers.consumers import COMPLETE
 from lakechime_dagster.triggers.evidence import partition_events
 from lakechime_dagster.triggers.schedule import from_milliseconds
 from lakechime_dagster.triggers.subscription import Subscription
-from lakechime_dagster.triggers.triggers import PartitionTrigger, SnapshotTrigger
 
 Attempt = Callable[[SparkResource, RunningExecution, Callable[[str], None]], SparkAttempt]
 
@@ -390,31 +385,6 @@ def source_asset(lake: Lake, table: SourceTable) -> dg.AssetSpec:
     }
     return dg.AssetSpec(
         **{**given, **table.dagster, "metadata": {**metadata, **table.dagster.get("metadata", {})}}
-    )
-
-
-def subscription_of(table: Target, cluster: str = "") -> Subscription:
-    """The subscription of a table that the lake writes; one without a trigger has consumers all the
-    same, for runs that a person launches.
-    """
-    return Subscription(
-        name=table.name,
-        trigger=table.trigger or SnapshotTrigger(table.inputs),
-        reads=table.inputs,
-        target=table.name,
-        target_format=TableFormat(table.format),
-        target_levels=table.levels
-        if isinstance(table.trigger, PartitionTrigger)
-        else PartitionLevels(),
-        asset_keys=(asset_name(table.name),),
-        cluster=cluster,
-        location=table.location,
-        source=table.source
-        if isinstance(table, MessageTable) and not isinstance(table.source, TableRows)
-        else None,
-        is_ordered_by_position=isinstance(table, BronzeTable) and has_positions(table.envelope),
-        is_stream=isinstance(table, EventTable),
-        requests=requested_of_stream(table.name) if isinstance(table, EventTable) else None,
     )
 
 

@@ -75,9 +75,11 @@ def declared_subscriptions(
     settings = load_settings()
     if own := own_definitions(settings):
         return _loaded(f"the definitions of {own}", lambda: _subscriptions_of_definitions(own))
-    from lakechime_dagster.assets.events import group_subscription
-    from lakechime_dagster.assets.lineage import log_subscription
-    from lakechime_dagster.assets.tables import subscription_of
+    from lakechime_dagster.assets.subscriptions import (
+        group_subscription,
+        log_subscription,
+        subscription_of,
+    )
 
     lake = declared_lake(settings)
     tables = [table for table in lake.targets if manual or table.trigger is not None]

@@ -691,7 +691,7 @@ def _finding(one: "Finding", readers: "Iterable[AffectedConsumer]") -> dict[str,
 
 def _wakes(lake: "Lake") -> dict[str, str]:
     """By table what launches its runs."""
-    from lakechime_dagster.assets.tables import subscription_of
+    from lakechime_dagster.assets.subscriptions import subscription_of
 
     return {
         table.name: subscription_of(table).condition if table.trigger is not None else "a person"

@@ -731,7 +731,7 @@ class Sweep:
         """
         if not self.subscriptions:
             return {}
-        if self._is_put_back():
+        if self._is_replaced():
             self._begin()
         found: dict[str, Decision] = {}
         with reading(self.evaluator.engine) as connection:
@@ -791,12 +791,21 @@ class Sweep:
         self.evaluator.looked_through(resting, self._through)
         self.rows |= {row.name: replace(row, looked=self._through) for row in resting}
 
-    def _is_put_back(self) -> bool:
-        """Whether the store was put back to what it was, or created again, since the last
+    def _is_replaced(self) -> bool:
+        """Whether the store was created again, or put back to what it was, since the last
         evaluation.
         """
+        if self._through is None or not self.rows:
+            return False
+        first = next(iter(self.rows.values()))
+        same = sa.select(sa.literal(1)).where(
+            lc_subscription.c.subscription_id == first.subscription_id,
+            lc_subscription.c.activated_ts == first.activated_ts,
+        )
         with reading(self.evaluator.engine) as connection:
-            return self._through is not None and head_within(connection) < self._through
+            return (
+                head_within(connection) < self._through or connection.execute(same).scalar() is None
+            )
 
     def _changed(self, connection: Connection, now: int, through: Position) -> list[str]:
         """The subscriptions that may not rest any longer."""

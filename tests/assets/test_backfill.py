@@ -8,7 +8,8 @@ import dagster as dg
 import pytest
 
 from lakechime_dagster.assets.report import Report, nothing_new
-from lakechime_dagster.assets.tables import each_key, subscription_of, table_asset
+from lakechime_dagster.assets.subscriptions import subscription_of
+from lakechime_dagster.assets.tables import each_key, table_asset
 from lakechime_dagster.dce.events import DataChangeEvent, SnapshotId
 from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
 from lakechime_dagster.runtime.names import run_tags

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Engine
 
 from lakechime_dagster.assets.cdc import cdc_job_of
-from lakechime_dagster.assets.tables import subscription_of
+from lakechime_dagster.assets.subscriptions import subscription_of
 from lakechime_dagster.runtime.execution import RunningExecution
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.tables.cdc import MAX_COMMITS, CDCMerge, Drift, SourceSchema, cdc_table

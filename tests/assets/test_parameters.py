@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Optional
 import dagster as dg
 import pytest
 
-from lakechime_dagster.assets.tables import subscription_of, table_asset
+from lakechime_dagster.assets.subscriptions import subscription_of
+from lakechime_dagster.assets.tables import table_asset
 from lakechime_dagster.dce.events import SnapshotId
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError

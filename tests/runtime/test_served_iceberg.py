@@ -76,13 +76,11 @@ def test_a_dropped_table_is_absent_and_one_of_its_name_another(
     assert again.event.tags["lakechime/verdict"] == "RECREATED"
 
 
+@pytest.mark.parametrize("served_iceberg", ["rest"], indirect=True)
 def test_a_server_that_is_down_is_a_problem_of_its_tables_alone_and_it_goes_on_when_it_is_up(
-    home: Path, rest_catalog: RestCatalog, monkeypatch: pytest.MonkeyPatch
+    platform: Platform, served_iceberg: IcebergWorld, rest_catalog: RestCatalog
 ) -> None:
-    world = IcebergWorld(rest_catalog.properties())
-    monkeypatch.setenv("LAKECHIME_ICEBERG_CATALOG", json.dumps(world.properties))
-    platform = open_platform()
-    table = world.create(BY_DAY)
+    table = served_iceberg.create(BY_DAY)
     table.append(rows(1))
     reconcile(platform, [ICE])
     table.append(rows(2))
@@ -97,7 +95,6 @@ def test_a_server_that_is_down_is_a_problem_of_its_tables_alone_and_it_goes_on_w
     )
     assert ("Connection refused" in problem, "\n" in problem) == (True, False)
     assert [one.event.partition for one in reconcile(platform, [ICE])[0]] == [("2024-05-02",)]
-    world.catalog.drop_table("bronze.ice")
 
 
 def staged(world: IcebergWorld, table: Table, number: int) -> tuple[str, CommitMetadata]:

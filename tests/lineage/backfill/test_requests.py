@@ -5,7 +5,7 @@ worth to run.
 import datetime as dt
 from collections.abc import Sequence
 
-from lakechime_dagster.assets.tables import subscription_of
+from lakechime_dagster.assets.subscriptions import subscription_of
 from lakechime_dagster.lineage.backfill import (
     ConsumerFact,
     RequestPlan,
