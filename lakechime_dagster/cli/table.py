@@ -197,7 +197,7 @@ def _logs(platform: "Platform", names: list[str]) -> "list[tuple[ChangeLog, Part
     for name in names or declared:
         table = declared.get(name)
         if table is None:
-            logs.append((platform.log(name), PartitionLevels()))
+            logs.append((platform.recorded_log(name), PartitionLevels()))
             continue
         found = platform.change_logs(
             name,
@@ -334,8 +334,8 @@ def drop(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Drop a table: forget its consumers and rename its folders, with its messages, state and
-    quarantine.
+    """Drop a table: forget its consumers, take it out of its catalog and rename its folders, with
+    its messages, state and quarantine.
 
     A later maintenance of any table removes the folders. Until then they can be renamed back by
     hand.

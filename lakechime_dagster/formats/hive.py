@@ -290,6 +290,12 @@ class HiveLog:
                 client.create_database(ttypes.Database(database, "", parent, {}))
             client.create_table(table)
 
+    def drop(self) -> None:
+        """Take the table out of the metastore; its files stay."""
+        with self._client() as client:
+            table = self._load(client)
+            client.drop_table(table.dbName, table.tableName, deleteData=False)
+
     def new_folder(self) -> "HiveStorage":
         """The table with one folder in place of all: a new one within its own, which nobody reads.
 

@@ -409,6 +409,11 @@ class IcebergLog:
             if not self.exists():
                 raise
 
+    def drop(self) -> None:
+        """Take the table out of the catalog, where it is there; its files stay."""
+        with self._writing(), suppress(NoSuchTableError):
+            self._catalog.drop_table(self.table)
+
     def require(self, properties: Mapping[str, str]) -> None:
         """Set properties of the table that have other values."""
         state = self._load()

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakechime_dagster.dce.events import EventQuery, TableFormat, version_of
-from lakechime_dagster.dce.queries import side_of
+from lakechime_dagster.dce.events import TableFormat, version_of
 from lakechime_dagster.dce.snapshots import (
     CommitsMissingError,
     SnapshotCheckpoint,
@@ -54,6 +53,8 @@ if TYPE_CHECKING:
     from upath import UPath
 
     from lakechime_dagster.formats.delta import DeltaLog
+    from lakechime_dagster.formats.hive import HiveLog
+    from lakechime_dagster.formats.iceberg import IcebergLog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,15 +304,21 @@ class Dropped:
 
 @dataclass(frozen=True, kw_only=True)
 class Drop:
-    """What dropping a table takes: its folders, and the subscriptions that write them."""
+    """What dropping a table takes: its entry in a catalog, its folders, and the subscriptions that
+    write them.
+    """
 
     table: str
+    entry: "IcebergLog | HiveLog | None"
     folders: "tuple[UPath, ...]"
     subscriptions: tuple[SubscriptionRow, ...]
 
 
 def to_drop(platform: Platform, table: str) -> Drop:
     """What is to be dropped of a table that is declared no more.
+
+    Of an Iceberg or a Hive table that lies outside of the warehouse only the entry in its catalog
+    is.
 
     Raises:
         NotFoundError: nothing of it lies in the warehouse.
@@ -338,14 +345,6 @@ def to_drop(platform: Platform, table: str) -> Drop:
             f"{table} is used by {names}; remove these from the code first, and `lakechime trigger "
             f"forget` each"
         )
-    known = platform.store.fetch(EventQuery(table=table, limit=1))
-    migrated = side_of(platform.store.engine, (platform.settings.cluster, table))
-    its_format = migrated or (known[0].event.table_format if known else None)
-    if its_format is TableFormat.ICEBERG:
-        raise LakeChimeError(
-            f"{table} is an Iceberg table; drop it in its catalog, and `lakechime trigger forget` "
-            f"its consumers"
-        )
     location = platform.location(table)
     if not is_local(location):
         raise LakeChimeError(
@@ -355,7 +354,9 @@ def to_drop(platform: Platform, table: str) -> Drop:
     folders = tuple(
         folder_at(location + suffix) for suffix in BESIDE if has_folder(location + suffix)
     )
-    if not folders:
+    log = platform.recorded_log(table)
+    entry = log if log.table_format is not TableFormat.DELTA and log.exists() else None
+    if not folders and entry is None:
         raise NotFoundError(
             f"nothing of {table} lies at {location}; what was declared with another location is to "
             f"be removed by hand"
@@ -365,7 +366,7 @@ def to_drop(platform: Platform, table: str) -> Drop:
         for name in own
         if (subscription := platform.ledger.subscription(name)) is not None
     ]
-    return Drop(table=table, folders=folders, subscriptions=tuple(subscriptions))
+    return Drop(table=table, entry=entry, folders=folders, subscriptions=tuple(subscriptions))
 
 
 def drop(
@@ -388,6 +389,8 @@ def drop(
     ]
     if not dry_run:
         platform.store.note_dropped(what.table, platform.settings.cluster)
+        if what.entry is not None:
+            what.entry.drop()
         for folder, put in zip(what.folders, aside, strict=True):
             folder.rename(put.folder)
     return aside

@@ -16,7 +16,7 @@ from lakechime_dagster.dce.engine import (
     open_engine,
     upgrade,
 )
-from lakechime_dagster.dce.events import DataChangeEvent, TableFormat, TableUid, Tags
+from lakechime_dagster.dce.events import DataChangeEvent, EventQuery, TableFormat, TableUid, Tags
 from lakechime_dagster.dce.migration import Migration
 from lakechime_dagster.dce.partitions import PartitionLevels, canonical_partition
 from lakechime_dagster.dce.queries import TableRow, side_of
@@ -148,6 +148,12 @@ class Platform:
         """The format of a table, or of that with a uid: as declared, where it was never migrated."""
         found = side_of(self.store.engine, (self.settings.cluster, table), uid)
         return found or TableFormat(declared)
+
+    def recorded_log(self, table: str) -> "FormatLog":
+        """The log of a table that nothing declares, by the format that its events have."""
+        known = self.store.fetch(EventQuery(table=table, cluster=self.settings.cluster, limit=1))
+        recorded = known[0].event.table_format if known else TableFormat.DELTA
+        return self.log_of(table, self.format_of(table, recorded))
 
     def target_of(self, subscription: Subscription) -> "FormatLog | None":
         """The log of the table that a subscription writes; None where it writes none."""

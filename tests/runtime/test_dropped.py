@@ -9,13 +9,19 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lakechime_dagster.dce.partitions import PartitionLevels
 from lakechime_dagster.dce.store import DCEStore
-from lakechime_dagster.errors import ConsumerConflictError
+from lakechime_dagster.errors import ConsumerConflictError, NotFoundError
 from lakechime_dagster.formats.files import folder_at, remove_folder
 from lakechime_dagster.runtime.maintenance import Dropped, drop, dropped, remove_expired, to_drop
 from lakechime_dagster.runtime.platform import Platform, open_platform
+from lakechime_dagster.runtime.reconcile import reconcile
+from lakechime_dagster.tables.options import Storage
+from lakechime_dagster.tables.tables import SourceTable
 from lakechime_dagster.triggers.ledger import Claim
 from lakechime_dagster.triggers.registry import By
+from tests.support.iceberg import IcebergWorld, rows
+from tests.support.metastore import HiveTable
 from tests.support.tables import write
 from tests.support.world import a_subscription, checkpoint
 
@@ -96,6 +102,39 @@ def test_a_drop_that_was_interrupted_is_completed_by_another_one(platform: Platf
     )
     assert names(drop(platform, to_drop(platform, "shop.orders"), WEEK, BY)) == list(OWN[1:])
     assert names(dropped(platform)) == list(OWN)
+
+
+def test_an_iceberg_table_leaves_its_catalog_and_comes_back_by_its_metadata(
+    platform: Platform,
+) -> None:
+    world = IcebergWorld(platform.settings.iceberg_catalog)
+    world.create().append(rows(1))
+    reconcile(platform, [SourceTable("bronze.ice", storage=Storage(format="iceberg"))])
+    metadata = platform.iceberg_log("bronze.ice").metadata
+    what = to_drop(platform, "bronze.ice")
+    drop(platform, what, WEEK, BY, dry_run=True)
+    assert world.catalog.table_exists("bronze.ice")
+    (put,) = drop(platform, what, WEEK, BY)
+    assert not world.catalog.table_exists("bronze.ice")
+    with pytest.raises(NotFoundError, match=r"nothing of bronze\.ice"):
+        to_drop(platform, "bronze.ice")
+    put.folder.rename(Path(platform.location("bronze.ice")))
+    again = world.catalog.register_table("bronze.ice", metadata)
+    assert again.scan().to_arrow().num_rows == 1
+
+
+def test_of_a_table_outside_of_the_warehouse_only_the_entry_goes(
+    platform: Platform, hive_table: HiveTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKECHIME_METASTORE", hive_table.metastore.url)
+    platform = open_platform()
+    hive_table.create("day date")
+    hive_table.write("2024-05-01")
+    hive_table.add("2024-05-01")
+    reconcile(platform, [SourceTable(hive_table.name, storage=Storage(format="hive"))])
+    assert drop(platform, to_drop(platform, hive_table.name), WEEK, BY) == []
+    assert not platform.hive_log(hive_table.name, PartitionLevels()).exists()
+    assert list(hive_table.folder.rglob("*.parquet"))
 
 
 def test_nothing_is_put_aside_where_one_of_its_consumers_is_at_work(platform: Platform) -> None:
