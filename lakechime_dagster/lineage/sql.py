@@ -5,7 +5,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, reduce
+from functools import cache, cached_property, reduce
 from hashlib import blake2b
 from typing import Any
 
@@ -75,9 +75,14 @@ class Relation:
     table: str = ""
     decides: Value = CONSTANT
 
+    @cached_property
+    def by_name(self) -> Mapping[str, Value]:
+        """What the columns derive from; of two of one name the first is meant."""
+        return dict(reversed(self.columns))
+
     def column(self, name: str, alias: str = "") -> Value:
         """What a column derives from."""
-        found = dict(reversed(self.columns)).get(name)  # of two of one name the first is meant
+        found = self.by_name.get(name)
         if found is not None:
             return found
         if self.rest is None:
@@ -253,10 +258,15 @@ class Query:
         names = [one or f"_col_{at}" for at, one in enumerate(self._plain.named_selects)]
         return Relation(tuple((one, value) for one in names), value, decides=opaque(reason))
 
-    def _relation(self, scope: Scope) -> Relation:
-        key = id(scope.expression)  # the one that a recursive query refers to has no sources
+    def _relation(self, source: exp.Expr | Scope) -> Relation:
+        key = id(source.expression if isinstance(source, Scope) else source)
         if key not in self._known:
-            self._known[key] = self._read(self._scopes.get(key, scope))
+            self._known[key] = (
+                # the one that a recursive query refers to has no sources
+                self._read(self._scopes.get(key, source))
+                if isinstance(source, Scope)
+                else self._table(source)
+            )
         return self._known[key]
 
     def _read(self, scope: Scope) -> Relation:
@@ -435,7 +445,7 @@ class Query:
         return None
 
     def _source(self, node: exp.Expr, source: exp.Expr | Scope) -> Relation:
-        relation = self._relation(source) if isinstance(source, Scope) else self._table(source)
+        relation = self._relation(source)
         if node.args.get("pivots"):
             reason = opaque("PIVOT is not followed")
             every = relation.all().then(Kind.AGGREGATION) | reason
@@ -480,7 +490,7 @@ class Query:
                 one = self._source(node, source)
                 if one.rest is not None:
                     incomplete.append(one)
-                elif name in dict(one.columns):
+                elif name in one.by_name:
                     having.append(one)
             level = level.parent if level.can_be_correlated or level.is_udtf else None
         several = [one.column(name).then(kind) for one in (*having, *incomplete)]
