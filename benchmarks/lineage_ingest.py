@@ -21,7 +21,8 @@ from sqlglot.lineage import lineage
 
 from benchmarks._lines import Line, at_least, run_of_messages
 from lakechime_dagster.lineage.ingest import LineageIngest
-from lakechime_dagster.lineage.sql import SqlSchema, statements_of_sql
+from lakechime_dagster.lineage.sql import statements_of_sql
+from lakechime_dagster.lineage.sql_query import SqlSchema
 from lakechime_dagster.runtime.platform import open_platform
 from lakechime_dagster.settings import load_settings
 from lakechime_dagster.tables.lake import Lake

@@ -24,7 +24,8 @@ from lakechime_dagster.lineage.documents import RunState
 from lakechime_dagster.lineage.recording import Refused, Taken, keep_reports
 from lakechime_dagster.lineage.reports import RunReport
 from lakechime_dagster.lineage.runs import names_of
-from lakechime_dagster.lineage.sql import SqlReader, SqlSchema
+from lakechime_dagster.lineage.sql import SqlReader
+from lakechime_dagster.lineage.sql_query import SqlSchema
 from lakechime_dagster.lineage.store import checkpoint_of_way
 from lakechime_dagster.runtime.platform import Platform
 from lakechime_dagster.tables.lake import Lake, QueryLog

@@ -21,7 +21,8 @@ from lakechime_dagster.lineage.columns import (
     joined,
 )
 from lakechime_dagster.lineage.network import network_of
-from lakechime_dagster.lineage.sql import SqlSchema, statements_of_sql
+from lakechime_dagster.lineage.sql import statements_of_sql
+from lakechime_dagster.lineage.sql_query import SqlSchema
 
 EMAIL = ColumnRef("people", "email")
 TAGS = {EMAIL: "email"}

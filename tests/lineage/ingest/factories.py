@@ -5,7 +5,8 @@ from typing import Any
 from lakechime_dagster.lineage.columns import Names
 from lakechime_dagster.lineage.ingest import read_document
 from lakechime_dagster.lineage.reports import RunReport
-from lakechime_dagster.lineage.sql import SqlReader, SqlSchema
+from lakechime_dagster.lineage.sql import SqlReader
+from lakechime_dagster.lineage.sql_query import SqlSchema
 
 TABLES = {
     "shop.orders": ("id", "customer", "amount"),

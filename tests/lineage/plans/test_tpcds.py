@@ -11,7 +11,8 @@ from lakechime_dagster.lineage.columns import ColumnLineage, ColumnRef, Names, S
 from lakechime_dagster.lineage.plan_dump import deeply, dump_of
 from lakechime_dagster.lineage.plan_expressions import Frame
 from lakechime_dagster.lineage.plan_nodes import Checkpoints, Reading
-from lakechime_dagster.lineage.sql import SqlSchema, statements_of_sql
+from lakechime_dagster.lineage.sql import statements_of_sql
+from lakechime_dagster.lineage.sql_query import SqlSchema
 from tests.support.tpcds import queries, stored_dumps, tables
 
 COLUMNS = 618

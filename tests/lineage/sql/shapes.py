@@ -1,7 +1,8 @@
 """How statements are written down for tests, and the tables that their SQL is about."""
 
 from lakechime_dagster.lineage.columns import Names, Statement
-from lakechime_dagster.lineage.sql import SqlSchema, statements_of_sql
+from lakechime_dagster.lineage.sql import statements_of_sql
+from lakechime_dagster.lineage.sql_query import SqlSchema
 
 TABLES = {
     "shop.orders": ("id", "customer", "amount", "items"),

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lakechime_dagster.lineage.sql import SqlSchema, statements_of_sql
+from lakechime_dagster.lineage.sql import statements_of_sql
+from lakechime_dagster.lineage.sql_query import SqlSchema
 from tests.lineage.plans.meanings import known, said
 from tests.lineage.sql.shapes import make_schema, reported
 from tests.support.zoo import SCHEMAS, TEXTS
