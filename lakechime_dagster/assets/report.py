@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import dagster as dg
 
-from lakechime_dagster.cdc.record import Kind
+from lakechime_dagster.cdc.record import MessageKind
 from lakechime_dagster.dce.events import RegisteredEvent, SnapshotId, TableFormat
 from lakechime_dagster.dce.snapshots import Verdict
 from lakechime_dagster.errors import ConsumerBlockedError
@@ -441,7 +441,7 @@ def check_results(
             )
         ]
     if isinstance(table, BronzeTable):
-        unreadable = sum(result.events.get(Kind.UNREADABLE, 0) for result in results)
+        unreadable = sum(result.events.get(MessageKind.UNREADABLE, 0) for result in results)
         return [_warning(NOTHING_UNREADABLE, unreadable == 0, {"messages unreadable": unreadable})]
     counts = [result.counts for result in results]
     returned, quarantined = (

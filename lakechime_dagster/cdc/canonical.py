@@ -23,7 +23,7 @@ class Dialect(StrEnum):
     SPARK = "spark"
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     """What the text of a value says."""
 
     NUMBER = "number"
@@ -46,7 +46,7 @@ class Canonical:
     that hold numbers are not ordered as such.
     """
 
-    kind: Kind
+    kind: ValueKind
     source: str
     lake: str
     twin: Twin
@@ -79,7 +79,7 @@ def canonical(dialect: Dialect, source_type: str, lake_type: str) -> Canonical |
     return None
 
 
-def lake_twin(lake_type: str, kind: Kind | None = None) -> Twin:
+def lake_twin(lake_type: str, kind: ValueKind | None = None) -> Twin:
     """The canonical text of the lake's values in plain Python, where their kind is known; a type
     other than `string` has one kind.
 
@@ -167,7 +167,9 @@ def _json(value: Any) -> str:
             return json.dumps(text_of(value), ensure_ascii=False)
 
 
-def _expressions(types: Mapping[str, Mapping[Kind, str]], source_type: str) -> dict[Kind, str]:
+def _expressions(
+    types: Mapping[str, Mapping[ValueKind, str]], source_type: str
+) -> dict[ValueKind, str]:
     """The expressions of a type; what its pattern captures stands in them as `[length]`."""
     for pattern, expressions in types.items():
         if found := re.fullmatch(pattern, source_type, re.DOTALL):
@@ -180,59 +182,61 @@ def _expressions(types: Mapping[str, Mapping[Kind, str]], source_type: str) -> d
 _BITS = "LOWER(HEX(REVERSE(SUBSTRING(ST_AsBinary(POINT({} + 0e0, 0)), 6, 8))))"
 # + 0: of ZEROFILL the number
 _NO_ZEROS = "TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM CONCAT('', {} + 0)))"
-_MYSQL: dict[str, dict[Kind, str]] = {
-    r"(?:tiny|small|medium|big)?int\b.*|year.*": {Kind.NUMBER: "CONCAT('', {} + 0)"},
-    r"decimal\(\d+,0\).*": {Kind.NUMBER: "CONCAT('', {} + 0)"},
-    r"decimal\(\d+,[1-9]\d*\).*": {Kind.NUMBER: _NO_ZEROS},
-    r"(?:float|double)\b.*": {Kind.FLOAT: _BITS},
+_MYSQL: dict[str, dict[ValueKind, str]] = {
+    r"(?:tiny|small|medium|big)?int\b.*|year.*": {ValueKind.NUMBER: "CONCAT('', {} + 0)"},
+    r"decimal\(\d+,0\).*": {ValueKind.NUMBER: "CONCAT('', {} + 0)"},
+    r"decimal\(\d+,[1-9]\d*\).*": {ValueKind.NUMBER: _NO_ZEROS},
+    r"(?:float|double)\b.*": {ValueKind.FLOAT: _BITS},
     r"bit\((\d+)\)": {
-        Kind.TEXT: "LPAD(BIN({} + 0), [length], '0')",
-        Kind.NUMBER: "CONCAT('', {} + 0)",
+        ValueKind.TEXT: "LPAD(BIN({} + 0), [length], '0')",
+        ValueKind.NUMBER: "CONCAT('', {} + 0)",
     },
-    r"char\b.*": {Kind.PADDED: "RTRIM(CONVERT({} USING utf8mb4))"},
-    r"(?:varchar|(?:tiny|medium|long)?text|enum|set)\b.*": {Kind.TEXT: "CONVERT({} USING utf8mb4)"},
-    r"(?:var)?binary\(\d+\)|(?:tiny|medium|long)?blob": {Kind.BINARY: "LOWER(HEX({}))"},
-    r"date": {Kind.DATE: "CONCAT('', DATEDIFF({}, '1970-01-01'))"},
-    r"datetime\b.*": {Kind.MOMENT: "CONCAT('', TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {}))"},
+    r"char\b.*": {ValueKind.PADDED: "RTRIM(CONVERT({} USING utf8mb4))"},
+    r"(?:varchar|(?:tiny|medium|long)?text|enum|set)\b.*": {
+        ValueKind.TEXT: "CONVERT({} USING utf8mb4)"
+    },
+    r"(?:var)?binary\(\d+\)|(?:tiny|medium|long)?blob": {ValueKind.BINARY: "LOWER(HEX({}))"},
+    r"date": {ValueKind.DATE: "CONCAT('', DATEDIFF({}, '1970-01-01'))"},
+    r"datetime\b.*": {ValueKind.MOMENT: "CONCAT('', TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {}))"},
     # independent of the session's zone; 0 is the zero date
     r"timestamp\b.*": {
-        Kind.MOMENT: "CONCAT('', NULLIF(CAST(UNIX_TIMESTAMP({}) * 1000000 AS SIGNED), 0))"
+        ValueKind.MOMENT: "CONCAT('', NULLIF(CAST(UNIX_TIMESTAMP({}) * 1000000 AS SIGNED), 0))"
     },
-    r"time\b.*": {Kind.TIME: "TRIM(TRAILING '0' FROM CAST({} AS TIME(6)))"},
-    r"uuid": {Kind.UUID: "LOWER({})"},
+    r"time\b.*": {ValueKind.TIME: "TRIM(TRAILING '0' FROM CAST({} AS TIME(6)))"},
+    r"uuid": {ValueKind.UUID: "LOWER({})"},
 }
 _TIME_OF_DAY = "rtrim(to_char({}, 'HH24:MI:SS.US'), '0')"
 _MICROSECONDS = (
     "CASE {} WHEN 'infinity' THEN '253402300799999999' WHEN '-infinity' THEN '-62135596800000000'"
     " ELSE (extract(epoch FROM {}) * 1000000)::bigint::text END"
 )
-_POSTGRES: dict[str, dict[Kind, str]] = {
-    r"smallint|integer|bigint|oid": {Kind.NUMBER: "{}::text"},
-    r"numeric.*": {Kind.NUMBER: "trim_scale({})::text"},
+_POSTGRES: dict[str, dict[ValueKind, str]] = {
+    r"smallint|integer|bigint|oid": {ValueKind.NUMBER: "{}::text"},
+    r"numeric.*": {ValueKind.NUMBER: "trim_scale({})::text"},
     r"real|double precision": {
-        Kind.FLOAT: (
+        ValueKind.FLOAT: (
             "CASE WHEN {} = 'NaN' THEN '7ff8000000000000' ELSE encode(float8send({}::float8 + 0), "
             "'hex') END"
         )
     },
-    r"boolean": {Kind.NUMBER: "{}::int::text"},
-    r"bit\(1\)": {Kind.NUMBER: "{}::int::text", Kind.TEXT: "{}::text"},
-    r"bit\(\d+\)": {Kind.TEXT: "{}::text"},
-    r"character\(\d+\)": {Kind.PADDED: "{}::text"},  # which leaves the blanks out
-    r"character varying.*|text|citext|name|enum|jsonb?": {Kind.TEXT: "{}::text"},
-    r"bytea": {Kind.BINARY: "encode({}, 'hex')"},
+    r"boolean": {ValueKind.NUMBER: "{}::int::text"},
+    r"bit\(1\)": {ValueKind.NUMBER: "{}::int::text", ValueKind.TEXT: "{}::text"},
+    r"bit\(\d+\)": {ValueKind.TEXT: "{}::text"},
+    r"character\(\d+\)": {ValueKind.PADDED: "{}::text"},  # which leaves the blanks out
+    r"character varying.*|text|citext|name|enum|jsonb?": {ValueKind.TEXT: "{}::text"},
+    r"bytea": {ValueKind.BINARY: "encode({}, 'hex')"},
     r"date": {
-        Kind.DATE: (
+        ValueKind.DATE: (
             "CASE {} WHEN 'infinity' THEN '2932896' WHEN '-infinity' THEN '-719162' ELSE ({} - "
             "DATE '1970-01-01')::text END"
         )
     },
-    r"timestamp\b.*": {Kind.MOMENT: _MICROSECONDS},
+    r"timestamp\b.*": {ValueKind.MOMENT: _MICROSECONDS},
     r"time(?:\(\d\))? with time zone": {
-        Kind.TIME: _TIME_OF_DAY.format("({} AT TIME ZONE 'UTC')::time")
+        ValueKind.TIME: _TIME_OF_DAY.format("({} AT TIME ZONE 'UTC')::time")
     },
-    r"time\b.*": {Kind.TIME: _TIME_OF_DAY},
-    r"uuid": {Kind.UUID: "{}::text"},
+    r"time\b.*": {ValueKind.TIME: _TIME_OF_DAY},
+    r"uuid": {ValueKind.UUID: "{}::text"},
 }
 _SOURCES = {Dialect.MYSQL: _MYSQL, Dialect.POSTGRES: _POSTGRES}
 
@@ -244,49 +248,56 @@ _LAKE_BITS = (  # reflect does not take null for a double
     " lpad(lower(hex(CAST(reflect('java.lang.Double', 'doubleToLongBits', CAST({} AS DOUBLE) + "
     "0.0D) AS BIGINT))), 16, '0') END"
 )
-_LAKE: dict[str, dict[Kind, tuple[str, Twin]]] = {
-    r"tinyint|smallint|int|bigint": {Kind.NUMBER: ("CAST({} AS STRING)", str)},
-    r"decimal\(\d+,0\)": {Kind.NUMBER: ("CAST({} AS STRING)", lambda value: format(value, "f"))},
+_LAKE: dict[str, dict[ValueKind, tuple[str, Twin]]] = {
+    r"tinyint|smallint|int|bigint": {ValueKind.NUMBER: ("CAST({} AS STRING)", str)},
+    r"decimal\(\d+,0\)": {
+        ValueKind.NUMBER: ("CAST({} AS STRING)", lambda value: format(value, "f"))
+    },
     r"decimal\(\d+,[1-9]\d*\)": {
-        Kind.NUMBER: (
+        ValueKind.NUMBER: (
             _FRACTION.format("try_cast({} AS STRING)"),
             lambda value: _without_zeros(format(value, "f")),
         )
     },
-    r"boolean": {Kind.NUMBER: ("CAST(CAST({} AS INT) AS STRING)", lambda value: str(int(value)))},
+    r"boolean": {
+        ValueKind.NUMBER: ("CAST(CAST({} AS INT) AS STRING)", lambda value: str(int(value)))
+    },
     r"float": {
-        Kind.FLOAT: (
+        ValueKind.FLOAT: (
             _LAKE_BITS,
             lambda value: _bits(struct.unpack("f", struct.pack("f", value))[0]),
         )
     },
-    r"double": {Kind.FLOAT: (_LAKE_BITS, lambda value: _bits(value))},
+    r"double": {ValueKind.FLOAT: (_LAKE_BITS, lambda value: _bits(value))},
     r"string": {
-        Kind.TEXT: ("{}", str),
-        Kind.PADDED: ("rtrim({})", lambda value: value.rstrip(" ")),
-        Kind.UUID: ("lower({})", str.lower),
-        Kind.NUMBER: (
+        ValueKind.TEXT: ("{}", str),
+        ValueKind.PADDED: ("rtrim({})", lambda value: value.rstrip(" ")),
+        ValueKind.UUID: ("lower({})", str.lower),
+        ValueKind.NUMBER: (
             f"if(contains({{}}, '.'), {_FRACTION}, {{}})",
             lambda value: _without_zeros(value),
         ),
-        Kind.TIME: (
+        ValueKind.TIME: (
             f"rtrim('0', {_TIME} || if(contains({{}}, '.'), '', '.'))",
             lambda value: _time(value),
         ),
     },
-    r"binary": {Kind.BINARY: ("lower(hex({}))", lambda value: bytes(value).hex())},
+    r"binary": {ValueKind.BINARY: ("lower(hex({}))", lambda value: bytes(value).hex())},
     r"date": {
-        Kind.DATE: ("CAST(unix_date({}) AS STRING)", lambda value: str((value - _EPOCH_DAY).days))
+        ValueKind.DATE: (
+            "CAST(unix_date({}) AS STRING)",
+            lambda value: str((value - _EPOCH_DAY).days),
+        )
     },
     r"timestamp": {
-        Kind.MOMENT: (
+        ValueKind.MOMENT: (
             "CAST(unix_micros({}) AS STRING)",
             lambda value: str((value - _UTC_EPOCH) // _MICROSECOND),
         )
     },
     # as text, because what counts the units of a moment goes by the session's zone
     r"timestamp_ntz": {
-        Kind.MOMENT: (
+        ValueKind.MOMENT: (
             "CAST(unix_micros(CAST(CAST({} AS STRING) || 'Z' AS TIMESTAMP)) AS STRING)",
             lambda value: str((value - _EPOCH) // _MICROSECOND),
         )
@@ -311,7 +322,7 @@ _ORDERED_AS_TEXT = {"string", "boolean", "bit"}
 _EXACT_WHOLE = 2**53  # below which each whole number is a double of its own
 
 
-def _lake_texts(lake_type: str) -> Mapping[Kind, tuple[str, Twin]]:
+def _lake_texts(lake_type: str) -> Mapping[ValueKind, tuple[str, Twin]]:
     return next((texts for pattern, texts in _LAKE.items() if re.fullmatch(pattern, lake_type)), {})
 
 

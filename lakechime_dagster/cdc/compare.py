@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import orjson
 
 from lakechime_dagster.cdc import change
-from lakechime_dagster.cdc.canonical import Canonical, Dialect, Kind, canonical
+from lakechime_dagster.cdc.canonical import Canonical, Dialect, ValueKind, canonical
 from lakechime_dagster.compat import StrEnum
 from lakechime_dagster.errors import InvalidValueError
 from lakechime_dagster.tables.databases import Database, Monitor
@@ -469,13 +469,13 @@ def _key(dialect: Dialect, found: Canonical, column: str, text: str) -> KeyColum
     its text's bytes.
     """
     kind, is_spark = found.kind, dialect is Dialect.SPARK
-    if kind is Kind.NUMBER and found.is_ordered_as_number:
+    if kind is ValueKind.NUMBER and found.is_ordered_as_number:
         return KeyColumn(text=text, order=column, parameter=_number)
-    if kind is Kind.DATE:
+    if kind is ValueKind.DATE:
         return KeyColumn(text=text, order=column, parameter=_date)
-    if kind is Kind.BINARY and not is_spark:
+    if kind is ValueKind.BINARY and not is_spark:
         return KeyColumn(text=text, order=column, parameter=bytes.fromhex)
-    if kind is Kind.UUID and dialect is Dialect.POSTGRES:
+    if kind is ValueKind.UUID and dialect is Dialect.POSTGRES:
         return KeyColumn(text=text, order=column, parameter=uuid.UUID)
     as_parameter = str.encode if dialect is Dialect.MYSQL else str
     return KeyColumn(text=text, order=_BINARY_ORDER[dialect].format(text), parameter=as_parameter)
@@ -540,7 +540,7 @@ class Monitored:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class DatabasePart:
     """The rows of a table that replicate one table of a database: all, or those of a shard.
 
     Attributes:
@@ -581,7 +581,7 @@ class Part:
         return tuple(self.shard[name] if name in self.shard else next(own) for name in self.keys)
 
 
-def parts_of(monitor: Monitor, keys: tuple[str, ...], shards: str) -> list[Part]:
+def parts_of(monitor: Monitor, keys: tuple[str, ...], shards: str) -> list[DatabasePart]:
     """What is compared of a table with which database, by its key and the expression of shards in
     the names of topics.
 
@@ -590,7 +590,7 @@ def parts_of(monitor: Monitor, keys: tuple[str, ...], shards: str) -> list[Part]
     """
     names = shard_columns(shards)
     return [
-        Part(database=one, keys=keys, shard=dict(zip(names, values, strict=True)))
+        DatabasePart(database=one, keys=keys, shard=dict(zip(names, values, strict=True)))
         for values, one in monitor.databases.items()
     ]
 

@@ -36,7 +36,7 @@ class HistoryRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class History:
+class RowHistory:
     """The rows of a key from some order on, the older ones first: rows of the table that start
     below it stay as they are.
     """
@@ -45,7 +45,7 @@ class History:
     rows: tuple[HistoryRow, ...]
 
 
-def history(kept: Kept, key: Key, track: TrackHistory, below: Order = AFTER_ALL) -> History:
+def history(kept: Kept, key: Key, track: TrackHistory, below: Order = AFTER_ALL) -> RowHistory:
     """The rows of a key of which something is kept, since the one that is open in its base, by the
     events below an order.
 
@@ -60,7 +60,7 @@ def history(kept: Kept, key: Key, track: TrackHistory, below: Order = AFTER_ALL)
             rows.append(HistoryRow(columns=row, span=window.span))
     low_watermark = kept.low_watermarks.get(window.source, BEFORE_ALL)
     since = low_watermark if window.span is None else window.span.start_seq
-    return History(since=min([since, *(row.span.start_seq for row in rows)]), rows=tuple(rows))
+    return RowHistory(since=min([since, *(row.span.start_seq for row in rows)]), rows=tuple(rows))
 
 
 def _go_on(rows: list[HistoryRow], row: Row | None, event: Event, track: TrackHistory) -> None:

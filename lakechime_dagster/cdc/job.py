@@ -17,7 +17,7 @@ from lakechime_dagster.cdc.record import (
     transaction_in,
 )
 from lakechime_dagster.cdc.row_messages import CanalReader, DmsReader, MaxwellReader
-from lakechime_dagster.cdc.schema import AsWritten, History, Schemas
+from lakechime_dagster.cdc.schema import AsWritten, SchemaHistory, Schemas
 from lakechime_dagster.cdc.state import TableSchema
 from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.dce.snapshots import TableSize
@@ -85,7 +85,7 @@ class MessageFormat:
     def _schemas(self, envelope: Debezium) -> Schemas | None:
         """Where the columns of messages without a schema are found."""
         if self.tables is not None:
-            return History(self.tables, envelope)
+            return SchemaHistory(self.tables, envelope)
         return AsWritten() if self.is_typed_externally else None
 
     def _reader(self, keys: tuple[str, ...]) -> EnvelopeReader:

@@ -17,7 +17,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakechime_dagster.cdc.canonical import Kind, lake_twin, value_of
+from lakechime_dagster.cdc.canonical import ValueKind, lake_twin, value_of
 from lakechime_dagster.cdc.change import (
     REPAIRS,
     BinlogPosition,
@@ -52,10 +52,10 @@ _DIGITS = {
     "io.debezium.time.NanoTime": 9,
 }
 _KINDS = {  # what a text means, by the name of its schema
-    "io.debezium.data.Uuid": Kind.UUID,
-    "io.debezium.data.VariableScaleDecimal": Kind.NUMBER,
-    "org.apache.kafka.connect.data.Decimal": Kind.NUMBER,
-    **dict.fromkeys(_DIGITS, Kind.TIME),
+    "io.debezium.data.Uuid": ValueKind.UUID,
+    "io.debezium.data.VariableScaleDecimal": ValueKind.NUMBER,
+    "org.apache.kafka.connect.data.Decimal": ValueKind.NUMBER,
+    **dict.fromkeys(_DIGITS, ValueKind.TIME),
 }
 Texts = Mapping[str, str | None]  # the canonical texts of a row, by column
 
@@ -162,7 +162,7 @@ class Form:
         }
         return replace(at, key=orjson.dumps(list(key)), value=orjson.dumps(value))
 
-    def value(self, name: str, kind: Kind, text: str) -> Any:
+    def value(self, name: str, kind: ValueKind, text: str) -> Any:
         """The value that a column has for a canonical text.
 
         Raises:
@@ -170,10 +170,10 @@ class Form:
         """
         ddl = self.types[name]
         found = value_of(ddl, text)
-        if ddl == "string" and kind is Kind.TIME:
+        if ddl == "string" and kind is ValueKind.TIME:
             return self._time(name, text)
         schema = self.schemas.get(name)
-        if ddl == "string" and kind is Kind.NUMBER and schema and "scale" in schema.parameters:
+        if ddl == "string" and kind is ValueKind.NUMBER and schema and "scale" in schema.parameters:
             return format(
                 Decimal(text).quantize(
                     Decimal(1).scaleb(-int(schema.parameters["scale"])), context=EXACT
@@ -387,7 +387,7 @@ class DumpColumn:
 
     form: Form
     name: str
-    kind: Kind
+    kind: ValueKind
     type: ValueType
 
     @staticmethod
@@ -398,11 +398,11 @@ class DumpColumn:
             ValueError: Such values cannot be read from a dump.
         """
         ddl, schema = form.types[name], form.schemas.get(name)
-        kind = _KINDS.get((schema.name if schema else None) or "", Kind.TEXT)
+        kind = _KINDS.get((schema.name if schema else None) or "", ValueKind.TEXT)
         if ddl != "string":
-            return DumpColumn(form, name, Kind.TEXT, natural_type(ddl))
+            return DumpColumn(form, name, ValueKind.TEXT, natural_type(ddl))
         return DumpColumn(
-            form, name, kind, ValueType(ddl, _number if kind is Kind.NUMBER else _text)
+            form, name, kind, ValueType(ddl, _number if kind is ValueKind.NUMBER else _text)
         )
 
     def value(self, value: Any) -> Any:
@@ -420,7 +420,7 @@ class DumpColumn:
                 f"{self.name}: {value!r} is a binary fraction, which is no exact {self.type.ddl}; "
                 f"dump decimals as such"
             ) from None
-        if found is None or self.type.ddl != "string" or self.kind is Kind.TEXT:
+        if found is None or self.type.ddl != "string" or self.kind is ValueKind.TEXT:
             return found
         return self.form.value(self.name, self.kind, lake_twin("string", self.kind)(found))
 

@@ -27,7 +27,7 @@ class Consumer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parsed:
+class SourceTimes:
     """The newest time that a source reported, in milliseconds since the epoch.
 
     Attributes:
@@ -57,7 +57,7 @@ class KeepingUp:
     now_ms: int
     consumers: tuple[Consumer, ...] = ()
     unread: Mapping[str, int] = field(default_factory=dict)
-    parsed: Mapping[str, Parsed] = field(default_factory=dict)
+    parsed: Mapping[str, SourceTimes] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     waiting: int | None = 0
     quarantined: int = 0

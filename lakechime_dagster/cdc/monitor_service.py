@@ -13,7 +13,7 @@ from lakechime_dagster.cdc.monitor import (
     Counted,
     End,
     KeepingUp,
-    Parsed,
+    SourceTimes,
     Within,
     counted,
 )
@@ -75,7 +75,7 @@ def keeping_up(replica: Replica) -> KeepingUp:
     )
 
 
-def _parsed(replica: Replica, now_ms: int) -> dict[str, Parsed]:
+def _parsed(replica: Replica, now_ms: int) -> dict[str, SourceTimes]:
     """The newest times of each source: by what is recorded in the state, and by the messages of the
     last day.
     """
@@ -91,7 +91,7 @@ def _parsed(replica: Replica, now_ms: int) -> dict[str, Parsed]:
         server = row["source"] or row["topic"].rpartition(_HEARTBEATS)[2]
         beats[server] = max(_milliseconds(row["at"]), beats.get(server, 0))
     return {
-        source: Parsed(
+        source: SourceTimes(
             in_messages=recent.get(source, in_table.get(source)),
             in_table=in_table.get(source),
             heartbeat=max(

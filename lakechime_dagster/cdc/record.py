@@ -437,7 +437,7 @@ def shown(value: Any) -> str:
     return repr(value)[:80]
 
 
-class Kind(StrEnum):
+class MessageKind(StrEnum):
     """What a message turned out to be; the rest are the names of `record.Control`."""
 
     CHANGE = "change"
@@ -637,7 +637,7 @@ def _is_whole(number: Any) -> TypeGuard[int]:
     return type(number) is int and 0 <= number < 2**63
 
 
-_CHANGE = Kind.CHANGE.value
+_CHANGE = MessageKind.CHANGE.value
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _LAST_MS = 253_402_300_799_999  # the end of the year 9999; a time beyond is none
 
@@ -721,7 +721,7 @@ def read_of(reading: Reading) -> Read:
         case Changes():
             return Read(_CHANGE)
         case Tombstone(key):
-            return Read(Kind.TOMBSTONE.value, row_key=None if key is None else key_text(key))
+            return Read(MessageKind.TOMBSTONE.value, row_key=None if key is None else key_text(key))
         case Beat(server, ts_ms):
             return Read(Control.HEARTBEAT.value, _clean(server), ts_ms=_whole(ts_ms))
         case TransactionEnd(transaction, counts):
@@ -735,13 +735,13 @@ def read_of(reading: Reading) -> Read:
         case Control() as control:
             return Read(control.value)
         case OtherTable(name):
-            return Read(Kind.OTHER_TABLE.value, _clean(name))
+            return Read(MessageKind.OTHER_TABLE.value, _clean(name))
         case Unreadable(reason):
             return unreadable(reason)
 
 
 def unreadable(problem: str) -> Read:
-    return Read(Kind.UNREADABLE.value, problem=_clean(problem))
+    return Read(MessageKind.UNREADABLE.value, problem=_clean(problem))
 
 
 def key_text(key: Key) -> str:

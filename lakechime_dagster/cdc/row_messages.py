@@ -31,7 +31,7 @@ from lakechime_dagster.tables.databases import Absent, Canal, Dms, Maxwell
 from lakechime_dagster.tables.names import spelled_as
 
 
-class Part(NamedTuple):
+class MessagePart(NamedTuple):
     """A row, or some columns of one, and the part of the message that it is, which errors name."""
 
     where: str
@@ -95,7 +95,7 @@ class RowReader(EnvelopeReader):
         """What a message is about, or what it is where it is about no row."""
 
     @abstractmethod
-    def _rows(self, payload: Mapping[str, Any]) -> Sequence[tuple[Part, Part]]:
+    def _rows(self, payload: Mapping[str, Any]) -> Sequence[tuple[MessagePart, MessagePart]]:
         """Each row of a message, and what columns of it were before: those that an update changed
         or more; None where unknown.
 
@@ -127,7 +127,7 @@ class RowReader(EnvelopeReader):
             changes += self._changes(of_row, row, old)
         return Changes(tuple(changes), self._columns.ddl)
 
-    def _changes(self, change: Change, row: Part, old: Part) -> tuple[Change, ...]:
+    def _changes(self, change: Change, row: MessagePart, old: MessagePart) -> tuple[Change, ...]:
         """The changes of one row: one, or two where its key changed."""
         found = as_object(row.where, row.found)
         if change.operation is Operation.DELETE:
@@ -205,7 +205,7 @@ class CanalReader(RowReader):
             event_ms=payload["es"] if type(payload.get("es")) is int else None,
         )
 
-    def _rows(self, payload: Mapping[str, Any]) -> Sequence[tuple[Part, Part]]:
+    def _rows(self, payload: Mapping[str, Any]) -> Sequence[tuple[MessagePart, MessagePart]]:
         data, old = payload.get("data"), payload.get("old")
         if not isinstance(data, list) or not data:
             raise ValueError(
@@ -219,7 +219,8 @@ class CanalReader(RowReader):
         before = [None] * len(data) if old is None else map(self._spelled, old)
         pairs = enumerate(zip(map(self._spelled, data), before, strict=True))
         return [
-            (Part(f"data[{index}]", row), Part(f"old[{index}]", was)) for index, (row, was) in pairs
+            (MessagePart(f"data[{index}]", row), MessagePart(f"old[{index}]", was))
+            for index, (row, was) in pairs
         ]
 
 
@@ -270,9 +271,9 @@ class MaxwellReader(RowReader):
             snapshot,
         )
 
-    def _rows(self, payload: Mapping[str, Any]) -> Sequence[tuple[Part, Part]]:
+    def _rows(self, payload: Mapping[str, Any]) -> Sequence[tuple[MessagePart, MessagePart]]:
         data, old = self._spelled(payload.get("data")), self._spelled(payload.get("old"))
-        return [(Part("data", data), Part("old", old))]
+        return [(MessagePart("data", data), MessagePart("old", old))]
 
 
 def _maxwell_position(found: Any) -> Position:
@@ -327,7 +328,7 @@ class DmsReader(RowReader):
         )
         return Header(operation, schema, table, event_ms, _dms_position(metadata), snapshot)
 
-    def _rows(self, payload: Mapping[str, Any]) -> Sequence[tuple[Part, Part]]:
+    def _rows(self, payload: Mapping[str, Any]) -> Sequence[tuple[MessagePart, MessagePart]]:
         assert isinstance(self._envelope, Dms)
         data, prefix = (
             self._spelled(as_object("data", payload.get("data"))),
@@ -350,7 +351,7 @@ class DmsReader(RowReader):
         old = self._spelled(
             {name.removeprefix(prefix): value for name, value in before.items()} | dict(image)
         )
-        return [(Part("data", row), Part(where, old))]
+        return [(MessagePart("data", row), MessagePart(where, old))]
 
 
 def _dms_position(metadata: Mapping[str, Any]) -> Position:

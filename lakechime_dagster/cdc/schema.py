@@ -417,7 +417,7 @@ class Doubt:
     reason: str
 
 
-class History:
+class SchemaHistory:
     """The columns of tables at each position of a log, by what was read of them in the database.
 
     Args:

@@ -276,7 +276,7 @@ _ASKED = re.compile(r"the position of (\S+) goes back")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Epochs:
+class TableEpochs:
     """How far the sources of a table have come, and what its consumer waits for.
 
     Attributes:
@@ -305,7 +305,7 @@ class Epochs:
         )
 
 
-def epochs_of(replica: Replica) -> Epochs:
+def epochs_of(replica: Replica) -> TableEpochs:
     """What is remembered of the epochs of a table, and whether its consumer waits for an answer."""
     rows = replica.positions()
     positions, opened = tuple(positions_of(rows)), opened_epochs(rows)
@@ -317,12 +317,12 @@ def epochs_of(replica: Replica) -> Epochs:
         else None
     )
     if asked is None or row is None:
-        return Epochs(positions=positions, opened=opened)
+        return TableEpochs(positions=positions, opened=opened)
     execution = next(iter(ledger.open_executions(row)), None)
-    return Epochs(positions=positions, opened=opened, asks=asked[1], execution=execution)
+    return TableEpochs(positions=positions, opened=opened, asks=asked[1], execution=execution)
 
 
-def confirm_epoch(replica: Replica, subscription: Subscription, epochs: Epochs, by: By) -> int:
+def confirm_epoch(replica: Replica, subscription: Subscription, epochs: TableEpochs, by: By) -> int:
     """Let the source asked about enter its next epoch, and retry the execution; idempotent for one
     attempt.
 

@@ -23,9 +23,9 @@ from lakechime_dagster.cdc.change import (
 )
 from lakechime_dagster.cdc.compare import (
     Comparison,
+    DatabasePart,
     Differences,
     Monitored,
-    Part,
     Queries,
     Run,
     canonical_key,
@@ -117,7 +117,7 @@ def _compared(
     spark: SparkSession,
     tables: ReplicaTables,
     monitor: Monitor,
-    part: Part,
+    part: DatabasePart,
     pause: Callable[[float], None],
 ) -> Monitored:
     start, where = time.monotonic(), part.database.source_table
@@ -259,7 +259,7 @@ def _without_touched(
     tables: ReplicaTables,
     version: Version,
     position: LogPosition,
-    part: Part,
+    part: DatabasePart,
     comparison: Comparison,
     found: Differences,
 ) -> tuple[Differences, Touched]:

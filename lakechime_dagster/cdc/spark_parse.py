@@ -35,9 +35,9 @@ from lakechime_dagster.cdc.state import (
     OPENED,
     Assignment,
     Defaults,
-    Epochs,
     Role,
     Schema,
+    SourceEpochs,
     StateRow,
     TableSchema,
     assigned,
@@ -261,7 +261,7 @@ def in_epochs(
     after = dict(before.epochs)
     for line, came in look.lines.items():
         if line not in odd:
-            after[line[0]] = _moved(after.get(line[0], Epochs()), line, came.newest)
+            after[line[0]] = _moved(after.get(line[0], SourceEpochs()), line, came.newest)
     seen = look.seen
     if odd:
         assignments = _assigned(spark, name, odd, bronze, after)
@@ -271,11 +271,11 @@ def in_epochs(
     return rows, replace(seen, positions=tuple(_positions(before, after, look.lines)))
 
 
-def _moved(epochs: Epochs, line: Line, newest: Position) -> Epochs:
+def _moved(epochs: SourceEpochs, line: Line, newest: Position) -> SourceEpochs:
     """The same with a partition that only went forward."""
     partition = line[1:]
     epoch, position = epochs.positions.get(partition, (0, ()))
-    return Epochs(
+    return SourceEpochs(
         opened=epochs.opened,
         positions={**epochs.positions, partition: (epoch, max(position, newest))},
     )
@@ -299,7 +299,7 @@ def _goes_back(line: Line, changes: Iterable[Change], before: Seen) -> bool:
     """Whether a position is lower than one before it, or than where its line had come."""
     source, *_ = line
     position, offset = (
-        before.epochs.get(source, Epochs()).positions.get(line[1:], (0, ()))[1],
+        before.epochs.get(source, SourceEpochs()).positions.get(line[1:], (0, ()))[1],
         before.offsets.get(line, -1),
     )
     newest = Position()
@@ -316,7 +316,7 @@ def _assigned(
     name: str,
     odd: Mapping[Line, Sequence[Change]],
     bronze: DataFrame,
-    known: Mapping[str, Epochs],
+    known: Mapping[str, SourceEpochs],
 ) -> dict[str, Assignment]:
     """By source the changes of those partitions in which positions went back, in the epochs that
     are known of.
@@ -335,7 +335,7 @@ def _assigned(
         def was_seen(change: Change, first: Mapping[Event, int] = first_seen) -> bool:
             return _event(change) in seen or first[_event(change)] < change.order.offset
 
-        epochs = known.get(source, Epochs())
+        epochs = known.get(source, SourceEpochs())
         assignments[source] = assignment = assigned(epochs, mine, was_seen)
         if assignment.held:
             raise ConsumerBlockedError(_evidence(name, source, assignment.held[0], epochs, mine))
@@ -372,7 +372,7 @@ def _event(change: Change) -> Event:
 
 
 def _evidence(
-    name: str, source: str, first: Change, epochs: Epochs, changes: Sequence[Change]
+    name: str, source: str, first: Change, epochs: SourceEpochs, changes: Sequence[Change]
 ) -> str:
     """Where the positions of a source went back, and what may be done about it."""
     order = first.order
@@ -393,7 +393,9 @@ def _evidence(
     )
 
 
-def _numbering(epochs: Mapping[str, Epochs], assignments: Mapping[str, Assignment]) -> Numbering:
+def _numbering(
+    epochs: Mapping[str, SourceEpochs], assignments: Mapping[str, Assignment]
+) -> Numbering:
     """From which offset on each line is in which epoch, and what was delivered again."""
     begins: dict[Line, dict[int, int]] = {
         (source, *partition): {epoch: 0}
@@ -417,11 +419,11 @@ def _numbering(epochs: Mapping[str, Epochs], assignments: Mapping[str, Assignmen
 
 
 def _positions(
-    before: Seen, after: Mapping[str, Epochs], lines: Mapping[Line, Came]
+    before: Seen, after: Mapping[str, SourceEpochs], lines: Mapping[Line, Came]
 ) -> Iterable[StateRow]:
     """What of the positions and the opened epochs is new."""
     for source, epochs in after.items():
-        known = before.epochs.get(source, Epochs())
+        known = before.epochs.get(source, SourceEpochs())
         if epochs.opened > known.opened:
             yield opened_row(source, epochs.opened)
         for partition, position in epochs.positions.items():

@@ -20,10 +20,10 @@ from lakechime_dagster.cdc.spark_changes import STATE_DDL
 from lakechime_dagster.cdc.spark_rows import InWorkers, Rows
 from lakechime_dagster.cdc.state import (
     COLUMNS,
-    Epochs,
     Partition,
     Role,
     Schema,
+    SourceEpochs,
     StateRow,
     change_of,
     change_row,
@@ -95,11 +95,11 @@ class Seen:
         return [row for row in rows if (row.source, row.order) not in before]
 
     @cached_property
-    def epochs(self) -> dict[str, Epochs]:
+    def epochs(self) -> dict[str, SourceEpochs]:
         """How far the epochs of each source have come."""
         positions = positions_of(self.positions)
         return {
-            source: Epochs(
+            source: SourceEpochs(
                 opened=opened,
                 positions={
                     (one.topic, one.partition): (one.epoch, one.position)

@@ -88,7 +88,7 @@ Partition = tuple[str, int]  # a topic's id and a partition of it, within which 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Epochs:
+class SourceEpochs:
     """How far the epochs of a source have come.
 
     Attributes:
@@ -100,7 +100,7 @@ class Epochs:
     opened: int = 0
     positions: Mapping[Partition, tuple[int, Position]] = field(default_factory=dict)
 
-    def confirmed(self) -> "Epochs":
+    def confirmed(self) -> "SourceEpochs":
         """With one more epoch that may be entered."""
         return replace(self, opened=self.opened + 1)
 
@@ -117,14 +117,14 @@ class Assignment:
             them in their partitions.
     """
 
-    epochs: Epochs
+    epochs: SourceEpochs
     changes: tuple[Change, ...] = ()
     delivered_again: tuple[Change, ...] = ()
     held: tuple[Change, ...] = ()
 
 
 def assigned(
-    epochs: Epochs, changes: Sequence[Change], was_seen: Callable[[Change], bool]
+    epochs: SourceEpochs, changes: Sequence[Change], was_seen: Callable[[Change], bool]
 ) -> Assignment:
     """The epochs of changes of one source.
 
@@ -141,7 +141,7 @@ def assigned(
 
 
 def _assigned(
-    epochs: Epochs, changes: Sequence[Change], was_seen: Callable[[Change], bool]
+    epochs: SourceEpochs, changes: Sequence[Change], was_seen: Callable[[Change], bool]
 ) -> Assignment:
     positions, done, again, held = (
         dict(epochs.positions),

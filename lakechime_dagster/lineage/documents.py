@@ -136,41 +136,41 @@ _VERSION = re.compile(r"/spec/(\d+)-\d+-\d+/")
 _DATASET = Field(min_length=1, max_length=2048)
 
 
-class Part(BaseModel):
+class EventPart(BaseModel):
     """What all parts of an event have: fields that we do not know are the producer's affair."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
-class Transformation(Part):
+class Transformation(EventPart):
     type: str = "DIRECT"
     subtype: str = ""
     masking: bool | None = None
 
 
-class InputField(Part):
+class InputField(EventPart):
     namespace: str = Field(max_length=2048)
     name: str = _DATASET
     field: str = ""
     transformations: list[Transformation] = Field(default_factory=list)
 
 
-class FieldLineage(Part):
+class FieldLineage(EventPart):
     inputFields: list[InputField] = Field(default_factory=list)  # noqa: N815 - theirs
     transformationType: str | None = None  # noqa: N815 - of versions before 1-1
     transformationDescription: str | None = None  # noqa: N815
 
 
-class SchemaField(Part):
+class SchemaField(EventPart):
     name: str
 
 
-class Identifier(Part):
+class Identifier(EventPart):
     namespace: str
     name: str
 
 
-class Owner(Part):
+class Owner(EventPart):
     name: Name
 
 
@@ -181,7 +181,7 @@ def _at(*path: str) -> Any:
     return Field(default=None, validation_alias=AliasPath(*path))
 
 
-class Dataset(Part):
+class Dataset(EventPart):
     namespace: str = Field(max_length=2048)
     name: str = _DATASET
     fields: dict[str, FieldLineage] | None = _at("facets", "columnLineage", "fields")
@@ -191,7 +191,7 @@ class Dataset(Part):
     owners: list[Owner] | None = _at("facets", "ownership", "owners")
 
 
-class RunEvent(Part):
+class RunEvent(EventPart):
     eventType: RunState | None = None  # noqa: N815
     eventTime: Moment  # noqa: N815
     run: Name = Field(validation_alias=AliasPath("run", "runId"))

@@ -16,8 +16,15 @@ from lakechime_dagster.cdc.change import Change, Key
 from lakechime_dagster.cdc.debezium import OLD_KEY, DebeziumReader
 from lakechime_dagster.cdc.merge import BEFORE_ALL, Kept, Row
 from lakechime_dagster.cdc.record import Changes, Control, Tombstone, Unreadable
-from lakechime_dagster.cdc.schema import History
-from lakechime_dagster.cdc.state import Defaults, Epochs, Schema, StateRow, assigned, completed_in
+from lakechime_dagster.cdc.schema import SchemaHistory
+from lakechime_dagster.cdc.state import (
+    Defaults,
+    Schema,
+    SourceEpochs,
+    StateRow,
+    assigned,
+    completed_in,
+)
 from lakechime_dagster.tables.databases import VALUE_SETTINGS, Debezium
 from tests.cdc.captures import captures, is_the_same
 from tests.cdc.merge.lake import Lake, kept_of, rows_in
@@ -112,7 +119,9 @@ def changes_read(
                 pass
     first = {content(change): change.order.offset for change in reversed(reported)}
     assignment = assigned(
-        Epochs(), reported, was_seen=lambda change: first[content(change)] < change.order.offset
+        SourceEpochs(),
+        reported,
+        was_seen=lambda change: first[content(change)] < change.order.offset,
     )
     assert not assignment.held
     return (
@@ -153,7 +162,7 @@ def schemaless_reader(name: str, topic: str) -> DebeziumReader:
             if setting in VALUE_SETTINGS
         }
     )
-    return DebeziumReader(envelope, capture.keys[topic], History(capture.readings, envelope))
+    return DebeziumReader(envelope, capture.keys[topic], SchemaHistory(capture.readings, envelope))
 
 
 def differences(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lakechime_dagster.cdc.monitor import Consumer, KeepingUp, Parsed, beyond
+from lakechime_dagster.cdc.monitor import Consumer, KeepingUp, SourceTimes, beyond
 from lakechime_dagster.tables.databases import Limits
 
 NOW = 1_700_000_000_000
@@ -35,7 +35,7 @@ def consumer(**declared: Any) -> KeepingUp:
         consumer(open_ms=NOW - 10 * MINUTE),
         consumer(waits=False, ticked_ms=None),
         consumer(waits=False, open_ms=NOW - HOUR),
-        measured(parsed={"shop.a": Parsed(in_messages=NOW - 100 * HOUR)}),
+        measured(parsed={"shop.a": SourceTimes(in_messages=NOW - 100 * HOUR)}),
         measured(quarantined=1_000),
     ],
 )
@@ -80,9 +80,9 @@ def test_what_is_beyond_the_limits_is_reported_in_words(found: KeepingUp, report
 def test_of_several_shards_the_one_that_reports_nothing_is_named() -> None:
     found = measured(
         parsed={
-            "east.shop.orders": Parsed(in_messages=NOW - MINUTE),
-            "west.shop.orders": Parsed(in_messages=NOW - HOUR),
-            "north.shop.orders": Parsed(in_messages=NOW - HOUR, heartbeat=NOW - MINUTE),
+            "east.shop.orders": SourceTimes(in_messages=NOW - MINUTE),
+            "west.shop.orders": SourceTimes(in_messages=NOW - HOUR),
+            "north.shop.orders": SourceTimes(in_messages=NOW - HOUR, heartbeat=NOW - MINUTE),
         }
     )
     limits = Limits(quiet=dt.timedelta(minutes=30))
@@ -104,8 +104,8 @@ def test_rows_of_the_quarantine_are_reported_where_they_are_limited() -> None:
 def test_lags_are_of_the_source_that_is_furthest_behind() -> None:
     found = measured(
         parsed={
-            "a": Parsed(in_messages=NOW - MINUTE, in_table=NOW - HOUR),
-            "b": Parsed(in_messages=NOW - HOUR),
+            "a": SourceTimes(in_messages=NOW - MINUTE, in_table=NOW - HOUR),
+            "b": SourceTimes(in_messages=NOW - HOUR),
         }
     )
     assert found.lags == {"messages": 3600.0, "table": 3600.0}

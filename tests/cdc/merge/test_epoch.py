@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import READ, UPSERT, Change, Operation, Order
-from lakechime_dagster.cdc.state import Assignment, Epochs, assigned
+from lakechime_dagster.cdc.state import Assignment, SourceEpochs, assigned
 
 
 def change(position: int, offset: int, *, partition: int = 0, mark: str | None = None) -> Change:
@@ -19,10 +19,12 @@ def change(position: int, offset: int, *, partition: int = 0, mark: str | None =
 
 
 def after(
-    changes: Sequence[Change], epochs: Epochs | None = None, seen: Sequence[Change] = ()
+    changes: Sequence[Change], epochs: SourceEpochs | None = None, seen: Sequence[Change] = ()
 ) -> Assignment:
     known = {(one.order.position, one.key) for one in seen}
-    return assigned(epochs or Epochs(), changes, lambda one: (one.order.position, one.key) in known)
+    return assigned(
+        epochs or SourceEpochs(), changes, lambda one: (one.order.position, one.key) in known
+    )
 
 
 def offsets(changes: Sequence[Change]) -> list[tuple[int, int]]:

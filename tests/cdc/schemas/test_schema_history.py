@@ -8,7 +8,7 @@ import pytest
 
 from lakechime_dagster.cdc.canonical import Dialect
 from lakechime_dagster.cdc.change import Order
-from lakechime_dagster.cdc.schema import History
+from lakechime_dagster.cdc.schema import SchemaHistory
 from lakechime_dagster.cdc.state import TableSchema, needed
 from lakechime_dagster.tables.databases import Debezium
 from tests.cdc.factories import BINLOG, TOPIC, reported_once
@@ -24,7 +24,7 @@ def read(at: int, **columns: str) -> TableSchema:
 
 def columns(*schemas: TableSchema, at: int) -> Mapping[str, str]:
     """The types of all columns that a row may have there."""
-    return History(schemas, Debezium()).columns(BINLOG | {"pos": at, "row": 1}, {}, TOPIC).ddl
+    return SchemaHistory(schemas, Debezium()).columns(BINLOG | {"pos": at, "row": 1}, {}, TOPIC).ddl
 
 
 def test_readings_that_agree_say_what_was_between_them_and_before_the_first() -> None:
@@ -65,7 +65,9 @@ def test_between_readings_that_differ_a_column_is_in_doubt_where_its_values_are_
 
 
 def test_a_row_has_the_columns_that_it_brings_and_others_are_not_guessed() -> None:
-    history = History([read(10, id="int", amount="decimal(10,2)", position="point")], Debezium())
+    history = SchemaHistory(
+        [read(10, id="int", amount="decimal(10,2)", position="point")], Debezium()
+    )
     source = BINLOG | {"pos": 11}
     assert history.columns(source, {"amount": "AQ==", "id": 1}, TOPIC).ddl == {
         "amount": "decimal(10,2)",
@@ -78,7 +80,7 @@ def test_a_row_has_the_columns_that_it_brings_and_others_are_not_guessed() -> No
 
 
 def test_a_column_of_a_type_that_cannot_be_read_is_text_and_the_row_is_read() -> None:
-    history = History([read(10, id="int", position="point", shape="geometry")], Debezium())
+    history = SchemaHistory([read(10, id="int", position="point", shape="geometry")], Debezium())
     sent = {
         "id": 1,
         "position": {"x": 1.5, "wkb": "AQ=="},
@@ -107,7 +109,7 @@ def test_a_flattened_row_is_of_the_table_that_it_or_its_topic_names(
     source: dict[str, str], topic: str, table: str | None
 ) -> None:
     of_people = replace(read(10, ssn="int"), table="shop.people")
-    history = History([read(10, id="int"), of_people], Debezium())
+    history = SchemaHistory([read(10, id="int"), of_people], Debezium())
     if table is None:
         with pytest.raises(ValueError, match="the columns of"):
             history.columns(source, {}, topic)
@@ -117,7 +119,7 @@ def test_a_flattened_row_is_of_the_table_that_it_or_its_topic_names(
 
 def test_a_bigint_unsigned_is_read_without_a_sign_where_its_type_is_known() -> None:
     """Debezium writes it with one by default."""
-    known = History([read(10, id="bigint(20) unsigned")], Debezium()).columns(
+    known = SchemaHistory([read(10, id="bigint(20) unsigned")], Debezium()).columns(
         BINLOG | {"pos": 11}, {"id": -1}, TOPIC
     )
     assert (known.ddl, known.read({"id": -1})) == (
@@ -134,7 +136,7 @@ def test_a_bigint_unsigned_is_read_without_a_sign_where_its_type_is_known() -> N
 
 
 def test_a_flattened_row_in_a_topic_of_any_name_is_of_the_only_table() -> None:
-    history = History([read(10, id="int")], Debezium())
+    history = SchemaHistory([read(10, id="int")], Debezium())
     assert history.columns({}, {"id": 1}, "everything").ddl == {"id": "int"}
 
 
