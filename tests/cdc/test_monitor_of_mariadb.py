@@ -43,8 +43,13 @@ def faults(found: Monitored) -> dict[str, Fault]:
 
 
 def test_what_was_lost_is_found_by_its_key_and_nothing_else(shop: Shop):
+    shop.truncate()
+    for identity in range(1, 11):
+        shop.insert(identity)
     shop.update(3, "changed")
     shop.delete(4)
+    shop.messages.append(replace(shop.messages[-1], offset=len(shop.messages)))  # sent again
+    shop.snapshot(*[identity for identity in range(1, 11) if identity != 4])
     shop.refresh()
     clean = look(shop)
     assert (clean.is_same, clean.source_rows, clean.lake_rows, clean.faults, clean.left_out) == (
