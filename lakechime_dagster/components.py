@@ -109,6 +109,7 @@ def _lake(
     alarms: Sequence[str] = (),
     aliases: Mapping[str, str] | None = None,
     query_logs: Sequence[QueryLog] = (),
+    table_format: str | None = None,
 ) -> dict[str, Any]:
     """What holds for the whole lake.
 
@@ -119,6 +120,7 @@ def _lake(
         alarms: URLs of apprise, or `$NAME`s of variables that hold them, for checks that fail.
         aliases: What other engines call its tables.
         query_logs: Its tables in which executed SQL is recorded.
+        table_format: The format of computed tables that declare none: delta, iceberg or hive.
     """
     found = {
         "name": name,
@@ -126,6 +128,7 @@ def _lake(
         "alarms": alarms,
         "aliases": aliases or {},
         "query_logs": query_logs,
+        "table_format": table_format,
     }
     return {key: value for key, value in found.items() if value}
 

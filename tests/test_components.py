@@ -242,11 +242,13 @@ def test_what_holds_for_a_lake_is_as_in_python() -> None:
         "name": "shop",
         "aliases": {"hive.*": "*"},
         "query_logs": [{"table": "audit.queries", "every": None}],
+        "table_format": "iceberg",
     }
     assert LakeComponent.from_attributes_dict(attributes=attributes).options() == {
         "name": "shop",
         "aliases": {"hive.*": "*"},
         "query_logs": (QueryLog("audit.queries", every=None),),
+        "table_format": "iceberg",
     }
 
 

@@ -415,7 +415,8 @@ def cdc_table(
     if not isinstance(merge, CDCMerge):
         raise DeclarationError(name, "merge", f"{shown(merge)} is no CDCMerge(keys=[…])")
     files = checked_storage(name, storage)
-    columns = _checked_schema(name, schema, source, envelope, merge, TableFormat(files.format))
+    table_format = TableFormat(files.format or TableFormat.DELTA)
+    columns = _checked_schema(name, schema, source, envelope, merge, table_format)
     _check_monitor(name, monitor, source)
     there = {folded(here): there for there, here in (columns.names or {}).items()}
     keys = tuple(there.get(folded(key), key) for key in merge.keys)

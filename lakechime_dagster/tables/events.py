@@ -377,7 +377,7 @@ class EventGroup:
     @property
     def format(self) -> TableFormat:
         """The format of its tables."""
-        return TableFormat(self.storage.format)
+        return TableFormat(self.storage.format or TableFormat.DELTA)
 
     @property
     def maintenance(self) -> Maintenance | None:

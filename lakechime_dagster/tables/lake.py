@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from lakechime_dagster.compat import datetime_of_iso
 from lakechime_dagster.dce.events import TableFormat
@@ -24,6 +24,7 @@ from lakechime_dagster.errors import (
 from lakechime_dagster.tables.cdc import BronzeTable, CDCTable
 from lakechime_dagster.tables.events import EventGroup, EventStream, EventTable, checked_groups
 from lakechime_dagster.tables.names import PART, checked_alarms, checked_aliases
+from lakechime_dagster.tables.options import checked_format
 from lakechime_dagster.tables.sources import TableRows
 from lakechime_dagster.tables.tables import LakeTable, RefreshMode, SourceTable
 from lakechime_dagster.triggers.schedule import Schedule, every
@@ -254,6 +255,7 @@ def _listed(names: Collection[str]) -> str:
     return ", ".join(sorted(names))
 
 
+T = TypeVar("T")
 Target = LakeTable | BronzeTable | CDCTable | EventTable  # what this lake writes
 Table = SourceTable | Target
 
@@ -266,6 +268,7 @@ class Lake:
     `$NAME`s of variables that hold them; failing checks are sent there if LAKECHIME_ALARMS is
     `send`. `aliases` map the names that other engines use to tables: a table to a table, or
     `hive.*` to `*` or `bronze.*` for all names below. `query_logs` are tables with executed SQL.
+    `table_format` is that of computed tables that declare none: `delta`, `iceberg` or `hive`.
 
     Raises:
         DeclarationError: naming the table and the field that do not fit the others.
@@ -286,12 +289,14 @@ class Lake:
         alarms: Iterable[str] = (),
         aliases: Mapping[str, str] | None = None,
         query_logs: Iterable[QueryLog] = (),
+        table_format: str = "delta",
     ) -> None:
         if not isinstance(name, str) or not PART.fullmatch(name):
             raise DeclarationError(
                 f"Lake {shown(name)}", "name", "must be of letters, digits and _"
             )
-        declared = tuple(tables)
+        default = checked_format(f"Lake {name}", "table_format", table_format)
+        declared = tuple(_of_format(one, default) for one in tables)
         given = [one for one in declared if not isinstance(one, EventStream | EventGroup)]
         for table in given:
             if not isinstance(table, SourceTable | LakeTable | CDCTable):
@@ -409,6 +414,14 @@ def writer_of(lake: Lake, table: SourceTable) -> EventGroup | None:
     return next(
         (group for group in lake.groups if group.name == table.name.partition(".")[0]), None
     )
+
+
+def _of_format(one: T, default: TableFormat) -> T:
+    """A computed table that declares no format gets the lake's; anything else stays as it is."""
+    is_delta = default is TableFormat.DELTA  # which no declaration needs
+    if is_delta or not isinstance(one, LakeTable) or one.storage.format is not None:
+        return one
+    return replace(one, storage=replace(one.storage, format=default))
 
 
 def _groups(declared: Iterable[object]) -> tuple[EventGroup, ...]:

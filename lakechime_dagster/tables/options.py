@@ -251,7 +251,8 @@ class Storage:
         location: A path or URL; `<warehouse>/<schema>/<table>` by default. An Iceberg table has
             none: it is in the catalog of the setting `LAKECHIME_ICEBERG_CATALOG`. A Hive table is
             where the metastore has it; the location is for one that is still to be made.
-        format: `delta` (the default), `iceberg` or `hive`.
+        format: `delta`, `iceberg` or `hive`; by default `delta`, of a computed table the
+            `table_format` of its `Lake`.
         write_mode: How changes of rows are written in an Iceberg table: `copy-on-write` or
             `merge-on-read`, which writes files of deletes beside files that stay. By default as the
             table's properties say (`write.merge.mode`), which is `copy-on-write` of a new table.
@@ -267,7 +268,7 @@ class Storage:
 
     partitioned_by: Mapping[str, str] | PartitionLevels | None = field(default=None, hash=False)
     location: str | None = None
-    format: str | TableFormat = TableFormat.DELTA
+    format: str | TableFormat | None = None
     write_mode: str | WriteMode | None = None
     cluster_by: Iterable[str] = ()
     maintenance: Maintenance | None = None
@@ -329,8 +330,8 @@ def checked_storage(table: str, value: object) -> Storage:
             "location",
             f"{shown(location)} is not a path or URL; leave it out for the warehouse's own",
         )
-    table_format = _format(table, value.format)
-    if table_format is not TableFormat.DELTA:
+    table_format = None if value.format is None else checked_format(table, "format", value.format)
+    if table_format not in (None, TableFormat.DELTA):
         _check_other_format(table, value, table_format)
     return replace(
         value,
@@ -361,12 +362,14 @@ def _check_other_format(table: str, value: Storage, table_format: TableFormat) -
             raise DeclarationError(table, name, f"{why.format(table_format.title())}; leave it out")
 
 
-def _write_mode(table: str, value: object, table_format: TableFormat) -> WriteMode | None:
+def _write_mode(table: str, value: object, table_format: TableFormat | None) -> WriteMode | None:
     if value is None:
         return None
     if table_format is not TableFormat.ICEBERG:
         raise DeclarationError(
-            table, "write_mode", f"{shown(value)} is for format='iceberg'; leave it out"
+            table,
+            "write_mode",
+            f"{shown(value)} is for format='iceberg'; name that too, or leave it out",
         )
     try:
         return WriteMode(str(value))
@@ -442,13 +445,18 @@ def check_effective(table: str, kind: str, value: Options, unused: Iterable[str]
             )
 
 
-def _format(table: str, value: object) -> TableFormat:
+def checked_format(table: str, field: str, value: object) -> TableFormat:
+    """A table format by its name.
+
+    Raises:
+        DeclarationError: naming those that there are.
+    """
     try:
         return TableFormat(str(value).upper())
     except ValueError:
         raise DeclarationError(
             table,
-            "format",
+            field,
             f"{shown(value)} is none of {', '.join(kind.lower() for kind in TableFormat)}",
         ) from None
 

@@ -89,7 +89,7 @@ class DeclaredTable:
     @property
     def format(self) -> TableFormat:
         """The table format."""
-        return TableFormat(self.storage.format)
+        return TableFormat(self.storage.format or TableFormat.DELTA)
 
     @property
     def maintenance(self) -> Maintenance | None:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lakechime_dagster.settings import load_settings
 from tests.cli.game import Game, event
+from tests.support import iceberg
 from tests.support.cli import Cli
 from tests.support.iceberg import IcebergWorld
 from tests.support.tables import rows, write
@@ -259,11 +261,15 @@ def test_what_the_lake_has_and_what_is_no_table_is_not_dropped(
     assert problem in answer.err
 
 
-def test_an_iceberg_table_is_dropped_in_its_catalog(shop: Cli) -> None:
-    shop("dce", "register", "--table", "gold.ice", "--format", "iceberg", "--snapshot-id", "7")
-    answer = shop("table", "drop", "gold.ice", *WHY, "--yes")
-    assert answer.code == 1
-    assert "gold.ice is an Iceberg table; drop it in its catalog" in answer.err
+def test_an_iceberg_table_that_nothing_declares_is_captured_and_dropped(shop: Cli) -> None:
+    shop("dce", "register", "--table", "bronze.ice", "--format", "iceberg", "--snapshot-id", "7")
+    world = IcebergWorld(load_settings().iceberg_catalog)
+    world.create().append(iceberg.rows(1))
+    answer = shop("table", "reconcile", "bronze.ice", "--json")
+    assert len(json.loads(answer.out)["tables"][0]["registered"]) == 1
+    answer = shop("table", "drop", "bronze.ice", *WHY, "--yes")
+    assert (answer.code, "1 folder kept for 7 days" in answer.out) == (0, True)
+    assert not world.catalog.table_exists("bronze.ice")
 
 
 DAYS = (dt.date(2013, 1, 1), dt.date(2013, 1, 2))

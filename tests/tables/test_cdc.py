@@ -241,7 +241,7 @@ WRONG = [
     ),
     (
         lambda: orders(storage=Storage(write_mode="merge-on-read")),
-        "shop.orders, write_mode: 'merge-on-read' is for format='iceberg'; leave it out",
+        "shop.orders, write_mode: 'merge-on-read' is for format='iceberg'; name that too, or leave it out",
     ),
     (
         lambda: orders(storage=Storage(format="hive")),

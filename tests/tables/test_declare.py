@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakechime_dagster.dce.events import TableFormat
 from lakechime_dagster.definitions import build_definitions
 from lakechime_dagster.errors import DeclarationError, InvalidValueError
 from lakechime_dagster.tables.declare import spark_table, sql_table
@@ -1018,6 +1019,21 @@ def test_a_hive_table_that_whole_partitions_cannot_keep_up_to_date_is_refused() 
         hive_table("rows")
     with pytest.raises(DeclarationError, match="maintenance: has no effect on a table of Hive"):
         hive_table("full", maintenance=Maintenance())
+
+
+def test_computed_tables_have_the_format_of_their_lake_unless_they_declare_one() -> None:
+    totals = sql_table("gold.totals", sql="SELECT id FROM shop.orders", refresh="rows")
+    own = sql_table("gold.own", sql="SELECT id FROM shop.orders", storage=Storage(format="delta"))
+    lake = Lake("shop", [ORDERS, totals, own], table_format="iceberg")
+    assert {one.name: one.format for one in lake.tables} == {
+        "shop.orders": TableFormat.DELTA,
+        "gold.totals": TableFormat.ICEBERG,
+        "gold.own": TableFormat.DELTA,
+    }
+    with pytest.raises(DeclarationError, match=r"gold\.totals, refresh: is rows, and of a Hive"):
+        Lake("shop", [ORDERS, totals], table_format="hive")
+    with pytest.raises(DeclarationError, match="Lake shop, table_format: 'orc' is none of delta"):
+        Lake("shop", [ORDERS], table_format="orc")
 
 
 WRITER = Account(
