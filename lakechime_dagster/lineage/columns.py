@@ -141,6 +141,16 @@ class Source:
         )
 
 
+def _keep_in_order(one: object, sources: str, *texts: str) -> None:
+    """Let these fields of a frozen object hold each value once, in order."""
+    several = getattr(one, sources)
+    if len(several) > 1:
+        object.__setattr__(one, sources, tuple(sorted(set(several), key=lambda one: one.order)))
+    for name in texts:
+        if len(several := getattr(one, name)) > 1:
+            object.__setattr__(one, name, tuple(sorted(set(several))))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ColumnLineage:
     """What one column of a target came from: sources, in order and each once; or a constant; or
@@ -157,11 +167,7 @@ class ColumnLineage:
     udfs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "sources", tuple(sorted(set(self.sources), key=lambda one: one.order))
-        )
-        for name in ("opaque", "udfs"):
-            object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
+        _keep_in_order(self, "sources", "opaque", "udfs")
 
     @property
     def is_constant(self) -> bool:
@@ -292,11 +298,7 @@ class Statement:
     udfs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "indirect", tuple(sorted(set(self.indirect), key=lambda one: one.order))
-        )
-        for name in ("inputs", "unknown", "udfs"):
-            object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
+        _keep_in_order(self, "indirect", "inputs", "unknown", "udfs")
 
     @property
     def not_known(self) -> tuple[str, ...]:

@@ -76,13 +76,17 @@ def column_pairs(network: Network) -> Iterator[Pairs]:
 def _pairs(network: Network, sources: Iterable[int]) -> Iterator[Pairs]:
     """What each of these nodes leads to in other data sets."""
     certainty = np.zeros(len(network), np.int8)
+    is_indirect = len(network.indirect.edges) + len(network.reading.edges) > 0
+    there = {Certainty.UNSURE: len(network.maybe.edges) > 0, Certainty.INDIRECT: is_indirect}
+    # a search for less sure ones finds no more than the next where there are no such edges
+    widest, *surer = [one for one, is_there in there.items() if is_there] + [Certainty.DIRECT]
     for source in sources:
         start = np.array([source], np.int32)
-        whole = reach(network, start, Certainty.UNSURE)
+        whole = reach(network, start, widest)
         if len(whole.nodes) == 1:
             continue
-        certainty[whole.nodes] = Certainty.UNSURE
-        for one in (Certainty.INDIRECT, Certainty.DIRECT):
+        certainty[whole.nodes] = widest
+        for one in surer:
             certainty[reach(network, start, one).nodes] = one
         is_other = network.datasets[whole.nodes] != network.datasets[source]
         targets = whole.nodes[is_other]

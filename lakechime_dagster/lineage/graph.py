@@ -70,45 +70,20 @@ def parts_of(statement: Statement) -> dict[str, Part]:
     """The data sets that a statement reads, whether it names them as inputs or by their columns
     alone, by name.
     """
-    beginning = Part.UNSURE if is_unsure(statement) else Part(0)
-    found: dict[str, Part] = dict.fromkeys(statement.inputs, beginning)
+    unsure = Part.UNSURE if is_unsure(statement) else Part(0)
+    direct, indirect = set[str](), set[str]()
     for source in statement.sources:
-        part = Part.DIRECT if source.kind.is_direct else Part.INDIRECT
-        found[source.ref.table] = found.get(source.ref.table, beginning) | part
-    return dict(sorted(found.items()))
+        (direct if source.kind.is_direct else indirect).add(source.ref.table)
+    return {
+        name: unsure
+        | (Part.DIRECT if name in direct else Part(0))
+        | (Part.INDIRECT if name in indirect else Part(0))
+        for name in sorted({*statement.inputs, *direct, *indirect})
+    }
 
 
 UNKNOWN = 0
 """The code of an edge from a data set to what may derive from any of its columns."""
-
-
-def edges_of(statement: Statement) -> set[tuple[ColumnRef, ColumnRef, int]]:
-    """Each source with the column that it takes part in, or with the target where it takes part in
-    all of it, and its code.
-
-    Where something is unknown, each data set that is read leads to each column, or to the target,
-    that may derive from any column.
-    """
-    edges = {
-        (source.ref, ColumnRef(statement.target), code_of(source.kind, source.is_masking))
-        for source in statement.indirect
-    }
-    for column in statement.columns:
-        target = ColumnRef(statement.target, column.column)
-        edges |= {
-            (source.ref, target, code_of(source.kind, source.is_masking))
-            for source in column.sources
-        }
-    unknown = [
-        ColumnRef(statement.target, column.column) for column in statement.columns if column.opaque
-    ]
-    unknown += [ColumnRef(statement.target)] if statement.unknown else []
-    return (
-        edges
-        | {(ColumnRef(name), target, UNKNOWN) for name in parts_of(statement) for target in unknown}
-        if unknown
-        else edges
-    )
 
 
 _KINDS = (
@@ -125,11 +100,14 @@ _KINDS = (
 )
 
 
+_CODES = {kind: code for code, kind in enumerate(_KINDS, start=1)}
+
+
 def code_of(kind: Kind, is_masking: bool = False) -> int:
     """The number by which stores and graphs keep a kind; the one of a masking source is negative.
     Never renumbered.
     """
-    code = _KINDS.index(kind) + 1
+    code = _CODES[kind]
     return -code if is_masking else code
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakechime_dagster.lineage.columns import ColumnRef, Statement
-from lakechime_dagster.lineage.graph import UNKNOWN, Part, edges_of, parts_of
+from lakechime_dagster.lineage.graph import UNKNOWN, Part, code_of, parts_of
 from lakechime_dagster.tables.names import folded
 
 Nodes: TypeAlias = NDArray[np.int32]
@@ -75,6 +75,8 @@ class Adjacency:
         )
 
     def _indexes(self, nodes: Nodes) -> NDArray[np.int64]:
+        if len(nodes) == 1:  # as searches begin
+            return np.arange(*self._offsets[nodes[0] : nodes[0] + 2])
         starts = self._offsets[nodes]
         counts = self._offsets[nodes + 1] - starts
         total = int(counts.sum())
@@ -261,8 +263,8 @@ def network_of(
     """The network of statements, of what is declared beside them (`declared_rows`), and of columns
     that neither may name.
 
-    `own` names the data sets of which their own subscriptions recorded statements: all of which
-    there are any, unless given.
+    `own` names the data sets of which their own subscriptions recorded statements, looked at when
+    all statements are read: all of which there are any, unless given.
     """
     drawing, inputs, edges = Drawing(), Rows(), Rows()
     for one in statements:
@@ -277,16 +279,27 @@ def network_of(
 
 
 def rows_of(drawing: Drawing, statement: Statement) -> tuple[Rows, Rows]:
-    """The inputs and the edges of a statement, as (source, target, kind)."""
+    """The inputs and the edges of a statement, as (source, target, kind).
+
+    Each source leads to the column that it takes part in, or to the target where it takes part in
+    all of it. Where something is unknown, each data set that is read leads to each column, or to
+    the target, that may derive from any column.
+    """
     target = drawing.table(statement.target)
-    for column in statement.columns:
-        drawing.column(target, column.column)
+    nodes = [drawing.column(target, column.column) for column in statement.columns]
     inputs = [
         (drawing.table(name), target, int(part)) for name, part in parts_of(statement).items()
     ]
-    return inputs, [
-        (drawing.ref(source), drawing.ref(to), code) for source, to, code in edges_of(statement)
-    ]
+    edges = set[tuple[int, int, int]]()
+    sides = [(target, statement.indirect)]
+    sides += [(node, column.sources) for node, column in zip(nodes, statement.columns, strict=True)]
+    for node, sources in sides:
+        for one in sources:
+            edges.add((drawing.ref(one.ref), node, code_of(one.kind, one.is_masking)))
+    unknown = [node for node, column in zip(nodes, statement.columns, strict=True) if column.opaque]
+    for node in [*unknown, target] if statement.unknown else unknown:
+        edges.update((source, node, UNKNOWN) for source, _, _ in inputs)
+    return inputs, [*edges]
 
 
 def declared_rows(
@@ -369,12 +382,14 @@ def reach(
 
 
 def _along(network: Network, layer: Nodes, certainty: Certainty) -> Nodes:
-    several = [network.direct.next_of(layer)]
-    if certainty >= Certainty.INDIRECT:
-        several += [network.indirect.next_of(layer), network.reading.next_of(layer)]
-    if certainty >= Certainty.UNSURE:
+    if certainty is Certainty.DIRECT:
+        return network.direct.next_of(layer)
+    several = [network.leaving[1].next_of(layer)]
+    if len(network.reading.edges):
+        several.append(network.reading.next_of(layer))
+    if certainty >= Certainty.UNSURE and len(network.maybe.edges):
         several.append(network.maybe.next_of(np.unique(network.datasets[layer])))
-    return np.concatenate(several)
+    return several[0] if len(several) == 1 else np.concatenate(several)
 
 
 def _against(network: Network, layer: Nodes, certainty: Certainty) -> Nodes:

@@ -3,7 +3,7 @@
 import datetime as dt
 import heapq
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -243,16 +243,17 @@ def network_at(
     """
     with reading(engine) as connection:
         known = columns_of(connection, tables)
-    every = LineageStandings(engine)
-    standings = every.all() if tables is None else every.of_targets(tables)
     subscriptions = {one.target for one in declared}
-    own = {
-        one.statement.target
-        for one in standings
-        if one.producer.namespace == namespace and one.producer.job in subscriptions
-    }
+    own = set[str]()
+
+    def recorded() -> Iterator[Statement]:
+        for one in LineageStandings(engine).each(tables):
+            if one.producer.namespace == namespace and one.producer.job in subscriptions:
+                own.add(one.statement.target)
+            yield one.statement
+
     return network_of(
-        [one.statement for one in standings],
+        recorded(),
         [one for one in declared if tables is None or one.target in tables],
         None if namespace is None else own,
         [*known, *columns],

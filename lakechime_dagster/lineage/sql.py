@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import cache, reduce
 from hashlib import blake2b
 
-import sqlglot
 from sqlglot import TokenType, exp
 from sqlglot.dialects.dialect import Dialect, Dialects
 from sqlglot.errors import SqlglotError
@@ -84,13 +83,48 @@ def _dialects() -> frozenset[str]:
     )
 
 
-def check_text(sql: object, dialect: str) -> None:
-    """Refuse a text that is not read.
+def parsed(sql: object, dialect: str) -> list[exp.Expr]:
+    """The statements of a text.
 
     Raises:
-        InvalidValueError: too long, a template, or cut off. No part of the text is in the message:
-            its literals are personal.
+        InvalidValueError: it is too long, a template or cut off, does not parse, by line and
+            column, or is nested too deeply. No part of the text is in the message: its literals are
+            personal.
     """
+    sql, reading = _checked(sql), Dialect.get_or_raise(dialect)
+    try:
+        words = reading.tokenize(sql)
+    except SqlglotError:
+        raise InvalidValueError(
+            "sql",
+            f"of {len(sql):,} characters",
+            "is cut off, or not of this dialect; send all of it",
+        ) from None
+    if len(words) > MAX_TOKENS:
+        raise InvalidValueError(
+            "sql", f"of {len(words):,} words", f"is too long; at most {MAX_TOKENS:,} are read"
+        )
+    _check_template(words, sql)
+    try:
+        return [one for one in reading.parser().parse(words, sql) if one is not None]
+    except SqlglotError as error:
+        details = getattr(error, "errors", None) or [{}]
+        position = (
+            f"at line {details[0].get('line')}, column {details[0].get('col')}"
+            if details[0].get("line")
+            else "somewhere"
+        )
+        remedy = (
+            f"does not parse as {dialect} {position}; send the executed SQL whole, with the dialect "
+            f"of its engine"
+        )
+        raise InvalidValueError("sql", f"of {len(sql):,} characters", remedy) from None
+    except RecursionError:
+        raise too_deep(sql) from None
+
+
+def _checked(sql: object) -> str:
+    """A text that is there, and not too long."""
     if not isinstance(sql, str) or not sql.strip():
         raise InvalidValueError(
             "sql",
@@ -103,19 +137,7 @@ def check_text(sql: object, dialect: str) -> None:
             f"of {len(sql):,} characters",
             f"is too long; at most {MAX_CHARACTERS:,} are read",
         )
-    try:
-        found = Dialect.get_or_raise(dialect).tokenize(sql)
-    except SqlglotError:
-        raise InvalidValueError(
-            "sql",
-            f"of {len(sql):,} characters",
-            "is cut off, or not of this dialect; send all of it",
-        ) from None
-    if len(found) > MAX_TOKENS:
-        raise InvalidValueError(
-            "sql", f"of {len(found):,} words", f"is too long; at most {MAX_TOKENS:,} are read"
-        )
-    _check_template(found, sql)
+    return sql
 
 
 def _check_template(found: list[Token], sql: str) -> None:
@@ -134,30 +156,6 @@ def _check_template(found: list[Token], sql: str) -> None:
     )
     if literal or "{{" in plain or "{%" in plain or re.search(r"\[\[(?=\s*[A-Za-z]\w*\s)", plain):
         raise InvalidValueError("sql", f"of {len(sql):,} characters", EXECUTED)
-
-
-def parsed(sql: str, dialect: str) -> list[exp.Expr]:
-    """The statements of a text.
-
-    Raises:
-        InvalidValueError: where it does not parse, by line and column, or is nested too deeply.
-    """
-    try:
-        return [one for one in sqlglot.parse(sql, dialect=dialect) if one is not None]
-    except SqlglotError as error:
-        details = getattr(error, "errors", None) or [{}]
-        position = (
-            f"at line {details[0].get('line')}, column {details[0].get('col')}"
-            if details[0].get("line")
-            else "somewhere"
-        )
-        remedy = (
-            f"does not parse as {dialect} {position}; send the executed SQL whole, with the dialect "
-            f"of its engine"
-        )
-        raise InvalidValueError("sql", f"of {len(sql):,} characters", remedy) from None
-    except RecursionError:
-        raise too_deep(sql) from None
 
 
 def too_deep(sql: str) -> InvalidValueError:
@@ -196,7 +194,6 @@ def statements_of_sql(
             anything.
     """
     dialect = checked_dialect(dialect)
-    check_text(sql, dialect)
     return read_statements(parsed(sql, dialect), sql, schema, dialect, namespace or dialect)
 
 
@@ -804,8 +801,6 @@ class SqlReader:
             "\0".join((dialect, namespace, *texts)).encode("utf-8", "surrogatepass"), digest_size=16
         ).hexdigest()
         if (found := self._known.get(key)) is None:
-            for text in texts:
-                check_text(text, dialect)
             several = [one for text in texts for one in parsed(text, dialect)]
             found = self._known[key] = read_statements(
                 several, "".join(texts), self.schema, dialect, namespace or dialect

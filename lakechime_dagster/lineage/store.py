@@ -1,6 +1,6 @@
 """Recorded lineage, as it is asked for: what holds, who reads, and since when."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -28,18 +28,22 @@ class LineageStandings:
 
     def all(self) -> list[Standing]:
         """What holds of every target."""
-        with reading(self.engine) as connection:
-            return _standings(connection, sa.true())
+        return [*self.each()]
 
     def of_targets(self, targets: Collection[str]) -> list[Standing]:
         """What holds of some targets."""
-        found = list[Standing]()
+        return [*self.each(targets)]
+
+    def each(self, targets: Collection[str] | None = None) -> Iterator[Standing]:
+        """What holds of every target, or of some, as it is read: all at once may be large."""
         with reading(self.engine) as connection:
+            if targets is None:
+                yield from _standings(connection, sa.true())
+                return
             for some in slices(sorted(set(targets)), MANY):
-                found += _standings(
+                yield from _standings(
                     connection, schema.writer.c.target_id.in_(nodes_of_tables(connection, some))
                 )
-        return found
 
     def of_inputs(self, inputs: Collection[str]) -> list[Standing]:
         """What holds now of the writes that read any of some data sets, each once."""
@@ -64,16 +68,14 @@ def nodes_of_tables(connection: Connection, names: Collection[str]) -> sa.Select
     )
 
 
-def _standings(connection: Connection, which: sa.ColumnElement[bool]) -> list[Standing]:
+def _standings(connection: Connection, which: sa.ColumnElement[bool]) -> Iterator[Standing]:
     writer = schema.writer.c
     query = sa.select(schema.writer, schema.statement.c.statement).join_from(
         schema.writer, schema.statement, schema.statement.c.statement_id == writer.statement_id
     )
-    rows = connection.execute(
-        query.where(which).order_by(writer.namespace, writer.job, writer.target_id)
-    )
-    return [
-        Standing(
+    ordered = query.where(which).order_by(writer.namespace, writer.job, writer.target_id)
+    for row in connection.execute(ordered.execution_options(yield_per=MANY)):
+        yield Standing(
             producer=Producer(namespace=row.namespace, job=row.job),
             statement=statement_from(row.statement),
             last_ms=row.at_ms,
@@ -81,8 +83,6 @@ def _standings(connection: Connection, which: sa.ColumnElement[bool]) -> list[St
             links=row.links,
             code=row.code,
         )
-        for row in rows
-    ]
 
 
 def known_tables(engine: Engine, names: Collection[str] | None = None) -> set[str]:
