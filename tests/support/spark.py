@@ -53,9 +53,9 @@ def spark_driver(
         # it lives for many minutes
         if pytestconfig.option.markexpr == "tier3" and SHORT_LIVED in options:
             patched.setenv("JAVA_TOOL_OPTIONS", f"{options} {OPTIMISED}")
-        driver = open_driver(
-            small_settings(), tmp_path_factory.mktemp("spark-home"), jars=spark_jars
-        )
+        # of the many tables of a tier it keeps more than the others
+        settings = small_settings(memory="2g")
+        driver = open_driver(settings, tmp_path_factory.mktemp("spark-home"), jars=spark_jars)
     with driver:
         yield driver
 
