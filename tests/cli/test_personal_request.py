@@ -104,7 +104,8 @@ def tables(people: Cli) -> Cli:
         SqlLineage(people.platform.store.engine).record(
             make_record(statement, namespace="local", job=statement.target)
         )
-    game = Game(people, event_group("shop", GAME, columns={"/user/email": personal("email")}))
+    shop = event_group("shop", GAME, columns={"/user/email": personal("email")})
+    game = Game(people, shop)
     game.come(
         event("buy", user={"email": ANN}),
         event("buy", user={"email": BOB}),
@@ -113,7 +114,7 @@ def tables(people: Cli) -> Cli:
     game.execute()
     pay = event_group("pay", GAME, match="pay.*", storage=Storage(format="iceberg"))
     types = event_types(people.platform)
-    known = registered(types, "pay.card", groups=(pay,))
+    known = registered(types, "pay.card", groups=(pay, shop))
     types.learn("pay", [learning(known, prototype(email=ANN))])
     write(
         "shop.buy",
