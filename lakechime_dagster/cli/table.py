@@ -351,12 +351,16 @@ def drop(
         f"{name}: {count(len(what.subscriptions), 'trigger')} forgotten, "
         f"{count(len(what.folders), 'folder')} kept for {keep_days} days"
     )
+    catalog = None if what.entry is None else what.entry.shown_location
+    if catalog is not None:
+        sentence += f", taken out of the catalog {catalog}"
     common.confirm(sentence, yes=yes, dry_run=dry_run)
     aside = maintenance.drop(platform, what, dt.timedelta(days=keep_days), by, dry_run=dry_run)
     document = {
         "table": name,
         "triggers": [one.name for one in what.subscriptions],
         "folders": aside,
+        "catalog": catalog,
         "dry_run": dry_run,
     }
     answer(as_json, document, f"{sentence}{'; nothing was done' if dry_run else ''}")
