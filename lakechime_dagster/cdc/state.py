@@ -323,8 +323,10 @@ def remembered(
     of them what was known.
     """
     rows = [row_of_change(change) for change in merged_key.added]
+    # of a history: a later execution may end the row below the truncation that ended it now
+    is_ended = known is not None and known.span is not None and merged_key.after is None
     if (
-        not rows
+        not (rows or is_ended)
         or known is None
         or known.changes
         or not (known.base.upserted or known.base.deleted > BEFORE_ALL)
@@ -676,7 +678,14 @@ def collected_rows(
                 span=next((row.span for row in open_rows if row.is_open), None),
                 changes=tuple(one for one in window.changes if one.order >= low_watermark),
             )
-        if not window.changes and (not window.waiting or window.base.ended is not None):
+        # of a history: a truncation above has ended its row, and what is still to come may end it
+        # below that
+        is_ended = window.span is not None and any(
+            low_watermark is None or one >= low_watermark
+            for one in truncated.get(window.source, ())
+        )
+        is_waiting = bool(window.waiting) and window.base.ended is None
+        if not (window.changes or is_waiting or is_ended):
             continue
         if window.base.upserted is not None or window.base.deleted > BEFORE_ALL:
             rest.append(base_row(key, window))

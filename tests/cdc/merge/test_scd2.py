@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakechime_dagster.cdc.change import DELETE, READ, Change, Key, Order
@@ -100,6 +100,7 @@ def test_any_order_and_any_split_of_the_changes_gives_the_same_histories(
     assert not table.refused
 
 
+@example(seed=11600, length=8, lateness=3, track=TRACK_ALL)  # a change from below a truncation
 @given(seed=SEEDS, length=LENGTHS, lateness=st.integers(0, 4), track=TRACKS)
 def test_what_was_collected_makes_no_difference_to_changes_that_come_in_time(
     seed: int, length: int, lateness: int, track: TrackHistory
